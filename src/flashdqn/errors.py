@@ -1,0 +1,21 @@
+"""What can go wrong, by whose mistake; each message says what was expected, what came, and what to do."""
+
+
+class FlashDQNError(Exception):
+    """The base of every error that flashdqn raises on purpose."""
+
+
+class ConfigError(FlashDQNError):
+    """A setting, a flag or a configuration file asks for something that cannot be."""
+
+
+class EnvError(FlashDQNError):
+    """An environment breaks its contract, or cannot be made."""
+
+
+class CheckpointError(FlashDQNError):
+    """A run folder or a checkpoint cannot be read or written."""
+
+
+class DivergedError(FlashDQNError):
+    """The loss became NaN or infinite."""
