@@ -41,4 +41,4 @@ class Batch(NamedTuple):
 
     transition: Transition
     weight: Tensor  # [B] float32
-    index: Tensor  # [B] int64: row · num_envs + environment
+    index: Tensor  # type: ignore[assignment]  # [B] int64: row · num_envs + environment

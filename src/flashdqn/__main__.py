@@ -1,0 +1,5 @@
+"""`python -m flashdqn`."""
+
+from flashdqn.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""The Python face: train, load, make_env."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from flashdqn.config import Config
+from flashdqn.config_io import apply, nearest
+from flashdqn.envs import ENVS, build_env
+from flashdqn.envs.contract import VecEnv
+from flashdqn.errors import ConfigError
+from flashdqn.presets import PRESETS, base_config
+from flashdqn.runtime.device import choose_device
+from flashdqn.train.progress import Silent, progress_for
+from flashdqn.train.run import RunFolder
+from flashdqn.train.session import Run, resume_run, start_run
+
+
+def train(
+    preset: str | Config = "snake",
+    *,
+    resume: str | Path | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Run:
+    """Train a preset, or a configuration of your own, and return the finished run.
+
+    `settings` are those of the command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or
+    `**{"env.size": 12}`. With `resume` the run goes on with its own configuration; only the budget may change.
+    """
+    shown = progress_for(Console(stderr=True)) if progress else Silent()
+    if resume is not None:
+        config = RunFolder.open(Path(resume)).config()
+        return resume_run(check_resume(config, apply(config, settings)), Path(resume), shown)
+    base = preset if isinstance(preset, Config) else base_config(preset)
+    return start_run(apply(base, settings), shown)
+
+
+def check_resume(run: Config, wanted: Config) -> Config:
+    """Only the budget may differ from the run's own configuration."""
+    same = dataclasses.replace(wanted, steps=run.steps, episodes=run.episodes, max_time=run.max_time)
+    changed = [f.name for f in dataclasses.fields(run) if getattr(same, f.name) != getattr(run, f.name)]
+    if changed:
+        raise ConfigError(
+            f"A resumed run keeps its configuration; only --steps, --episodes and --max-time can change, "
+            f"not {', '.join(changed)}. Start a new run for that."
+        )
+    return wanted
+
+
+def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> VecEnv:
+    """A built-in environment by its own name or a preset's, with settings such as `size=12`."""
+    if name in PRESETS:
+        config = base_config(name).env
+    elif name in ENVS:
+        config = ENVS[name][0]()
+    else:
+        raise ConfigError(f"Unknown environment '{name}'{nearest(name, {*ENVS, *PRESETS})}")
+    if num_envs < 1:
+        raise ConfigError(f"num_envs must be at least 1, and is {num_envs}.")
+    return build_env(apply(config, settings, "env."), num_envs, choose_device(device))

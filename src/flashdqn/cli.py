@@ -1,0 +1,278 @@
+"""The command line: `flashdqn train | eval | presets | envs`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from flashdqn.config import Config
+from flashdqn.config_io import BUDGETS, apply, drop_old_budget, nearest, read_file
+from flashdqn.errors import ConfigError, DivergedError, FlashDQNError
+
+DEFAULT_PRESET = "snake-flood"
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train an agent.
+
+    Start from a PRESET (`flashdqn presets` lists them) and change what you like:
+      flashdqn train snake-flood
+      flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3
+      flashdqn train snake --train-ratio balanced --seed 7 --out results
+      flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
+
+    Ctrl-C finishes the iteration, saves, and says how to go on; a second one stops at once.
+    """
+
+    training: Annotated[Config, tyro.conf.arg(name="")]
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
+    """Settings from a file; flags given here come on top. A run's config.json will do."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Go on with a run, or from one checkpoint of it, with its own settings; a new budget may be given."""
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Play games with a trained agent, without exploration, and say how well it does."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """A run folder (its best checkpoint plays), or one checkpoint in it."""
+    episodes: int = 100
+    """Games to play, each on a board of its own."""
+    seed: int | None = None
+    """Seed of the games; by default one that training has not used."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to play."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main() -> None:
+    """Run a command; a mistake of the user's is one sentence and exit code 2."""
+    try:
+        code = run(sys.argv[1:])
+    except DivergedError as error:
+        code = complain(error, 1)
+    except FlashDQNError as error:
+        code = complain(error, 2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped.")
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def complain(error: FlashDQNError, code: int) -> int:
+    """Say what is wrong on the standard error."""
+    Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
+    return code
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Dispatch to a command; returns the exit code."""
+    commands: dict[str, tuple[Callable[[list[str]], int], str]] = {
+        "train": (train, "train an agent: flashdqn train [PRESET] [options]"),
+        "eval": (evaluate, "play games with a trained agent"),
+        "presets": (presets, "list the presets"),
+        "envs": (envs, "list the environments and their settings"),
+    }
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        table = Table.grid(padding=(0, 2))
+        for name, (_, about) in commands.items():
+            table.add_row(f"  {name}", about)
+        console = Console()
+        console.print("usage: flashdqn COMMAND [options]\n", highlight=False, markup=False)
+        console.print(table, highlight=False)
+        console.print("\n`flashdqn COMMAND --help` says more.", highlight=False)
+        return 0
+    if arguments[0] == "--version":
+        from flashdqn import __version__
+
+        Console().print(f"flashdqn {__version__}", highlight=False)
+        return 0
+    if arguments[0] not in commands:
+        raise ConfigError(f"Unknown command '{arguments[0]}'{nearest(arguments[0], commands)}")
+    return commands[arguments[0]][0](list(arguments[1:]))
+
+
+def train(arguments: list[str]) -> int:
+    """`flashdqn train`."""
+    from flashdqn.api import check_resume
+    from flashdqn.train.progress import progress_for
+    from flashdqn.train.session import resume_run, start_run
+
+    base, resume, rest = starting_point(arguments)
+    config = parse_training(base, rest)
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    progress = progress_for(console)
+    if resume is not None:
+        done = resume_run(check_resume(base, config), resume, progress)
+    else:
+        done = start_run(config, progress)
+    show_summary(console, done)
+    return 0 if done.finished else 130
+
+
+def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
+    """The settings that the flags are applied to: a run's, or a preset's with a file on top."""
+    from flashdqn.presets import base_config
+    from flashdqn.train.run import RunFolder
+
+    named = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    resume, file = flag_value(arguments, "--resume"), flag_value(arguments, "--config")
+    if resume is not None:
+        if named or file:
+            raise ConfigError("--resume takes its settings from the run: leave out the preset and --config.")
+        return RunFolder.open(Path(resume)).config(), Path(resume), arguments
+    settings = read_file(Path(file)) if file is not None else {}
+    base = base_config(named or str(settings.get("preset", DEFAULT_PRESET)))
+    settings = {key: value for key, value in settings.items() if key != "preset" and value is not None}
+    return apply(base, settings), None, arguments[1:] if named else arguments
+
+
+def parse_training(base: Config, arguments: list[str]) -> Config:
+    """Flags on top of `base`."""
+    parsed, unknown = tyro.cli(
+        TrainArguments,
+        prog="flashdqn train [PRESET]",
+        args=arguments,
+        default=TrainArguments(training=base),
+        return_unknown_args=True,
+    )
+    refuse_unknown(unknown)
+    config = parsed.training
+    given = {name: getattr(config, name) for name in BUDGETS if getattr(config, name) != getattr(base, name)}
+    return dataclasses.replace(config, **drop_old_budget(given)) if given else config
+
+
+def refuse_unknown(unknown: list[str]) -> None:
+    """Name the first word that nothing understands, and the flag that was perhaps meant."""
+    if not unknown:
+        return
+    word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
+    if not word.startswith("-"):
+        raise ConfigError(f"'{word}' is one word too many: the preset comes first, then the flags.")
+    known = ["--config", "--resume", "--train-steps-ratio", *(f"--{name}" for name in flag_names(Config()))]
+    hint = nearest(word.replace("_", "-"), known)
+    hint = hint if "did you mean" in hint else "; `flashdqn train --help` lists them all."
+    raise ConfigError(f"Unknown flag '{word}'{hint}")
+
+
+def flag_names(config: Any, prefix: str = "") -> list[str]:
+    """Every setting as its flag spells it."""
+    names: list[str] = []
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), f"{prefix}{field.name.replace('_', '-')}"
+        names += flag_names(value, f"{name}.") if dataclasses.is_dataclass(value) else [name]
+    return names
+
+
+def flag_value(arguments: list[str], flag: str) -> str | None:
+    """The value of a flag that must be known before the others can be read."""
+    for i, word in enumerate(arguments):
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+        if word == flag:
+            if i + 1 == len(arguments):
+                raise ConfigError(f"{flag} needs a value.")
+            return arguments[i + 1]
+    return None
+
+
+def show_summary(console: Console, run: Any) -> None:
+    """How it went, where it lies, and what to try next."""
+    summary, path = run.summary, shlex.quote(str(run.path))
+
+    def say(text: str = "") -> None:
+        console.print(text, highlight=False, markup=False)
+
+    say()
+    if not run.finished:
+        say(f"Stopped at {summary['steps']:,} steps; everything is saved. Go on with:")
+        say(f"  flashdqn train --resume {path}")
+        return
+    say(
+        f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
+        f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up; "
+        f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
+    )
+    games, outcomes = summary["evaluation"], summary["evaluation"]["outcomes"]
+    ends = ", ".join(f"{name} {share:.0%}" for name, share in outcomes.items() if share > 0)
+    say(
+        f"Score over {games['episodes']} evaluation games: {games['mean_score']:.2f} ± {games['score_error']:.2f} "
+        f"(best checkpoint, at {int(summary['best_checkpoint']):,} steps); {games['mean_length']:.0f} steps a game"
+        + (f"; ends: {ends}" if ends else "")
+    )
+    say(f"Weights {summary['weights']}")
+    say(f"Run     {run.path}")
+    say(f"Curve   {run.path / 'curve.png'}")
+    say(f"Report  {run.path / 'report.html'}")
+    say("\nWhat next:")
+    say(f"  flashdqn eval {path} --episodes 1000")
+    say(f"  flashdqn train --resume {path} --steps {2 * summary['steps']}")
+    say(f"  tensorboard --logdir {shlex.quote(str(run.path.parent))}")
+
+
+def evaluate(arguments: list[str]) -> int:
+    """`flashdqn eval`."""
+    from flashdqn.agent import load
+    from flashdqn.train.progress import evaluation_text
+
+    parsed = tyro.cli(EvalArguments, prog="flashdqn eval", args=arguments)
+    if parsed.episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
+    result = load(parsed.run, parsed.device).evaluate(parsed.episodes, parsed.seed)
+    console = Console(soft_wrap=True)
+    if parsed.json:
+        console.print(json.dumps(result.to_dict()), highlight=False, markup=False)
+        return 0
+    console.print(evaluation_text(result).removeprefix("evaluation: "), highlight=False)
+    rows = {"mean return": result.mean_return, "mean length": result.mean_length, **result.outcomes}
+    for name, value in rows.items():
+        console.print(f"  {name:<12} {value:.4g}", highlight=False)
+    return 0
+
+
+def presets(arguments: list[str]) -> int:
+    """`flashdqn presets`."""
+    from flashdqn.presets import PRESETS
+
+    refuse_arguments("presets", arguments)
+    table = Table.grid(padding=(0, 2))
+    for name, preset in PRESETS.items():
+        table.add_row(f"[bold]{name}[/]", preset.about)
+    Console().print(table, highlight=False)
+    return 0
+
+
+def envs(arguments: list[str]) -> int:
+    """`flashdqn envs`."""
+    from flashdqn.envs import ENVS
+
+    refuse_arguments("envs", arguments)
+    console = Console(soft_wrap=True)
+    for name, (settings, about) in ENVS.items():
+        console.print(f"[bold]{name}[/]  {about}", highlight=False)
+        for field in dataclasses.fields(settings):
+            console.print(f"    --env.{field.name.replace('_', '-')} {field.default}", highlight=False)
+    return 0
+
+
+def refuse_arguments(command: str, arguments: list[str]) -> None:
+    """For commands that take none."""
+    if arguments and arguments[0] not in ("-h", "--help"):
+        raise ConfigError(f"`flashdqn {command}` takes no arguments, and got '{arguments[0]}'.")

@@ -1,0 +1,278 @@
+"""Every setting of a training, in nested frozen dataclasses that check themselves.
+
+The command line is derived from these: `Config.replay.n_step` is `--replay.n-step`. A configuration file and
+keyword arguments in Python use the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from flashdqn.envs.snake.config import SnakeConfig
+from flashdqn.errors import ConfigError
+
+#: The named train ratios, in gradient steps per transition.
+RATIOS = {"debug": 0.004, "fast": 0.03125, "balanced": 0.0625, "better": 0.125, "quality": 0.25}
+
+#: The settings of every task; the class says which task it is.
+EnvConfig = SnakeConfig
+
+
+def parse_ratio(text: str) -> float:
+    """A number, or one of the five names."""
+    if text in RATIOS:
+        return RATIOS[text]
+    try:
+        return float(text)
+    except ValueError:
+        names = ", ".join(RATIOS)
+        raise ConfigError(f"train_ratio must be a number or one of {names}, and is '{text}'.") from None
+
+
+def parse_duration(text: str) -> float:
+    """'90', '90s', '1.5m' or '2h', in seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text and text[-1] in units else (text, 1.0)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise ConfigError(f"A time is written like 90s, 1.5m or 2h, and '{text}' is not.") from None
+
+
+def _flag(parse: Any, metavar: str) -> Any:
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: parse(words[0]),
+        is_instance=lambda value: isinstance(value, float | int),
+        str_from_instance=lambda value: [f"{value:g}"],
+    )
+
+
+Ratio = Annotated[float, _flag(parse_ratio, "RATIO")]
+Seconds = Annotated[float, _flag(parse_duration, "TIME")]
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `ConfigError(message)` unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The Q-network."""
+
+    torso: Literal["auto", "mlp", "cnn"] = "auto"
+    """What reads the observation; auto takes a CNN for planes and an MLP for vectors."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Widths of the fully connected layers."""
+    channels: tuple[int, ...] = (32, 64, 64)
+    """Channels of the convolutions (cnn only)."""
+    layer_norm: bool = False
+    """Normalise each fully connected layer before its ReLU."""
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "channels"):
+            widths = getattr(self, name)
+            require(
+                len(widths) > 0 and min(widths) > 0,
+                f"network.{name} needs at least one width above 0, and is {list(widths)}.",
+            )
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """The replay ring."""
+
+    capacity: int = 500_000
+    """Transitions that the ring holds."""
+    n_step: int = 1
+    """Steps of reward before bootstrapping."""
+
+    def __post_init__(self) -> None:
+        require(self.capacity > 0, f"replay.capacity must be above 0, and is {self.capacity}.")
+        require(self.n_step > 0, f"replay.n_step must be at least 1, and is {self.n_step}.")
+
+
+@dataclass(frozen=True)
+class LearnConfig:
+    """The learner."""
+
+    head: Literal["scalar"] = "scalar"
+    """What the network predicts for each action."""
+    bootstrap: Literal["greedy", "double"] = "double"
+    """How the value of the next state is estimated."""
+    gamma: float = 0.99
+    """Discount γ per step."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+    starts: int = 10_000
+    """Transitions to collect before the first gradient step."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """The optimiser."""
+    lr: float = 5e-4
+    """Learning rate."""
+    lr_end: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
+    """Learning rate to fall to; none: it stays."""
+    lr_over: int = 5_000_000
+    """Transitions over which the learning rate falls, linearly."""
+    adam_eps: float = 1e-8
+    """Adam's ε."""
+    weight_decay: float = 0.0
+    """Weight decay (adamw)."""
+    grad_clip: float = 10.0
+    """Largest gradient norm; 0: no clipping."""
+    huber: float = 1.0
+    """Huber's δ: squared loss below, linear above; 0: squared everywhere."""
+    target_every: int = 1000
+    """Gradient steps between hard copies into the target network; 0: soft updates."""
+    target_tau: float = 0.005
+    """Soft update per gradient step: target += τ · (online − target)."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.gamma <= 1, f"learn.gamma must lie in 0 … 1, and is {self.gamma}.")
+        require(self.batch_size > 0, f"learn.batch_size must be above 0, and is {self.batch_size}.")
+        require(self.starts >= 0, f"learn.starts must not be negative, and is {self.starts}.")
+        require(self.lr > 0, f"learn.lr must be above 0, and is {self.lr}.")
+        require(self.lr_end is None or self.lr_end >= 0, f"learn.lr_end must not be negative: {self.lr_end}.")
+        require(self.lr_over > 0, f"learn.lr_over must be above 0, and is {self.lr_over}.")
+        for name in ("adam_eps", "weight_decay", "grad_clip", "huber", "target_every"):
+            value = getattr(self, name)
+            require(value >= 0, f"learn.{name} must not be negative, and is {value}.")
+        require(0 < self.target_tau <= 1, f"learn.target_tau must lie in 0 … 1, and is {self.target_tau}.")
+        require(
+            self.weight_decay == 0 or self.optimizer == "adamw",
+            "learn.weight_decay needs --learn.optimizer adamw (Adam would fold it into the moments).",
+        )
+
+
+@dataclass(frozen=True)
+class ExploreConfig:
+    """ε-greedy exploration; every environment throws its own coin."""
+
+    schedule: Literal["linear", "exponential", "spread"] = "linear"
+    """linear or exponential: ε falls from start to end; spread: environment i keeps its own ε for good,
+    from start down to end in equal factors."""
+    start: float = 1.0
+    """ε at the start (spread: the largest)."""
+    end: float = 0.005
+    """ε at the end (spread: the smallest)."""
+    over: int = 1_000_000
+    """Transitions over which ε falls."""
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.end <= self.start <= 1,
+            f"explore needs 0 ≤ end ≤ start ≤ 1, and has start {self.start} and end {self.end}.",
+        )
+        require(
+            self.end > 0 or self.schedule == "linear",
+            f"explore.end must be above 0 with the {self.schedule} schedule: it falls by a factor.",
+        )
+        require(self.over > 0, f"explore.over must be above 0, and is {self.over}.")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Evaluation during training: games with ε = 0, from seeds of their own."""
+
+    every: int = 500_000
+    """Transitions between evaluations; 0: only at the end."""
+    episodes: int = 100
+    """Games in each."""
+
+    def __post_init__(self) -> None:
+        require(self.every >= 0, f"eval.every must not be negative, and is {self.every}.")
+        require(self.episodes > 0, f"eval.episodes must be above 0, and is {self.episodes}.")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Reports and checkpoints."""
+
+    every: int = 0
+    """Transitions between reports; 0: 25,000, or 100 vector steps if that is more."""
+    checkpoint_every: int = 1_000_000
+    """Transitions between checkpoints that can be resumed; 0: only at the end."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+
+    def __post_init__(self) -> None:
+        require(self.every >= 0, f"log.every must not be negative, and is {self.every}.")
+        require(
+            self.checkpoint_every >= 0,
+            f"log.checkpoint_every must not be negative, and is {self.checkpoint_every}.",
+        )
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """How the work is executed; none of it changes what is learned, beyond rounding."""
+
+    mode: Literal["eager"] = "eager"
+    """How collection and updates run."""
+    threads: int = 0
+    """CPU threads for PyTorch; 0: as PyTorch chooses."""
+    warmup: bool = True
+    """Compile, allocate and touch everything before the clock starts."""
+
+    def __post_init__(self) -> None:
+        require(self.threads >= 0, f"runtime.threads must not be negative, and is {self.threads}.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A training, fully described."""
+
+    preset: tyro.conf.Suppress[str] = "snake"
+    """Where the settings started from."""
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Stop after this many transitions."""
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Stop after this many episodes."""
+    max_time: Annotated[Seconds | None, tyro.conf.arg(metavar="TIME")] = None
+    """Stop after this much training time: 90s, 1.5m, 2h."""
+    envs: int = 256
+    """Environments played at once."""
+    train_ratio: Annotated[Ratio, tyro.conf.arg(aliases=["--train-steps-ratio"])] = RATIOS["fast"]
+    """Gradient steps per collected transition, exact over time whatever the number of environments; a number,
+    or debug (0.004), fast (0.03125), balanced (0.0625), better (0.125), quality (0.25)."""
+    seed: int = 0
+    """Everything random follows from it."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the network, the replay and the environments live."""
+    out: str = "runs"
+    """The folder that run folders go into."""
+    env: EnvConfig = field(default_factory=SnakeConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    learn: LearnConfig = field(default_factory=LearnConfig)
+    explore: ExploreConfig = field(default_factory=ExploreConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+    def __post_init__(self) -> None:
+        require(self.envs > 0, f"envs must be at least 1, and is {self.envs}.")
+        require(
+            self.train_ratio >= 0 and math.isfinite(self.train_ratio),
+            f"train_ratio must not be negative, and is {self.train_ratio}.",
+        )
+        for name in ("steps", "episodes", "max_time"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name} must be above 0, and is {value}.")
+        require(
+            self.replay.capacity >= self.replay.n_step * self.envs,
+            f"replay.capacity {self.replay.capacity} is too small for {self.envs} environments and "
+            f"{self.replay.n_step}-step returns: it must be at least {self.replay.n_step * self.envs}.",
+        )
+
+    @property
+    def report_every(self) -> int:
+        """Transitions between reports."""
+        return self.log.every or max(25_000, 100 * self.envs)

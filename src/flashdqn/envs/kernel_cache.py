@@ -1,0 +1,131 @@
+"""Compiled kernels on disk, never stale.
+
+Numba's own cache looks at one source file: that of the function it compiles, not those of its callees. So
+each kernel's driver (the loop over boards) is written to a file of its own, whose name holds a hash of all
+that goes into the compiled code: the bytecode of every function the kernel can reach, the constants they
+use, and the versions of Python and Numba. Numba caches beside that file; any change makes another file.
+The folder is `$FLASHDQN_CACHE`, else `~/.cache/flashdqn/kernels`, else a temporary one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+
+def load_driver(function: Callable[..., None], source: str) -> Any:
+    """The compiled-on-demand `driver` of `source`, in which `play` means `function`, cached on disk."""
+    digest = fingerprint(function, source)
+    name = f"flashdqn_kernel_{_plain(function).__name__}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name].driver
+    path = cache_folder() / f"{name}.py"
+    if not path.exists():
+        _write_atomically(path, source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module)["play"] = function
+    # Registered before it runs: Numba imports the module by its name when it loads cached code.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module.driver
+
+
+def fingerprint(function: Callable[..., None], source: str) -> str:
+    """A hash of everything that shapes the machine code of `source` calling `function`."""
+    digest = hashlib.sha256(f"{sys.version}\n{_versions()}\n{source}".encode())
+    for part in _parts(function, set()):
+        digest.update(part)
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path:
+    """The folder for generated drivers and their machine code, made if need be."""
+    asked = os.environ.get("FLASHDQN_CACHE")
+    folder = Path(asked) if asked else Path("~/.cache/flashdqn/kernels").expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:  # a read-only home: compile once per process rather than not at all
+        return Path(tempfile.mkdtemp(prefix="flashdqn-kernels-"))
+
+
+def _versions() -> str:
+    found = []
+    for package in ("numba", "llvmlite", "numba-cuda", "numpy"):
+        try:
+            found.append(f"{package}={importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{package}=none")
+    return " ".join(found)
+
+
+def _plain(function: Any) -> FunctionType:
+    """The Python function under a Numba dispatcher."""
+    plain: FunctionType = getattr(function, "py_func", function)
+    return plain
+
+
+def _parts(function: Any, seen: set[int]) -> Iterator[bytes]:
+    """The bytecode of a function, and of all it calls, and the constants they take from their modules."""
+    plain = _plain(function)
+    if id(plain) in seen:
+        return
+    seen.add(id(plain))
+    # Cached code remembers the module of each function by name; options are those of its decorator.
+    options = sorted(getattr(function, "targetoptions", {}).items())
+    yield f"{plain.__module__}.{plain.__qualname__} {options}".encode()
+    yield from _code_parts(plain.__code__)
+    closure = inspect.getclosurevars(plain)
+    for name, value in sorted((closure.globals | closure.nonlocals).items()):
+        used = {name: value}
+        if isinstance(value, ModuleType):
+            # `module.name` shows as two names; those that the module has are the ones meant.
+            used = {n: getattr(value, n) for n in plain.__code__.co_names if hasattr(value, n)}
+        for what, constant in used.items():
+            if isinstance(_plain(constant), FunctionType):
+                yield from _parts(constant, seen)
+            elif isinstance(constant, np.ndarray):
+                yield f"{what}={constant.dtype}{constant.shape}".encode() + constant.tobytes()
+            elif isinstance(constant, bool | int | float | str | tuple | np.generic):
+                yield f"{what}={constant!r}".encode()
+
+
+def _code_parts(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames, code.co_freevars)).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_parts(constant)
+        else:
+            yield repr(constant).encode()
+
+
+def _write_atomically(path: Path, source: str) -> None:
+    """Several processes may write the same file at once; the last one wins, and all wrote the same."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "w") as file:
+        file.write(source)
+    # Numba takes a source file of another date for another source: give every writer's the same date.
+    os.utime(temporary, (0, 0))
+    Path(temporary).replace(path)

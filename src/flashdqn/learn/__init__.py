@@ -1,0 +1,1 @@
+"""Learning: one `td_loss` composed from a head and a bootstrap, and the learner that applies it."""

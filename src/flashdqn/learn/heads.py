@@ -1,0 +1,63 @@
+"""What a network's output means: the head turns it into action values, and compares it with a target.
+
+A head's *value* is whatever it learns of a state and an action: a number for the scalar head, a
+distribution for those to come. `td_loss` never looks inside.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Head(Protocol):
+    """The meaning of a network's output."""
+
+    def outputs(self, num_actions: int) -> int:
+        """Numbers that the network must give for one observation."""
+
+    def q(self, output: Tensor) -> Tensor:
+        """Expected values, [B, A]."""
+
+    def select(self, output: Tensor, action: Tensor) -> Tensor:
+        """The value of one action per row, [B, …]."""
+
+    def target(self, value: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+        """The value of reward + discount · value, [B, …]."""
+
+    def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and priority of each sample, [B] and [B]."""
+
+
+class ScalarHead:
+    """One number per action: the expected return (Mnih et al. 2015). Huber loss; δ = 0 means the square."""
+
+    def __init__(self, huber: float) -> None:
+        self.huber = huber
+
+    def outputs(self, num_actions: int) -> int:
+        """One per action."""
+        return num_actions
+
+    def q(self, output: Tensor) -> Tensor:
+        """The output itself."""
+        return output
+
+    def select(self, output: Tensor, action: Tensor) -> Tensor:
+        """Q(s, a), [B]."""
+        return output.gather(1, action[:, None]).squeeze(1)
+
+    def target(self, value: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+        """r + γ^k (1 − terminated) Q', [B]."""
+        return torch.addcmul(reward, discount, value)
+
+    def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Huber's loss and the absolute error."""
+        if self.huber > 0:
+            loss = F.huber_loss(value, target, reduction="none", delta=self.huber)
+        else:
+            loss = 0.5 * (value - target) ** 2
+        return loss, (value.detach() - target).abs()

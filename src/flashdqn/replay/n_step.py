@@ -1,0 +1,45 @@
+"""n-step transitions, gathered when read.
+
+For a start (t, e) let k ≤ n be the number of steps until the episode ends or n are taken. Then
+reward = Σ_{j<k} γ^j r_{t+j}, discount = γ^k · (1 − terminated), next_obs = s_{t+k}. Nothing is read past an end.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flashdqn.replay.ring import Kind, Ring
+from flashdqn.types import Transition
+
+
+def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
+    """The transitions that start at `index` ([B], row · num_envs + environment).
+
+    The caller answers for rows t … t+n−1 being complete and row t being a transition.
+    """
+    slots = ring.rows * ring.num_envs
+    kinds, rewards = ring.kind.view(-1), ring.reward.view(-1)
+    if n == 1:
+        kind = kinds[index]
+        reward = rewards[index]
+        discount = (kind != Kind.TERMINATED).to(torch.float32) * gamma
+        following = (index + ring.num_envs) % slots
+    else:
+        offset = torch.arange(n, device=index.device) * ring.num_envs
+        window = (index[:, None] + offset) % slots  # [B, n]
+        kind = kinds[window]
+        ended = (kind == Kind.TERMINATED) | (kind == Kind.TRUNCATED)
+        # alive[:, j]: no end before step j, so that reward j belongs to this episode
+        alive = torch.ones_like(ended)
+        alive[:, 1:] = ~ended[:, :-1].cummax(1).values
+        powers = gamma ** torch.arange(n + 1, dtype=torch.float32, device=index.device)
+        reward = (rewards[window] * alive * powers[:-1]).sum(1)
+        taken = alive.sum(1)  # k
+        terminated = ((kind == Kind.TERMINATED) & alive).any(1)
+        discount = powers[taken] * ~terminated
+        following = (index + taken * ring.num_envs) % slots
+    obs = ring.obs.flatten(0, 1)
+    mask = None if ring.mask is None else ring.mask.flatten(0, 1)[following]
+    action = ring.action.view(-1)[index].to(torch.int64)
+    return Transition(obs[index], action, reward, discount, obs[following], mask)

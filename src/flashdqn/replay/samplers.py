@@ -1,0 +1,70 @@
+"""Which transitions the learner sees: `sample(n) → Batch`, `update(index, priority)`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from flashdqn.replay.n_step import gather
+from flashdqn.replay.ring import Kind, Ring
+from flashdqn.types import Batch, Transition
+
+#: Draws per wanted sample. The first draw that is a transition wins, which is exactly uniform over
+#: transitions; with an episode of length L a draw fails with probability 1/(L+1), so even where L = 2 only
+#: one sample in eighty stays without and gets weight 0.
+TRIES = 4
+
+
+class Sampler(Protocol):
+    """Draws batches from the ring and hears of their errors."""
+
+    def sample(self, size: int) -> Batch:
+        """One batch of `size` transitions."""
+
+    def batches(self, count: int, size: int) -> list[Batch]:
+        """`count` batches at once."""
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Take the learner's priorities, [B], for what lay at `index`."""
+
+
+class UniformSampler:
+    """Every complete transition with the same probability, with replacement; weight 1."""
+
+    def __init__(self, ring: Ring, n_step: int, gamma: float, generator: torch.Generator) -> None:
+        self.ring, self.n_step, self.gamma, self.generator = ring, n_step, gamma, generator
+
+    def sample(self, size: int) -> Batch:
+        """One batch; the ring must hold at least `n_step` complete rows."""
+        bits = torch.empty((TRIES, size), dtype=torch.int64, device=self.ring.device)
+        index, weight = uniform_index(self.ring, self.n_step, bits.random_(generator=self.generator))
+        return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
+
+    def batches(self, count: int, size: int) -> list[Batch]:
+        """Drawn and gathered together: one large gather costs less than many small ones."""
+        transition, weight, index = self.sample(count * size)
+        columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
+        rows = (Transition(*row) for row in zip(*columns, strict=True))
+        weights, indices = torch.split(weight, size), torch.split(index, size)
+        return [Batch(*batch) for batch in zip(rows, weights, indices, strict=True)]
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Uniform sampling has no priorities."""
+
+
+def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn random 63-bit numbers, [TRIES, B], into starts of complete n-step windows, and their weights.
+
+    The number of candidates is a tensor on the device; the remainder of 63 random bits has no bias worth
+    the name, and unlike a float32 in [0, 1) it reaches every slot of a ring beyond 2^24.
+    """
+    candidates = (ring.filled - (n_step - 1)) * ring.num_envs
+    draw = bits % candidates
+    newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
+    age, env = draw // ring.num_envs, draw % ring.num_envs
+    slot = (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
+    valid = ring.kind.view(-1)[slot] != Kind.RESET
+    first = valid.to(torch.uint8).argmax(0, keepdim=True)
+    return slot.gather(0, first)[0], valid.any(0).to(torch.float32)

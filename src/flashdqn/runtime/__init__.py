@@ -1,0 +1,1 @@
+"""Devices, threads, random generators, and how work is executed."""

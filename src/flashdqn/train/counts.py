@@ -1,0 +1,53 @@
+"""How many transitions and episodes there were, known to the host without stopping the device."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+
+class Counts:
+    """Totals on the device, and the host's view of them.
+
+    On the CPU the host reads them as they are. On CUDA each iteration's totals travel to pinned memory behind
+    the work, and the host reads those of `LAG` iterations ago: a fixed number, so runs stay reproducible.
+    """
+
+    LAG = 2
+
+    def __init__(self, device: torch.device) -> None:
+        self.totals = torch.zeros(2, dtype=torch.int64, device=device)  # transitions, episodes
+        self.transitions = 0
+        self.episodes = 0
+        self._travelling: deque[tuple[Tensor, torch.cuda.Event]] = deque()
+
+    def publish(self) -> None:
+        """Called once per iteration, after the totals were raised."""
+        if self.totals.device.type == "cpu":
+            self.transitions, self.episodes = self.totals.tolist()
+            return
+        copy = torch.empty(2, dtype=torch.int64, pin_memory=True)
+        copy.copy_(self.totals, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
+        event.record()
+        self._travelling.append((copy, event))
+        if len(self._travelling) > self.LAG:
+            self._arrive()
+
+    def settle(self) -> None:
+        """Wait until the host knows everything: for checkpoints and the end."""
+        while self._travelling:
+            self._arrive()
+
+    def load(self, transitions: int, episodes: int) -> None:
+        """Go on from a checkpoint."""
+        self._travelling.clear()
+        self.transitions, self.episodes = transitions, episodes
+        self.totals.copy_(torch.tensor([transitions, episodes]))
+
+    def _arrive(self) -> None:
+        copy, event = self._travelling.popleft()
+        event.synchronize()
+        self.transitions, self.episodes = copy.tolist()

@@ -1,0 +1,63 @@
+"""Evaluation: games with ε = 0, one per board, so that short games are not counted more often than long ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flashdqn.envs.contract import VecEnv
+from flashdqn.learn.bootstraps import Net, masked_argmax
+from flashdqn.learn.heads import Head
+
+#: Asking the device whether all games are over stops it: ask every so many steps.
+ASK_EVERY = 32
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over finished games; `outcomes` has the task's own figures, such as the causes of death."""
+
+    episodes: int
+    mean_score: float
+    score_error: float
+    mean_return: float
+    mean_length: float
+    outcomes: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dict(vars(self))
+
+
+@torch.no_grad()
+def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = 1_000_000) -> Evaluation:
+    """Play the first game of every board to its end."""
+    obs, mask = env.reset(seed), env.mask
+    running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    returns = torch.zeros(env.num_envs, device=env.device)
+    lengths = torch.zeros(env.num_envs, device=env.device)
+    outcomes = torch.zeros((env.num_envs, len(env.outcome_names)), device=env.device)
+    for count in range(1, step_limit + 1):
+        step = env.step(masked_argmax(head.q(online(obs)), mask))
+        obs, mask = step.obs, step.mask
+        returns += step.reward * running
+        lengths += running
+        ended = running & (step.terminated | step.truncated)
+        outcomes = torch.where(ended[:, None], env.outcomes, outcomes)
+        running &= ~ended
+        if count % ASK_EVERY == 0 and not running.any():
+            break
+    means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
+    scores = outcomes[:, env.outcome_names.index("score")] if "score" in means else returns
+    spread = float(scores.std()) if len(scores) > 1 else 0.0
+    means.pop("score", None)
+    return Evaluation(
+        episodes=env.num_envs,
+        mean_score=float(scores.mean()),
+        score_error=spread / len(scores) ** 0.5,
+        mean_return=float(returns.mean()),
+        mean_length=float(lengths.mean()),
+        outcomes=means,
+    )

@@ -1,0 +1,153 @@
+"""The training loop: collect, update, and now and then report, evaluate, save."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flashdqn.config import Config
+from flashdqn.envs.contract import VecEnv
+from flashdqn.errors import DivergedError
+from flashdqn.runtime.execute import prepare
+from flashdqn.runtime.seeds import purpose_seed
+from flashdqn.train import checkpoint, schedules
+from flashdqn.train.assemble import Parts
+from flashdqn.train.budget import Budget, crossed
+from flashdqn.train.evaluate import evaluate
+from flashdqn.train.interrupt import Interrupt
+from flashdqn.train.progress import Progress
+from flashdqn.train.ratio import TrainRatio
+from flashdqn.train.reporter import Reporter
+from flashdqn.train.run import RunFolder
+
+#: Batches gathered at once: enough to spread the cost, few enough to stay in the cache.
+GROUP = 16
+
+
+class Loop:
+    """One training, from its first step or from a checkpoint."""
+
+    def __init__(
+        self, config: Config, parts: Parts, folder: RunFolder, progress: Progress, games: VecEnv
+    ) -> None:
+        self.config, self.parts, self.folder, self.progress = config, parts, folder, progress
+        # The first updates need windows of n complete rows, and one more for resets among them.
+        starts = max(config.learn.starts, (config.replay.n_step + 1) * config.envs)
+        self.ratio = TrainRatio(config.train_ratio, starts)
+        self.reporter = Reporter(config, parts, folder, self.ratio, progress)
+        self.budget = Budget.of(config)
+        self.games = games  # to evaluate on
+        self.collect = prepare(parts.collector.collect, config.runtime.mode)
+        self.update = prepare(parts.learner.update, config.runtime.mode)
+        self._before = 0.0  # training seconds of earlier sessions
+        self._started = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Training time so far, over all sessions."""
+        return self._before + time.perf_counter() - self._started
+
+    def start(self) -> None:
+        """Begin a new run."""
+        self.parts.collector.start(purpose_seed(self.config.seed, "envs"))
+        schedules.exploration(self.config.explore, 0, self.parts.collector.eps)
+        self.reporter.begin(step=0, updates=0)
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        weights, state, counters = checkpoint.load(path, with_state=True)
+        self.parts.load(weights, state, counters)
+        schedules.exploration(self.config.explore, 0, self.parts.collector.eps)
+        self._before = counters["seconds"]
+        self.folder.rewind(counters["transitions"])
+        self.reporter.begin(counters["reported_step"], counters["reported_updates"])
+
+    def run(self) -> bool:
+        """Train until the budget is spent (True) or Ctrl-C asks to stop (False)."""
+        counts = self.parts.counts
+        self._started = time.perf_counter()
+        with Interrupt() as interrupt:
+            while (share := self.budget.share(counts, self.seconds)) < 1.0:
+                if interrupt.requested:
+                    self.save()
+                    return False
+                self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
+                before = counts.transitions
+                self.iterate()
+                self.occasionally(before, counts.transitions)
+            counts.settle()
+            self.finish()
+        return True
+
+    def iterate(self) -> None:
+        """One step of every environment, and the updates that it earned."""
+        parts, config = self.parts, self.config
+        parts.phases.next_iteration()
+        schedules.exploration(config.explore, parts.counts.transitions, parts.collector.eps)
+        parts.learner.lr.fill_(schedules.learning_rate(config.learn, parts.counts.transitions))
+        self.collect()
+        parts.counts.publish()
+        due = self.ratio.due(parts.counts.transitions, parts.learner.updates)
+        while due > 0:
+            with parts.phases("sample"):
+                batches = parts.sampler.batches(min(due, GROUP), config.learn.batch_size)
+            with parts.phases("update"):
+                for batch in batches:
+                    parts.sampler.update(batch.index, self.update(batch))
+            due -= len(batches)
+
+    def occasionally(self, before: int, after: int) -> None:
+        """What is due when the transitions pass a multiple of its period."""
+        config = self.config
+        if crossed(config.report_every, before, after):
+            self.reporter.report(self.seconds)
+        evaluating = crossed(config.eval.every, before, after)
+        saving = crossed(config.log.checkpoint_every, before, after)
+        if evaluating:
+            self.evaluate(with_state=saving)
+        elif saving:
+            self.save()
+
+    def finish(self) -> None:
+        """The last report, evaluation and checkpoint."""
+        if self.reporter.step < self.parts.counts.transitions:
+            self.reporter.report(self.seconds)
+        self.evaluate(with_state=True)
+        self.progress.tick(1.0, self.parts.counts.transitions, self.parts.counts.episodes, self.seconds)
+
+    def evaluate(self, with_state: bool) -> None:
+        """Play without exploring, keep the weights, and remember them if they are the best so far."""
+        learner = self.parts.learner
+        with self.parts.phases("evaluate", host=True):
+            seed = purpose_seed(self.config.seed, "evaluation")
+            result = evaluate(self.games, learner.online, learner.head, seed)
+        path = self.save(with_state)
+        best = checkpoint.best(self.folder.checkpoints)
+        if best is None or result.mean_score > best[1]:
+            checkpoint.remember_best(self.folder.checkpoints, path, result.mean_score)
+        self.reporter.evaluation(self.parts.counts.transitions, result)
+
+    def save(self, with_state: bool = True) -> Path:
+        """A checkpoint of this moment; never one with weights that are not finite."""
+        learner = self.parts.learner
+        with self.parts.phases("checkpoint", host=True):
+            weights = learner.weights()
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+                raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
+            state = self.parts.state_dict() if with_state else None
+            return checkpoint.save(self.folder.checkpoints, weights, state, self._counters())
+
+    def _counters(self) -> dict[str, Any]:
+        counts = self.parts.counts
+        counts.settle()
+        return {
+            "transitions": counts.transitions,
+            "episodes": counts.episodes,
+            "updates": self.parts.learner.updates,
+            "reported_step": self.reporter.step,
+            "reported_updates": self.reporter.updates,
+            "seconds": self.seconds,
+        }

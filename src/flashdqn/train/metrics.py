@@ -1,0 +1,50 @@
+"""Episode figures, summed up on the device and read once per report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.types import Step
+
+
+class EpisodeMetrics:
+    """Per environment the running return and length; over the window the sums of the finished episodes."""
+
+    def __init__(self, num_envs: int, outcome_names: tuple[str, ...], device: torch.device) -> None:
+        self.names = ("episodes", "return", "length", *outcome_names)
+        self.running = torch.zeros((num_envs, len(self.names)), device=device)
+        self.running[:, 0] = 1.0
+        self.sums = torch.zeros(len(self.names), device=device)
+        self._returns, self._lengths = self.running[:, 1], self.running[:, 2]
+        self._outcomes = self.running[:, 3:]
+
+    def observe(self, step: Step, was_reset: Tensor, outcomes: Tensor, totals: Tensor) -> None:
+        """Take in one step; `totals` ([2] int64) are raised by its transitions and finished episodes."""
+        ended = step.terminated | step.truncated
+        self._returns += step.reward
+        self._lengths += ~was_reset
+        self._outcomes.copy_(outcomes)
+        self.sums += ended.to(torch.float32) @ self.running
+        keep = ~ended
+        self._returns *= keep
+        self._lengths *= keep
+        totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))
+
+    def read(self) -> dict[str, float]:
+        """Episodes in the window, and their means; the window starts anew."""
+        episodes, *sums = self.sums.tolist()
+        self.sums.zero_()
+        means = (value / episodes if episodes else float("nan") for value in sums)
+        return {"episodes": episodes, **dict(zip(self.names[1:], means, strict=True))}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The unfinished episodes and the unfinished window."""
+        return {"running": self.running, "sums": self.sums}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a checkpoint."""
+        self.running.copy_(state["running"])
+        self.sums.copy_(state["sums"])

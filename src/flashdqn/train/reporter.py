@@ -1,0 +1,96 @@
+"""Reports: read what the device has summed up, once per window, and hand it to tables and displays."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flashdqn.config import Config
+from flashdqn.train.assemble import Parts
+from flashdqn.train.evaluate import Evaluation
+from flashdqn.train.progress import Progress
+from flashdqn.train.ratio import TrainRatio
+from flashdqn.train.run import RunFolder
+
+#: Phases that are not training: throughput does not count their time.
+ASIDE = ("evaluate", "checkpoint", "report")
+
+
+class Reporter:
+    """A row per window. Throughput is that of the window, in transitions per second of training."""
+
+    def __init__(
+        self, config: Config, parts: Parts, folder: RunFolder, ratio: TrainRatio, progress: Progress
+    ) -> None:
+        self.config, self.parts, self.folder, self.ratio = config, parts, folder, ratio
+        self.progress = progress
+        self.step = self.updates = 0  # at the last report
+        self._opened = time.perf_counter()
+        self._events: Any = None
+
+    def begin(self, step: int, updates: int) -> None:
+        """Open the first window, at the beginning or where a resumed run's last report lay."""
+        self.step, self.updates = step, updates
+        self._opened = time.perf_counter()
+        if self.config.log.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # purge_step hides what a run killed after this checkpoint had already written
+            self._events = SummaryWriter(str(self.folder.path), purge_step=step + 1)
+
+    def report(self, seconds: float) -> dict[str, Any]:
+        """Close the window: one row for metrics.csv, TensorBoard and the display."""
+        parts = self.parts
+        with parts.phases("report", host=True):
+            row = self._row(seconds)
+            self.folder.add_row("metrics.csv", row)
+            self._write_events({f"train/{k}": v for k, v in row.items() if k != "step"}, row["step"])
+        self.step, self.updates = row["step"], row["updates"]
+        self._opened = time.perf_counter()
+        self.progress.report(row)
+        return row
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """One row for evaluations.csv and TensorBoard."""
+        row = result.to_dict()
+        row |= {"step": step, **row.pop("outcomes")}
+        self.folder.add_row("evaluations.csv", {"step": step} | row)
+        self._write_events({f"eval/{k}": v for k, v in row.items() if k != "step"}, step)
+        self.progress.evaluation(step, result)
+
+    def close(self) -> None:
+        """Flush the events."""
+        if self._events is not None:
+            self._events.close()
+
+    def _row(self, seconds: float) -> dict[str, Any]:
+        parts, counts = self.parts, self.parts.counts
+        episodes = parts.metrics.read()
+        sums = parts.learner.read_sums()
+        phases = parts.phases.read()
+        step, updates = counts.transitions, parts.learner.updates
+        transitions, done = step - self.step, updates - self.updates
+        window = time.perf_counter() - self._opened
+        training = max(1e-9, window - sum(phases.get(name, 0.0) for name in ASIDE))
+        window_episodes = int(episodes.pop("episodes"))
+        row: dict[str, Any] = {
+            "step": step,
+            "updates": updates,
+            "episodes": counts.episodes,
+            "seconds": round(seconds, 3),
+            "steps_per_second": round(transitions / training, 1),
+            "ratio": self.ratio.achieved(step, updates),
+            "eps": float(parts.collector.eps.mean()),
+            "lr": float(parts.learner.lr),
+        }
+        row |= {name: value / done if done else float("nan") for name, value in sums.items()}
+        row |= {"window_episodes": window_episodes} | episodes
+        for name in ("act", "step", "append", "sample", "update"):
+            row[f"us_{name}"] = round(phases.get(name, 0.0) / max(1, transitions) * 1e6, 4)
+        row["us_total"] = round(training / max(1, transitions) * 1e6, 4)
+        return row
+
+    def _write_events(self, values: dict[str, float], step: int) -> None:
+        if self._events is not None:
+            for name, value in values.items():
+                self._events.add_scalar(name, value, step)

@@ -1,0 +1,153 @@
+"""The run folder: `runs/<preset>-<time>/`, which every other command reads.
+
+config.json        the configuration, fully resolved, with versions and hardware
+metrics.csv        a row per report
+evaluations.csv    a row per evaluation
+summary.json       how the run ended
+curve.png          the learning curve
+report.html        all of that on one page
+events.out.*       TensorBoard
+checkpoints/       see checkpoint.py
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashdqn.config import Config
+from flashdqn.config_io import apply, to_dict
+from flashdqn.errors import CheckpointError, ConfigError
+from flashdqn.presets import base_config
+from flashdqn.train import checkpoint
+
+
+class RunFolder:
+    """Paths and tables of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:
+        """A new folder with its config.json."""
+        name = f"{config.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+        for number in range(1000):
+            path = Path(config.out) / (f"{name}-{number}" if number else name)
+            try:
+                path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise unwritable(config.out, error) from None
+        folder = cls(path)
+        folder.checkpoints.mkdir()
+        checkpoint.write_json(path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)})
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The run that a folder, or a checkpoint inside one, belongs to."""
+        if path.parent.name == "checkpoints":
+            path = path.parent.parent
+        if not (path / "config.json").is_file():
+            what = "does not exist" if not path.exists() else "is no run folder: it has no config.json"
+            raise CheckpointError(f"{path} {what}.")
+        return cls(path)
+
+    def config(self) -> Config:
+        """The configuration that the run was made with."""
+        try:
+            data = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]
+            return apply(base_config(data["preset"]), _without_nothing(data))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.path / 'config.json'} cannot be read: {error}.") from None
+
+    def resume_point(self, wanted: Path) -> Path:
+        """The checkpoint to go on from: the one named, or the newest."""
+        if wanted.parent.name == "checkpoints":
+            return wanted
+        paths = checkpoint.all_checkpoints(self.checkpoints, with_state=True)
+        if not paths:
+            raise CheckpointError(f"{self.path} holds no checkpoint to resume from.")
+        return paths[-1]
+
+    def play_point(self, wanted: Path) -> Path:
+        """The checkpoint to play with: the one named, or the best, or the newest."""
+        if wanted.parent.name == "checkpoints":
+            return wanted
+        best = checkpoint.best(self.checkpoints)
+        paths = [best[0]] if best else checkpoint.all_checkpoints(self.checkpoints)
+        if not paths:
+            raise CheckpointError(f"{self.path} holds no checkpoint yet.")
+        return paths[-1]
+
+    def rewind(self, step: int) -> None:
+        """Forget what came after `step`: it is about to be done again."""
+        import shutil
+
+        for name in ("metrics.csv", "evaluations.csv"):
+            rows = read_table(self.path / name)
+            kept = [row for row in rows if int(row["step"]) <= step]
+            if len(kept) < len(rows):
+                _write_table(self.path / name, list(rows[0]), kept)
+        for path in checkpoint.all_checkpoints(self.checkpoints):
+            if int(path.name) > step:
+                shutil.rmtree(path)
+
+    def add_row(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append a row to metrics.csv or evaluations.csv."""
+        path = self.path / name
+        new = not path.exists()
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(row))
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The whole rows of a table; one cut short by a crash is left out."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [row for row in rows if None not in row.values() and None not in row]
+
+
+def _write_table(path: Path, header: list[str], rows: list[dict[str, str]]) -> None:
+    temporary = path.with_suffix(".writing")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, header)
+        writer.writeheader()
+        writer.writerows(rows)
+    temporary.replace(path)
+
+
+def check_writable(out: str) -> None:
+    """Refuse an output folder that cannot be written, before anything is computed."""
+    path = Path(out)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(out, error) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise unwritable(out, PermissionError(13, "Permission denied"))
+
+
+def unwritable(out: str, error: OSError) -> ConfigError:
+    """The error for an output folder that cannot be written."""
+    return ConfigError(
+        f"The output folder {out} cannot be written: {error.strerror}. Choose another by --out."
+    )
+
+
+def _without_nothing(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value is not None}

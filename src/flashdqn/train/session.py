@@ -1,0 +1,168 @@
+"""A training session: check, make the parts, warm up, run the loop, sum up."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flashdqn.config import Config
+from flashdqn.envs import build_env
+from flashdqn.errors import CheckpointError, ConfigError, DivergedError
+from flashdqn.runtime.device import choose_device, hardware, prepare_threads
+from flashdqn.runtime.seeds import purpose_seed
+from flashdqn.show.curve import draw_curve
+from flashdqn.show.report import write_report
+from flashdqn.train import checkpoint
+from flashdqn.train.assemble import Parts, assemble, build_learner, check_ring_fits
+from flashdqn.train.evaluate import Evaluation, evaluate
+from flashdqn.train.loop import Loop
+from flashdqn.train.progress import Progress
+from flashdqn.train.run import RunFolder, check_writable
+from flashdqn.train.warmup import warm_up
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a session leaves behind: the folder, and how it ended."""
+
+    path: Path
+    config: Config
+    finished: bool  # False: Ctrl-C
+    summary: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        """Mean score of the best checkpoint over fresh games (NaN if the run was stopped before)."""
+        return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
+
+
+def start_run(config: Config, progress: Progress) -> Run:
+    """A new run from its first step."""
+    if config.steps is None and config.episodes is None and config.max_time is None:
+        raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
+    device = choose_device(config.device)
+    prepare_threads(config.runtime.threads)
+    check_settings(config, device)
+    check_writable(config.out)
+    warm_seconds = _warm(config, device, progress)
+    parts = assemble(config, build_env(config.env, config.envs, device))
+    folder = RunFolder.create(config, hardware(device))
+    loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
+    loop.start()
+    return _finish(loop, warm_seconds)
+
+
+def resume_run(config: Config, path: Path, progress: Progress) -> Run:
+    """Go on with a run; `config` is its own, but for the budget."""
+    folder = RunFolder.open(path)
+    point = folder.resume_point(path)
+    device = choose_device(config.device)
+    prepare_threads(config.runtime.threads)
+    check_writable(str(folder.path))
+    verify_resumable(folder, point)
+    warm_seconds = _warm(config, device, progress)
+    parts = assemble(config, build_env(config.env, config.envs, device))
+    loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
+    loop.resume(point)
+    if loop.budget.share(loop.parts.counts, loop._before) >= 1.0:
+        done = loop.parts.counts
+        raise ConfigError(
+            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
+            f"{loop._before:.0f} s): give a larger --steps, --episodes or --max-time to go on."
+        )
+    data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
+    data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
+    checkpoint.write_json(folder.path / "config.json", data)
+    return _finish(loop, warm_seconds)
+
+
+def check_settings(config: Config, device: torch.device) -> None:
+    """Find what cannot work before anything is written: the task's own rules, the network, the memory."""
+    probe = build_env(config.env, 1, device)
+    build_learner(config, probe, torch.device("cpu"))
+    probe.num_envs = config.envs
+    check_ring_fits(config.replay.capacity, probe, probe.mask is not None)
+
+
+def verify_resumable(folder: RunFolder, point: Path) -> None:
+    """Refuse a damaged checkpoint, and offer the one before it."""
+    try:
+        checkpoint.load(point, with_state=True)
+    except CheckpointError as error:
+        older = [p for p in checkpoint.all_checkpoints(folder.checkpoints, with_state=True) if p < point]
+        for path in reversed(older):
+            try:
+                checkpoint.load(path, with_state=True)
+            except CheckpointError:
+                continue
+            raise CheckpointError(
+                f"{error} The one before it is whole: flashdqn train --resume {path}"
+            ) from None
+        raise CheckpointError(f"{error} There is no other to resume from.") from None
+
+
+def _warm(config: Config, device: torch.device, progress: Progress) -> float:
+    start = time.perf_counter()
+    if config.runtime.warmup:
+        progress.note("Warming up: compiling and allocating, before the clock starts")
+        warm_up(config, device)
+    return time.perf_counter() - start
+
+
+def _finish(loop: Loop, warm_seconds: float) -> Run:
+    config, folder, parts = loop.config, loop.folder, loop.parts
+    device = parts.learner.device
+    title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {config.train_ratio:g}"
+    loop.progress.begin(title, config.train_ratio)
+    try:
+        finished = loop.run()
+    except DivergedError as error:
+        whole = checkpoint.all_checkpoints(folder.checkpoints)
+        last = f"the last good checkpoint is {whole[-1]}" if whole else "there is no checkpoint before it"
+        raise DivergedError(
+            f"{error}, at step {parts.counts.transitions:,}; {last}. A smaller --learn.lr may help."
+        ) from None
+    finally:
+        loop.progress.end()
+        loop.reporter.close()
+    summary = summarise(loop, warm_seconds, finished)
+    checkpoint.write_json(folder.path / "summary.json", summary)
+    draw_curve(folder.path)
+    write_report(folder.path)
+    return Run(folder.path, config, finished, summary)
+
+
+def summarise(loop: Loop, warm_seconds: float, finished: bool) -> dict[str, Any]:
+    """The run in figures. The best checkpoint is judged anew on fresh games, so that luck in choosing it does
+    not count."""
+    parts, config = loop.parts, loop.config
+    summary: dict[str, Any] = {
+        "finished": finished,
+        "steps": parts.counts.transitions,
+        "episodes": parts.counts.episodes,
+        "updates": parts.learner.updates,
+        "seconds": round(loop.seconds, 3),
+        "warm_up_seconds": round(warm_seconds, 3),
+        "train_ratio_asked": config.train_ratio,
+        "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
+        "weights": checkpoint.weights_hash(parts.learner.weights()),
+    }
+    best = checkpoint.best(loop.folder.checkpoints)
+    if finished and best is not None:
+        result = judge(config, parts, best[0])
+        summary |= {"best_checkpoint": best[0].name, "evaluation": result.to_dict()}
+    return summary
+
+
+def judge(config: Config, parts: Parts, path: Path, episodes: int = 100) -> Evaluation:
+    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
+    device = parts.learner.device
+    env = build_env(config.env, episodes, device)
+    learner = build_learner(config, env, device)
+    learner.online.load_state_dict(checkpoint.load(path, with_state=False)[0])
+    return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"))

@@ -1,0 +1,38 @@
+"""Warm-up: pay once, before the clock starts, for compilation, allocation and first use.
+
+It works on parts of its own, made from the same configuration and thrown away, so it leaves no trace: a
+warmed run and a cold one give the same weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from flashdqn.config import Config
+from flashdqn.envs import build_env
+from flashdqn.train.assemble import assemble
+from flashdqn.train.evaluate import evaluate
+
+UPDATES = 3
+
+
+def warm_up(config: Config, device: torch.device) -> None:
+    """Run every piece of the loop a few times."""
+    rows = config.replay.n_step + 3
+    small = dataclasses.replace(config.replay, capacity=rows * config.envs)
+    env = build_env(config.env, config.envs, device)
+    parts = assemble(dataclasses.replace(config, replay=small), env)
+    parts.collector.start(seed=0)
+    for _ in range(rows):
+        parts.collector.collect()
+    for batch in parts.sampler.batches(UPDATES, config.learn.batch_size):
+        parts.learner.update(batch)
+    games = build_env(config.env, config.eval.episodes, device)
+    evaluate(games, parts.learner.online, parts.learner.head, seed=0, step_limit=2)
+    parts.learner.read_sums()
+    parts.metrics.read()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
