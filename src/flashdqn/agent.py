@@ -62,7 +62,7 @@ class Agent:
         return evaluate(env, self.network, self.head, seed)
 
     def _batch(self, obs: Any) -> tuple[Tensor, bool]:
-        array = obs if isinstance(obs, Tensor) else torch.from_numpy(np.asarray(obs))
+        array = obs if isinstance(obs, Tensor) else torch.tensor(np.asarray(obs))
         batch = array.to(self.device, self.obs_spec.dtype)
         single = batch.shape == self.obs_spec.shape
         if single:

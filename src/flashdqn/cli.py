@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
+import itertools
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -61,6 +65,9 @@ class EvalArguments:
 
 def main() -> None:
     """Run a command; a mistake of the user's is one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ε is no reason to stop
     try:
         code = run(sys.argv[1:])
     except DivergedError as error:
@@ -146,29 +153,53 @@ def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]
 
 def parse_training(base: Config, arguments: list[str]) -> Config:
     """Flags on top of `base`."""
-    parsed, unknown = tyro.cli(
-        TrainArguments,
-        prog="flashdqn train [PRESET]",
-        args=arguments,
-        default=TrainArguments(training=base),
-        return_unknown_args=True,
-    )
-    refuse_unknown(unknown)
-    config = parsed.training
-    given = {name: getattr(config, name) for name in BUDGETS if getattr(config, name) != getattr(base, name)}
+    known = ["config", "resume", "train-steps-ratio", *flag_names(Config())]
+    parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
+    config: Config = parsed.training
+    flags = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments}
+    given = {name: getattr(config, name) for name in BUDGETS if name in flags}
     return dataclasses.replace(config, **drop_old_budget(given)) if given else config
 
 
-def refuse_unknown(unknown: list[str]) -> None:
+def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
+    """Arguments as a dataclass; what tyro has to complain of becomes one sentence."""
+    more = {} if default is None else {"default": default}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            parsed, unknown = tyro.cli(
+                kind, prog=f"flashdqn {command}", args=arguments, return_unknown_args=True, **more
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        advice = f"`flashdqn {command.split()[0]} --help` says what is allowed"
+        text = first_paragraph(complaint.getvalue()).rstrip(".")
+        if found := re.match(r"Error parsing (--[\w.-]+):", text):
+            text = f"{found[1]} cannot be '{flag_value(arguments, found[1])}'"
+        raise ConfigError(f"{text}; {advice}.") from None
+    refuse_unknown(command.split()[0], unknown, known)
+    return parsed
+
+
+def first_paragraph(box: str) -> str:
+    """What tyro says in the first part of its box, on one line. Where the output is not UTF-8 the box has no
+    sides, and its rules are of hyphens."""
+    lines = (line.strip("│╰─╯- ") for line in box.splitlines()[1:])
+    parts = itertools.groupby(lines, key=bool)
+    return " ".join(next((group for is_text, group in parts if is_text), ()))
+
+
+def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
     """Name the first word that nothing understands, and the flag that was perhaps meant."""
     if not unknown:
         return
     word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
     if not word.startswith("-"):
-        raise ConfigError(f"'{word}' is one word too many: the preset comes first, then the flags.")
-    known = ["--config", "--resume", "--train-steps-ratio", *(f"--{name}" for name in flag_names(Config()))]
-    hint = nearest(word.replace("_", "-"), known)
-    hint = hint if "did you mean" in hint else "; `flashdqn train --help` lists them all."
+        order = "the preset comes first, then the flags" if command == "train" else "it takes one run"
+        raise ConfigError(f"'{word}' is one word too many: {order}.")
+    hint = nearest(word.replace("_", "-"), [f"--{name}" for name in known])
+    hint = hint if "did you mean" in hint else f"; `flashdqn {command} --help` lists them all."
     raise ConfigError(f"Unknown flag '{word}'{hint}")
 
 
@@ -232,7 +263,8 @@ def evaluate(arguments: list[str]) -> int:
     from flashdqn.agent import load
     from flashdqn.train.progress import evaluation_text
 
-    parsed = tyro.cli(EvalArguments, prog="flashdqn eval", args=arguments)
+    known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
+    parsed = parse("eval", EvalArguments, arguments, known)
     if parsed.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
     result = load(parsed.run, parsed.device).evaluate(parsed.episodes, parsed.seed)

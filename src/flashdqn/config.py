@@ -217,7 +217,7 @@ class RuntimeConfig:
     mode: Literal["eager"] = "eager"
     """How collection and updates run."""
     threads: int = 0
-    """CPU threads for PyTorch; 0: as PyTorch chooses."""
+    """CPU threads for PyTorch and for the games; 0: one where work is too small to share, else all cores."""
     warmup: bool = True
     """Compile, allocate and touch everything before the clock starts."""
 

@@ -97,7 +97,7 @@ def _parts(function: Any, seen: set[int]) -> Iterator[bytes]:
     yield f"{plain.__module__}.{plain.__qualname__} {options}".encode()
     yield from _code_parts(plain.__code__)
     closure = inspect.getclosurevars(plain)
-    for name, value in sorted((closure.globals | closure.nonlocals).items()):
+    for name, value in sorted({**closure.globals, **closure.nonlocals}.items()):
         used = {name: value}
         if isinstance(value, ModuleType):
             # `module.name` shows as two names; those that the module has are the ones meant.

@@ -47,34 +47,51 @@ Array: TypeAlias = Any
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Waking threads costs more than so few boards take. The work-queue layer, Numba's last resort,
-# costs some 100 µs per launch where OpenMP costs 2.
-PARALLEL_FROM = 64
+# The work-queue layer, Numba's last resort, costs some 100 µs per launch where OpenMP costs 2.
 PARALLEL_FROM_WORKQUEUE = 4096
 
-_CPU_DRIVER = """\
-from numba import njit, prange
+# No reference counts: a kernel owns nothing, and their atomic adds would cost more than most games.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
-@njit({options}cache=True, nogil=True, error_model="numpy", _nrt=False)
-def driver(n, {arguments}):
-    for i in {range}(n):
-        play(i, {arguments})
+_SERIAL_DRIVER = f"""\
+from numba import njit
+
+@njit(cache=True, **{_OPTIONS})
+def driver(n, ARGUMENTS):
+    for i in range(n):
+        play(i, ARGUMENTS)
+"""
+
+# In chunks: what prange makes of a loop body keeps counting references, so there is one call per chunk.
+_PARALLEL_DRIVER = f"""\
+from numba import int64, njit, prange
+
+@njit(**{_OPTIONS})
+def play_chunk(start, stop, ARGUMENTS):
+    for i in range(start, stop):
+        play(i, ARGUMENTS)
+
+@njit(parallel=True, cache=True, **{_OPTIONS})
+def driver(n, chunk, ARGUMENTS):
+    for c in prange((n + chunk - 1) // chunk):
+        start = int64(c) * chunk
+        play_chunk(start, min(start + chunk, n), ARGUMENTS)
 """
 
 _CUDA_DRIVER = """\
 from numba import cuda
 
 @cuda.jit(cache=True, fastmath=False)
-def driver(n, {arguments}):
+def driver(n, ARGUMENTS):
     i = cuda.grid(1)
     if i < n:
-        play(i, {arguments})
+        play(i, ARGUMENTS)
 """
 
 
 def scalar(function: F) -> F:
     """Mark a function as kernel code: compiled where a kernel calls it, for the CPU and for CUDA alike."""
-    compiled: F = numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function)
+    compiled: F = numba.njit(**_OPTIONS, forceinline=True)(function)
     return compiled
 
 
@@ -92,10 +109,15 @@ def board_tensor(
 
 
 class Kernel:
-    """A game's per-board function, `play(i, *arrays)`, that can be bound to tensors and launched."""
+    """A game's per-board function, `play(i, *arrays)`, that can be bound to tensors and launched.
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    From `parallel_from` boards on, the CPU plays them in threads. A launch with threads is a few µs when the
+    cores are idle, but milliseconds when another process holds one; so let a light game wait for many boards.
+    """
+
+    def __init__(self, function: Callable[..., None], parallel_from: int = 64) -> None:
         self.function = function
+        self.parallel_from = parallel_from
 
     def bind(self, num_boards: int, *tensors: Tensor) -> Callable[[], None]:
         """Compile for these tensors (or load from disk) and return a launch that takes no arguments.
@@ -118,12 +140,24 @@ class Kernel:
         raise EnvError(f"Kernels run on cpu and cuda, not on {device}; put the environment on the CPU.")
 
     def _bind_cpu(self, num_boards: int, tensors: tuple[Tensor, ...]) -> Callable[[], None]:
-        options, loop = ("parallel=True, ", "prange") if _use_threads(num_boards) else ("", "range")
-        source = _CPU_DRIVER.format(options=options, range=loop, arguments=_arguments(tensors))
-        driver = load_driver(self.function, source)
         arrays = [tensor.numpy() for tensor in tensors]
-        driver.compile((numba.int64, *map(numba.typeof, arrays)))
-        return functools.partial(driver, num_boards, *arrays)
+        threads = self._worthwhile_threads(num_boards)
+        if threads == 1:
+            template, counts = _SERIAL_DRIVER, [num_boards]
+        else:
+            template, counts = _PARALLEL_DRIVER, [num_boards, -(-num_boards // threads)]
+        driver = _load(self.function, template, len(tensors))
+        driver.compile((*[numba.int64] * len(counts), *map(numba.typeof, arrays)))
+        return functools.partial(driver, *counts, *arrays)
+
+    def _worthwhile_threads(self, num_boards: int) -> int:
+        threads = int(numba.get_num_threads())
+        if threads == 1 or num_boards < self.parallel_from:
+            return 1
+        # get_num_threads() has started the threads, so that the layer is known.
+        if numba.threading_layer() == "workqueue" and num_boards < PARALLEL_FROM_WORKQUEUE:
+            return 1
+        return threads
 
     def _bind_cuda(
         self, num_boards: int, tensors: tuple[Tensor, ...], device: torch.device
@@ -133,7 +167,7 @@ class Kernel:
                 "A kernel on CUDA needs numba-cuda, which cannot be used here. Install `flashdqn[cuda]`, "
                 "or put the environment on the CPU: the learner may stay on CUDA."
             )
-        driver = load_driver(self.function, _CUDA_DRIVER.format(arguments=_arguments(tensors)))
+        driver = _load(self.function, _CUDA_DRIVER, len(tensors))
         return _CudaLaunch(driver, num_boards, tensors, device)
 
 
@@ -170,16 +204,10 @@ class _CudaLaunch:
         return configured
 
 
-def _arguments(tensors: tuple[Tensor, ...]) -> str:
-    return ", ".join(f"a{k}" for k in range(len(tensors)))
-
-
-def _use_threads(num_boards: int) -> bool:
-    """Whether a parallel loop over so many boards is worth its launch."""
-    if num_boards < PARALLEL_FROM or numba.get_num_threads() == 1:
-        return False
-    # get_num_threads() has started the threads, so that the layer is known.
-    return num_boards >= PARALLEL_FROM_WORKQUEUE or numba.threading_layer() != "workqueue"
+def _load(function: Callable[..., None], template: str, num_arrays: int) -> Any:
+    """The driver of a function of so many arrays."""
+    arguments = ", ".join(f"a{k}" for k in range(num_arrays))
+    return load_driver(function, template.replace("ARGUMENTS", arguments))
 
 
 @functools.cache
@@ -197,5 +225,5 @@ def cuda_available() -> bool:
 def _import_numba_cuda() -> Any:
     # numba-cuda 0.30 asks for np.row_stack, which NumPy 2.5 no longer has.
     if not hasattr(np, "row_stack"):
-        np.row_stack = np.vstack  # type: ignore[attr-defined]
+        vars(np)["row_stack"] = np.vstack
     return importlib.import_module("numba.cuda")

@@ -81,6 +81,7 @@ class Learner:
         self.target.load_state_dict(_part(state, "target."))
         for i, parameter in enumerate(self.parameters):
             moments = _part(state, f"optimizer.{i}.")
+            self.optimizer.state[parameter].clear()  # a checkpoint from before the first update has none
             for name, tensor in moments.items():
                 device = "cpu" if name == "step" and not self._steps_on_device else self.device
                 self.optimizer.state[parameter][name] = tensor.to(device, copy=True)

@@ -32,11 +32,12 @@ def build_network(
 ) -> QNetwork:
     """A network on the CPU, with weights drawn from `generator`."""
     shape = obs_spec.shape
-    if config.torso == "cnn" or (config.torso == "auto" and len(shape) == 3):
-        torso: MLP | CNN = CNN(shape, config.channels, config.hidden, config.layer_norm)
-    else:
-        torso = MLP(shape, config.hidden, config.layer_norm)
-    network = QNetwork(torso, outputs)
+    with torch.random.fork_rng(devices=[]):  # PyTorch's own initialisation draws from the global generator
+        if config.torso == "cnn" or (config.torso == "auto" and len(shape) == 3):
+            torso: MLP | CNN = CNN(shape, config.channels, config.hidden, config.layer_norm)
+        else:
+            torso = MLP(shape, config.hidden, config.layer_norm)
+        network = QNetwork(torso, outputs)
     initialise(network, generator)
     return network
 

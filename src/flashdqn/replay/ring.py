@@ -68,7 +68,8 @@ class Ring:
 
     def append(self, action: Tensor, step: Step) -> None:
         """Complete the newest row with what the environments answered, and open the next one."""
-        kind = step.terminated.to(torch.uint8).add_(step.truncated, alpha=int(Kind.TRUNCATED))
+        kind = step.truncated.to(torch.uint8).mul_(int(Kind.TRUNCATED))
+        kind.masked_fill_(step.terminated, int(Kind.TERMINATED))
         kind.masked_fill_(self.ended, int(Kind.RESET))
         self.action.index_copy_(0, self.head, action.to(self.action.dtype)[None])
         self.reward.index_copy_(0, self.head, step.reward[None])

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from flashdqn.errors import ConfigError
+from flashdqn.runtime.threads import cores
 
 
 def choose_device(name: str) -> torch.device:
@@ -20,18 +21,6 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name, 0) if name == "cuda" else torch.device(name)
-
-
-def prepare_threads(threads: int) -> None:
-    """Set PyTorch's threads and flush subnormals.
-
-    Adam's moments decay into subnormal numbers, which are up to a hundred times slower to compute with. The
-    setting belongs to a thread and is inherited by those it starts, so it must come before the first
-    parallel operation.
-    """
-    torch.set_flush_denormal(True)
-    if threads:
-        torch.set_num_threads(threads)
 
 
 def free_bytes(device: torch.device) -> int:
@@ -45,6 +34,18 @@ def free_bytes(device: torch.device) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def used_bytes(device: torch.device) -> int:
+    """Memory that this process holds: on CUDA what PyTorch has allocated there, else what is resident."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+    except OSError:
+        return 0
+
+
 def hardware(device: torch.device) -> dict[str, Any]:
     """What a figure was measured on."""
     import numba
@@ -52,7 +53,7 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,

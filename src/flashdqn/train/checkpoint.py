@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -43,12 +44,26 @@ def save(
         _sync(temporary / name)
     manifest = {"format": 1, "counters": counters, "files": {name: _hash(temporary / name) for name in parts}}
     write_json(temporary / MANIFEST, manifest | {"checksum": _checksum(manifest)})
+    replaced = folder / f".replaced-{path.name}"
     if path.exists():
-        shutil.rmtree(path)
+        path.rename(replaced)
     temporary.rename(path)
     _sync(folder)
+    shutil.rmtree(replaced, ignore_errors=True)
     _prune(folder)
     return path
+
+
+def recover(folder: Path) -> None:
+    """Clean up after a crash in the middle of `save`; nobody else may be saving."""
+    for replaced in folder.glob(".replaced-*"):
+        path = folder / replaced.name.removeprefix(".replaced-")
+        if path.exists():
+            shutil.rmtree(replaced)
+        else:
+            replaced.rename(path)
+    for temporary in folder.glob(".writing-*"):
+        shutil.rmtree(temporary)
 
 
 def load(path: Path, with_state: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -90,9 +105,7 @@ def all_checkpoints(folder: Path, with_state: bool = False) -> list[Path]:
 
 def remember_best(folder: Path, path: Path, score: float) -> None:
     """Point best.json at a checkpoint."""
-    temporary = folder / ".best.json"
-    write_json(temporary, {"checkpoint": path.name, "score": score})
-    temporary.replace(folder / "best.json")
+    write_json(folder / "best.json", {"checkpoint": path.name, "score": score})
 
 
 def best(folder: Path) -> tuple[Path, float] | None:
@@ -102,7 +115,7 @@ def best(folder: Path) -> tuple[Path, float] | None:
         path, score = folder / str(data["checkpoint"]), float(data["score"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return (path, score) if path.exists() else None
+    return (path, score) if math.isfinite(score) and path in all_checkpoints(folder) else None
 
 
 def weights_hash(weights: Mapping[str, Tensor]) -> str:
@@ -115,9 +128,11 @@ def weights_hash(weights: Mapping[str, Tensor]) -> str:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write and sync."""
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    _sync(path)
+    """Write, sync and rename: the file is there whole, or as it was."""
+    temporary = path.with_name(f".{path.name}.writing")
+    temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    _sync(temporary)
+    temporary.replace(path)
 
 
 def _prune(folder: Path) -> None:

@@ -21,7 +21,7 @@ from flashdqn.train.interrupt import Interrupt
 from flashdqn.train.progress import Progress
 from flashdqn.train.ratio import TrainRatio
 from flashdqn.train.reporter import Reporter
-from flashdqn.train.run import RunFolder
+from flashdqn.train.run import RunFolder, read_table
 
 #: Batches gathered at once: enough to spread the cost, few enough to stay in the cache.
 GROUP = 16
@@ -44,11 +44,12 @@ class Loop:
         self.update = prepare(parts.learner.update, config.runtime.mode)
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
+        self._evaluated = -1  # the step of the last evaluation
 
     @property
     def seconds(self) -> float:
         """Training time so far, over all sessions."""
-        return self._before + time.perf_counter() - self._started
+        return self._before + (time.perf_counter() - self._started if self._started else 0.0)
 
     def start(self) -> None:
         """Begin a new run."""
@@ -63,13 +64,17 @@ class Loop:
         schedules.exploration(self.config.explore, 0, self.parts.collector.eps)
         self._before = counters["seconds"]
         self.folder.rewind(counters["transitions"])
+        evaluations = read_table(self.folder.path / "evaluations.csv")
+        self._evaluated = int(evaluations[-1]["step"]) if evaluations else -1
         self.reporter.begin(counters["reported_step"], counters["reported_updates"])
 
     def run(self) -> bool:
         """Train until the budget is spent (True) or Ctrl-C asks to stop (False)."""
         counts = self.parts.counts
-        self._started = time.perf_counter()
         with Interrupt() as interrupt:
+            self.fill(interrupt)
+            self._started = time.perf_counter()
+            self.reporter.open_window()
             while (share := self.budget.share(counts, self.seconds)) < 1.0:
                 if interrupt.requested:
                     self.save()
@@ -81,6 +86,15 @@ class Loop:
             counts.settle()
             self.finish()
         return True
+
+    def fill(self, interrupt: Interrupt) -> None:
+        """Collect what learning starts from, before the clock: later steps cost more, for they learn."""
+        counts = self.parts.counts
+        while counts.transitions < self.ratio.starts and not interrupt.requested:
+            if self.budget.share(counts, self._before) >= 1.0:
+                break
+            self.iterate()
+        self.parts.phases.read()
 
     def iterate(self) -> None:
         """One step of every environment, and the updates that it earned."""
@@ -115,7 +129,10 @@ class Loop:
         """The last report, evaluation and checkpoint."""
         if self.reporter.step < self.parts.counts.transitions:
             self.reporter.report(self.seconds)
-        self.evaluate(with_state=True)
+        if self._evaluated < self.parts.counts.transitions:
+            self.evaluate(with_state=True)
+        else:
+            self.save()
         self.progress.tick(1.0, self.parts.counts.transitions, self.parts.counts.episodes, self.seconds)
 
     def evaluate(self, with_state: bool) -> None:
@@ -124,11 +141,14 @@ class Loop:
         with self.parts.phases("evaluate", host=True):
             seed = purpose_seed(self.config.seed, "evaluation")
             result = evaluate(self.games, learner.online, learner.head, seed)
+        self.parts.counts.settle()
+        self._evaluated = self.parts.counts.transitions
+        # The row comes before the checkpoint: were it the other way, a crash in between would lose it.
+        self.reporter.evaluation(self._evaluated, result)
         path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
         if best is None or result.mean_score > best[1]:
             checkpoint.remember_best(self.folder.checkpoints, path, result.mean_score)
-        self.reporter.evaluation(self.parts.counts.transitions, result)
 
     def save(self, with_state: bool = True) -> Path:
         """A checkpoint of this moment; never one with weights that are not finite."""
@@ -138,6 +158,7 @@ class Loop:
             if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
                 raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
             state = self.parts.state_dict() if with_state else None
+            self.reporter.flush()
             return checkpoint.save(self.folder.checkpoints, weights, state, self._counters())
 
     def _counters(self) -> dict[str, Any]:

@@ -24,11 +24,12 @@ class EpisodeMetrics:
     def observe(self, step: Step, was_reset: Tensor, outcomes: Tensor, totals: Tensor) -> None:
         """Take in one step; `totals` ([2] int64) are raised by its transitions and finished episodes."""
         ended = step.terminated | step.truncated
+        keep = ~ended
         self._returns += step.reward
         self._lengths += ~was_reset
-        self._outcomes.copy_(outcomes)
+        # those of unfinished episodes mean nothing: they may be NaN, and 0 · NaN would spoil the product
+        self._outcomes.copy_(outcomes).masked_fill_(keep[:, None], 0.0)
         self.sums += ended.to(torch.float32) @ self.running
-        keep = ~ended
         self._returns *= keep
         self._lengths *= keep
         totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))

@@ -146,7 +146,7 @@ class LiveDisplay(Plain):
 
     def evaluation(self, step: int, result: Evaluation) -> None:
         """Keep the result for the next drawing."""
-        self._evaluation = f"{evaluation_text(result)} at {step:,} steps"
+        self._evaluation = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
     def end(self) -> None:
         """Draw once more and leave the panel standing."""

@@ -12,7 +12,7 @@ class TrainRatio:
     """
 
     def __init__(self, ratio: float, starts: int) -> None:
-        self.ratio = Fraction(repr(ratio))
+        self.ratio = Fraction(repr(float(ratio)))
         self.starts = starts
 
     def due(self, transitions: int, updates: int) -> int:

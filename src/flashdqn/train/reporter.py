@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from flashdqn.config import Config
+from flashdqn.runtime.device import used_bytes
 from flashdqn.train.assemble import Parts
 from flashdqn.train.evaluate import Evaluation
 from flashdqn.train.progress import Progress
@@ -25,18 +26,22 @@ class Reporter:
         self.config, self.parts, self.folder, self.ratio = config, parts, folder, ratio
         self.progress = progress
         self.step = self.updates = 0  # at the last report
-        self._opened = time.perf_counter()
+        self._opened = 0.0
+        self._timed_from = 0  # the step at which the window's clock started
         self._events: Any = None
 
     def begin(self, step: int, updates: int) -> None:
-        """Open the first window, at the beginning or where a resumed run's last report lay."""
+        """Start at the beginning, or from where a resumed run's last report lay."""
         self.step, self.updates = step, updates
-        self._opened = time.perf_counter()
         if self.config.log.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             # purge_step hides what a run killed after this checkpoint had already written
-            self._events = SummaryWriter(str(self.folder.path), purge_step=step + 1)
+            self._events = SummaryWriter(str(self.folder.path), purge_step=self.parts.counts.transitions + 1)
+
+    def open_window(self) -> None:
+        """Start the clock of a window."""
+        self._opened, self._timed_from = time.perf_counter(), self.parts.counts.transitions
 
     def report(self, seconds: float) -> dict[str, Any]:
         """Close the window: one row for metrics.csv, TensorBoard and the display."""
@@ -46,7 +51,7 @@ class Reporter:
             self.folder.add_row("metrics.csv", row)
             self._write_events({f"train/{k}": v for k, v in row.items() if k != "step"}, row["step"])
         self.step, self.updates = row["step"], row["updates"]
-        self._opened = time.perf_counter()
+        self.open_window()
         self.progress.report(row)
         return row
 
@@ -57,6 +62,11 @@ class Reporter:
         self.folder.add_row("evaluations.csv", {"step": step} | row)
         self._write_events({f"eval/{k}": v for k, v in row.items() if k != "step"}, step)
         self.progress.evaluation(step, result)
+
+    def flush(self) -> None:
+        """Bring the events to the disk: what is older than a checkpoint must outlive a crash after it."""
+        if self._events is not None:
+            self._events.flush()
 
     def close(self) -> None:
         """Flush the events."""
@@ -69,7 +79,7 @@ class Reporter:
         sums = parts.learner.read_sums()
         phases = parts.phases.read()
         step, updates = counts.transitions, parts.learner.updates
-        transitions, done = step - self.step, updates - self.updates
+        transitions, done = step - self._timed_from, updates - self.updates
         window = time.perf_counter() - self._opened
         training = max(1e-9, window - sum(phases.get(name, 0.0) for name in ASIDE))
         window_episodes = int(episodes.pop("episodes"))
@@ -87,6 +97,7 @@ class Reporter:
         row |= {"window_episodes": window_episodes} | episodes
         for name in ("act", "step", "append", "sample", "update"):
             row[f"us_{name}"] = round(phases.get(name, 0.0) / max(1, transitions) * 1e6, 4)
+        row["memory_mb"] = round(used_bytes(parts.learner.device) / 1e6, 1)
         row["us_total"] = round(training / max(1, transitions) * 1e6, 4)
         return row
 

@@ -13,8 +13,10 @@ checkpoints/       see checkpoint.py
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +25,6 @@ from typing import Any
 from flashdqn.config import Config
 from flashdqn.config_io import apply, to_dict
 from flashdqn.errors import CheckpointError, ConfigError
-from flashdqn.presets import base_config
 from flashdqn.train import checkpoint
 
 
@@ -66,9 +67,16 @@ class RunFolder:
         """The configuration that the run was made with."""
         try:
             data = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]
-            return apply(base_config(data["preset"]), _without_nothing(data))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return apply(Config(), data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{self.path / 'config.json'} cannot be read: {error}.") from None
+
+    def finished(self) -> bool:
+        """Whether the run came to its end: one killed while summing up did not."""
+        try:
+            return bool(json.loads((self.path / "summary.json").read_text(encoding="utf-8"))["finished"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to go on from: the one named, or the newest."""
@@ -91,16 +99,29 @@ class RunFolder:
 
     def rewind(self, step: int) -> None:
         """Forget what came after `step`: it is about to be done again."""
-        import shutil
-
         for name in ("metrics.csv", "evaluations.csv"):
-            rows = read_table(self.path / name)
-            kept = [row for row in rows if int(row["step"]) <= step]
-            if len(kept) < len(rows):
-                _write_table(self.path / name, list(rows[0]), kept)
+            kept = [row for row in read_table(self.path / name) if int(row["step"]) <= step]
+            if kept:
+                _write_table(self.path / name, list(kept[0]), kept)
+            else:
+                (self.path / name).unlink(missing_ok=True)
         for path in checkpoint.all_checkpoints(self.checkpoints):
             if int(path.name) > step:
                 shutil.rmtree(path)
+        self._find_best()
+
+    def _find_best(self) -> None:
+        """Point best.json at the best evaluation of those that are left; the first of equals."""
+        scores = {
+            self.checkpoints / f"{int(row['step']):012d}": float(row["mean_score"])
+            for row in read_table(self.path / "evaluations.csv")
+        }
+        there = [path for path in scores if path.exists()]
+        if there:
+            best = max(there, key=lambda path: scores[path])
+            checkpoint.remember_best(self.checkpoints, best, scores[best])
+        else:
+            (self.checkpoints / "best.json").unlink(missing_ok=True)
 
     def add_row(self, name: str, row: Mapping[str, Any]) -> None:
         """Append a row to metrics.csv or evaluations.csv."""
@@ -117,9 +138,10 @@ def read_table(path: Path) -> list[dict[str, str]]:
     """The whole rows of a table; one cut short by a crash is left out."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return [row for row in rows if None not in row.values() and None not in row]
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1]
+    rows = list(csv.DictReader(io.StringIO(whole, newline="")))
+    return [row for row in rows if None not in row.values() and None not in row and row["step"].isdigit()]
 
 
 def _write_table(path: Path, header: list[str], rows: list[dict[str, str]]) -> None:
@@ -147,7 +169,3 @@ def unwritable(out: str, error: OSError) -> ConfigError:
     return ConfigError(
         f"The output folder {out} cannot be written: {error.strerror}. Choose another by --out."
     )
-
-
-def _without_nothing(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if value is not None}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ import torch
 from flashdqn.config import Config
 from flashdqn.envs import build_env
 from flashdqn.errors import CheckpointError, ConfigError, DivergedError
-from flashdqn.runtime.device import choose_device, hardware, prepare_threads
+from flashdqn.runtime.device import choose_device, hardware
 from flashdqn.runtime.seeds import purpose_seed
+from flashdqn.runtime.threads import compute_threads, cores, threads
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.report import write_report
 from flashdqn.train import checkpoint
 from flashdqn.train.assemble import Parts, assemble, build_learner, check_ring_fits
+from flashdqn.train.budget import Budget
+from flashdqn.train.counts import Counts
 from flashdqn.train.evaluate import Evaluation, evaluate
 from flashdqn.train.loop import Loop
 from flashdqn.train.progress import Progress
@@ -46,53 +51,73 @@ def start_run(config: Config, progress: Progress) -> Run:
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     device = choose_device(config.device)
-    prepare_threads(config.runtime.threads)
-    check_settings(config, device)
     check_writable(config.out)
-    warm_seconds = _warm(config, device, progress)
-    parts = assemble(config, build_env(config.env, config.envs, device))
-    folder = RunFolder.create(config, hardware(device))
-    loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
-    loop.start()
-    return _finish(loop, warm_seconds)
+    start = _announce(progress)
+    with own_threads(config, check_settings(config, device)):
+        if config.runtime.warmup:
+            warm_up(config, device)
+        parts = assemble(config, build_env(config.env, config.envs, device))
+        folder = RunFolder.create(config, hardware(device))
+        loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
+        loop.start()
+        return _finish(loop, time.perf_counter() - start)
 
 
 def resume_run(config: Config, path: Path, progress: Progress) -> Run:
     """Go on with a run; `config` is its own, but for the budget."""
     folder = RunFolder.open(path)
+    checkpoint.recover(folder.checkpoints)
     point = folder.resume_point(path)
+    check_budget(config, folder, verify_resumable(folder, point))
     device = choose_device(config.device)
-    prepare_threads(config.runtime.threads)
     check_writable(str(folder.path))
-    verify_resumable(folder, point)
-    warm_seconds = _warm(config, device, progress)
-    parts = assemble(config, build_env(config.env, config.envs, device))
-    loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
-    loop.resume(point)
-    if loop.budget.share(loop.parts.counts, loop._before) >= 1.0:
-        done = loop.parts.counts
-        raise ConfigError(
-            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
-            f"{loop._before:.0f} s): give a larger --steps, --episodes or --max-time to go on."
-        )
-    data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
-    data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
-    checkpoint.write_json(folder.path / "config.json", data)
-    return _finish(loop, warm_seconds)
+    start = _announce(progress)
+    with own_threads(config, check_settings(config, device)):
+        if config.runtime.warmup:
+            warm_up(config, device)
+        parts = assemble(config, build_env(config.env, config.envs, device))
+        loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
+        loop.resume(point)
+        (folder.path / "summary.json").unlink(missing_ok=True)
+        data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
+        data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
+        checkpoint.write_json(folder.path / "config.json", data)
+        return _finish(loop, time.perf_counter() - start)
 
 
-def check_settings(config: Config, device: torch.device) -> None:
-    """Find what cannot work before anything is written: the task's own rules, the network, the memory."""
+def check_settings(config: Config, device: torch.device) -> int:
+    """Find what cannot work before anything is written: the task's own rules, the network, the memory.
+
+    Returns the number of threads that the network deserves.
+    """
     probe = build_env(config.env, 1, device)
-    build_learner(config, probe, torch.device("cpu"))
+    learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
     check_ring_fits(config.replay.capacity, probe, probe.mask is not None)
+    return compute_threads(learner.online, probe.obs_spec, config.learn.batch_size)
 
 
-def verify_resumable(folder: RunFolder, point: Path) -> None:
-    """Refuse a damaged checkpoint, and offer the one before it."""
+def own_threads(config: Config, compute: int) -> AbstractContextManager[None]:
+    """The threads that were asked for, or those that the rule chooses."""
+    asked = config.runtime.threads
+    return threads(asked or compute, asked or cores())
+
+
+def check_budget(config: Config, folder: RunFolder, counters: dict[str, Any]) -> None:
+    """Refuse to resume a finished run that has nothing left to do, before anything is touched."""
+    done = Counts(torch.device("cpu"))
+    done.load(counters["transitions"], counters["episodes"])
+    if Budget.of(config).share(done, counters["seconds"]) >= 1.0 and folder.finished():
+        raise ConfigError(
+            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
+            f"{counters['seconds']:.0f} s): give a larger --steps, --episodes or --max-time to go on."
+        )
+
+
+def verify_resumable(folder: RunFolder, point: Path) -> dict[str, Any]:
+    """The counters of a whole checkpoint; a damaged one is refused, and the one before it offered."""
     try:
-        checkpoint.load(point, with_state=True)
+        return checkpoint.load(point, with_state=True)[2]
     except CheckpointError as error:
         older = [p for p in checkpoint.all_checkpoints(folder.checkpoints, with_state=True) if p < point]
         for path in reversed(older):
@@ -101,17 +126,14 @@ def verify_resumable(folder: RunFolder, point: Path) -> None:
             except CheckpointError:
                 continue
             raise CheckpointError(
-                f"{error} The one before it is whole: flashdqn train --resume {path}"
+                f"{error} The one before it is whole: flashdqn train --resume {shlex.quote(str(path))}"
             ) from None
         raise CheckpointError(f"{error} There is no other to resume from.") from None
 
 
-def _warm(config: Config, device: torch.device, progress: Progress) -> float:
-    start = time.perf_counter()
-    if config.runtime.warmup:
-        progress.note("Warming up: compiling and allocating, before the clock starts")
-        warm_up(config, device)
-    return time.perf_counter() - start
+def _announce(progress: Progress) -> float:
+    progress.note("Warming up: compiling and allocating, before the clock starts")
+    return time.perf_counter()
 
 
 def _finish(loop: Loop, warm_seconds: float) -> Run:

@@ -1,0 +1,50 @@
+"""What every benchmark writes beside its figures: when, on what, with which code."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from flashdqn.runtime.device import choose_device, hardware
+
+
+def context(device: str) -> dict[str, Any]:
+    """Date, commit, hardware and versions."""
+    return {"date": datetime.date.today().isoformat(), "commit": commit(), **hardware(choose_device(device))}
+
+
+def commit() -> str:
+    """The commit that was measured; a + marks changes that were not committed."""
+    here = Path(__file__).parent
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def train_apart(preset: str, settings: dict[str, Any], out: str) -> Path:
+    """Train in a process of its own; returns the run folder, inside `out`."""
+    settings = settings | {"out": out}
+    code = f"import flashdqn; print(flashdqn.train({preset!r}, progress=False, **{settings!r}).path)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return Path(done.stdout.strip())
+
+
+def read_csv(path: Path) -> list[dict[str, float]]:
+    """A table of numbers."""
+    with path.open(encoding="utf-8") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

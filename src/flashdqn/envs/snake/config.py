@@ -1,0 +1,102 @@
+"""What can be chosen about a game of Snake."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from flashdqn.errors import ConfigError
+
+Actions = Literal["relative", "absolute"]
+Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
+Start = Literal["center", "random"]
+
+MIN_SIZE, MAX_SIZE = 4, 32  # a row of the board is one 32-bit word
+
+
+@dataclass(frozen=True)
+class SnakeConfig:
+    """Board, actions, observations, ends and rewards of Snake."""
+
+    size: int = 10
+    """Side of the square board, 4 to 32."""
+    actions: Actions = "relative"
+    """relative: straight, right, left. absolute: up, right, down, left; a reversal goes straight on."""
+    features: Features = "flood"
+    """What the agent sees: basic ⊂ flood ⊂ selective ⊂ enhanced are vectors, grid is three uint8 planes."""
+    start_length: int = 3
+    """Cells of the starting snake, at least 2; it lies straight behind its head."""
+    start: Start = "center"
+    """center: in the middle, heading right. random: any cell and heading where the body fits."""
+    border_distance: int = 0
+    """With a random start, the least number of cells between the head and the border."""
+    max_steps: int = 0
+    """Truncate an episode after this many steps; 0 for no such cap."""
+    hunger: float = 2.0
+    """Truncate after hunger · size² steps without food; 0 for no such cap."""
+    food_reward: float = 10.0
+    """Reward of a step that eats."""
+    death_reward: float = -10.0
+    """Reward of the step that ends in a wall or in the body."""
+    step_reward: float = -0.01
+    """Reward of a step that neither eats nor dies."""
+    win_reward: float = 0.0
+    """Added to the food's reward when the snake fills the board."""
+    distance_reward: float = 0.0
+    """Shaping for every move that survives: this · (old − new Manhattan distance to the food) / size."""
+
+    def __post_init__(self) -> None:
+        self._check_choices()
+        self._check_numbers()
+        self._check_start()
+
+    @property
+    def num_actions(self) -> int:
+        """3 relative moves or 4 absolute ones."""
+        return 3 if self.actions == "relative" else 4
+
+    @property
+    def hunger_steps(self) -> int:
+        """Steps without food after which an episode is truncated; 0 for none."""
+        return int(self.hunger * self.size**2)
+
+    def _check_choices(self) -> None:
+        for field, choices in (("actions", Actions), ("features", Features), ("start", Start)):
+            if getattr(self, field) not in get_args(choices):
+                raise ConfigError(
+                    f"snake.{field} must be one of {', '.join(get_args(choices))}; "
+                    f"it is {getattr(self, field)!r}."
+                )
+
+    def _check_numbers(self) -> None:
+        if not MIN_SIZE <= self.size <= MAX_SIZE:
+            raise ConfigError(
+                f"snake.size must be {MIN_SIZE} to {MAX_SIZE}; it is {self.size}. Choose a side in that range."
+            )
+        if self.max_steps < 0:
+            raise ConfigError(f"snake.max_steps must be 0 (no cap) or more; it is {self.max_steps}.")
+        if self.hunger != 0 and not 1 <= self.hunger * self.size**2 < 2**31:
+            raise ConfigError(
+                f"snake.hunger must be 0 (no cap) or leave at least one step, hunger · size² ≥ 1; "
+                f"it is {self.hunger} on a board of side {self.size}. 2.0 is a good value."
+            )
+        for field in ("food_reward", "death_reward", "step_reward", "win_reward", "distance_reward"):
+            if not math.isfinite(getattr(self, field)):
+                raise ConfigError(f"snake.{field} must be a finite number; it is {getattr(self, field)}.")
+
+    def _check_start(self) -> None:
+        # From the middle there are size // 2 cells behind the head; from any other cell there are as many or
+        # more in some direction. So one bound serves both kinds of start.
+        longest = self.size // 2 + 1
+        if not 2 <= self.start_length <= longest:
+            raise ConfigError(
+                f"A starting snake of {self.start_length} does not fit a board of side {self.size}: "
+                f"set snake.start_length to 2 to {longest}, or choose a larger snake.size."
+            )
+        farthest = (self.size - 1) // 2
+        if not 0 <= self.border_distance <= farthest:
+            raise ConfigError(
+                f"snake.border_distance must be 0 to {farthest} on a board of side {self.size}; "
+                f"it is {self.border_distance}."
+            )

@@ -1,0 +1,101 @@
+"""Trainings so small that a test can afford several, and one finished run that tests may read, not change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import flashdqn
+from flashdqn import Config, Run
+from flashdqn.config_io import apply
+from flashdqn.presets import base_config
+
+#: Everything about a tiny training; nested settings by their dotted names.
+TINY: dict[str, Any] = {
+    "steps": 4000,
+    "envs": 16,
+    "device": "cpu",
+    "env.size": 6,
+    "network.hidden": [16],
+    "replay.capacity": 2000,
+    "learn.batch_size": 32,
+    "learn.starts": 200,
+    "learn.target_every": 20,
+    "explore.over": 2000,
+    "train_ratio": 0.0625,
+    "eval.every": 1500,
+    "eval.episodes": 4,
+    "log.every": 500,
+    "log.checkpoint_every": 1000,
+    "log.tensorboard": False,
+    "runtime.threads": 1,
+    "runtime.warmup": False,
+}
+
+
+def tiny_config(**changes: Any) -> Config:
+    """A tiny training with some settings changed; `learn__lr` stands for `learn.lr`."""
+    named = {key.replace("__", "."): value for key, value in changes.items()}
+    return apply(base_config("snake"), TINY | named)
+
+
+def tiny_flags(**changes: Any) -> list[str]:
+    """The same as words of a command line."""
+    named = TINY | {key.replace("__", "."): value for key, value in changes.items()}
+    words: list[str] = []
+    for key, value in named.items():
+        flag = key.replace("_", "-")
+        if isinstance(value, bool):
+            group, dot, name = flag.rpartition(".")
+            words.append(f"--{flag}" if value else f"--{group}{dot}no-{name}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
+    return words
+
+
+def command(*words: str) -> list[str]:
+    """`flashdqn …` as a process of its own."""
+    return [sys.executable, "-m", "flashdqn", *words]
+
+
+def start(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """Start `flashdqn …` with its output in pipes."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command(*words), text=True, env=environment, **pipes | options)
+
+
+@pytest.fixture(autouse=True)
+def _same_threads_everywhere() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One finished run, with everything that a run writes; copy it before you change it."""
+    config = tiny_config(out=str(tmp_path_factory.mktemp("runs")), log__tensorboard=True, steps=5000)
+    return flashdqn.train(config, progress=False)
+
+
+@pytest.fixture
+def run_copy(finished_run: Run, tmp_path: Path) -> Path:
+    """The finished run in a place of its own, to be spoiled."""
+    return Path(shutil.copytree(finished_run.path, tmp_path / "copy"))
+
+
+@pytest.fixture
+def tiny_run(tmp_path: Path) -> Callable[..., Run]:
+    """Train a tiny run with some settings changed."""
+
+    def train(**changes: Any) -> Run:
+        return flashdqn.train(tiny_config(**{"out": str(tmp_path / "runs")} | changes), progress=False)
+
+    return train
