@@ -280,11 +280,13 @@ def test_nothing_depends_on_the_clock(
     assert_same_tables(run.path, unstopped("1-step, hard target").path)
 
 
-def test_global_randomness_plays_no_part(
+def test_global_randomness_is_neither_used_nor_touched(
     unstopped: Callable[[str], Run], tiny_run: Callable[..., Run]
 ) -> None:
     torch.manual_seed(99)
+    before = torch.get_rng_state()
     run = tiny_run()
+    assert torch.equal(torch.get_rng_state(), before)
     assert run.summary["weights"] == unstopped("1-step, hard target").summary["weights"]
 
 

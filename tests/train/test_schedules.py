@@ -9,8 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from toy_envs import MaskedBandit
 
-from flashdqn.config import ExploreConfig, LearnConfig
+from flashdqn.config import Config, ExploreConfig, LearnConfig, NetworkConfig, ReplayConfig
+from flashdqn.learn.bootstraps import masked_argmax
+from flashdqn.replay.ring import Kind
+from flashdqn.train.assemble import assemble
 from flashdqn.train.collector import explore
 from flashdqn.train.schedules import exploration, exploration_rate, learning_rate, spread
 
@@ -156,3 +160,29 @@ def test_the_generator_decides_everything() -> None:
     assert torch.equal(explore(q, None, eps, generator(1)), explore(q, None, eps, generator(1)))
     assert not torch.equal(explore(q, None, eps, generator(1)), explore(q, None, eps, generator(2)))
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.5])
+def test_the_collector_answers_the_observation_of_the_moment(eps: float) -> None:
+    """Every row of the ring whose action was not random holds what the network chose for that row's own obs."""
+    env = MaskedBandit(num_envs=64, time_limit=4)
+    network = NetworkConfig(hidden=(16,))
+    config = Config(envs=64, network=network, replay=ReplayConfig(capacity=64 * 20))
+    parts = assemble(config, env)
+    parts.collector.start(seed=0)
+    parts.collector.eps.fill_(eps)
+    contexts, masks = [parts.collector.obs.clone()], [parts.collector.mask]
+    for _ in range(20):
+        parts.collector.collect()
+        contexts.append(parts.collector.obs.clone())
+        masks.append(parts.collector.mask)
+    ring = parts.ring
+    assert torch.equal(ring.obs, torch.stack(contexts))
+    assert torch.equal(ring.mask, torch.stack(masks))
+    with torch.no_grad():
+        q = parts.learner.online(ring.obs.flatten(0, 1))
+    chosen = masked_argmax(q, ring.mask.flatten(0, 1)).view(ring.rows, -1)
+    steps = ring.kind[:20] != Kind.RESET
+    same = (ring.action == chosen)[:20][steps].double().mean()
+    # two legal actions in each context: half of the random ones are the chosen one as well
+    assert float(same) == pytest.approx(1 - eps / 2, abs=5 * 0.5 / math.sqrt(20 * 64) if eps else 0)

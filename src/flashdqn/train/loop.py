@@ -84,6 +84,7 @@ class Loop:
                 self.iterate()
                 self.occasionally(before, counts.transitions)
             counts.settle()
+            self.learn()  # on CUDA the last transitions became known only now
             self.finish()
         return True
 
@@ -104,6 +105,11 @@ class Loop:
         parts.learner.lr.fill_(schedules.learning_rate(config.learn, parts.counts.transitions))
         self.collect()
         parts.counts.publish()
+        self.learn()
+
+    def learn(self) -> None:
+        """The updates that are due."""
+        parts, config = self.parts, self.config
         due = self.ratio.due(parts.counts.transitions, parts.learner.updates)
         while due > 0:
             with parts.phases("sample"):

@@ -213,8 +213,9 @@ def evaluation_text(result: Evaluation) -> str:
 
 def phase_text(row: dict[str, Any]) -> str:
     """Share of the training time per phase."""
-    total = max(1e-12, row["us_total"])
-    shares = {name: row[f"us_{name}"] / total for name in PHASES}
+    parts = {name: row[f"us_{name}"] for name in PHASES}
+    total = max(1e-12, row["us_total"], sum(parts.values()))  # on CUDA the parts are samples
+    shares = {name: part / total for name, part in parts.items()}
     shares["other"] = max(0.0, 1 - sum(shares.values()))
     return "  ".join(f"{name} {share:.0%}" for name, share in shares.items())
 

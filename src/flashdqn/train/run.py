@@ -154,13 +154,15 @@ def _write_table(path: Path, header: list[str], rows: list[dict[str, str]]) -> N
 
 
 def check_writable(out: str) -> None:
-    """Refuse an output folder that cannot be written, before anything is computed."""
+    """Refuse an output folder that cannot be written, before anything is computed; nothing is made yet."""
     path = Path(out)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
     except OSError as error:
         raise unwritable(out, error) from None
-    if not os.access(path, os.W_OK | os.X_OK):
+    if not there.is_dir():
+        raise unwritable(out, NotADirectoryError(20, "Not a directory"))
+    if not os.access(there, os.W_OK | os.X_OK):
         raise unwritable(out, PermissionError(13, "Permission denied"))
 
 
