@@ -137,7 +137,7 @@ def test_steps_must_be_positive() -> None:
         ("device", "cpu"),
         ("outcome_names", ("score", "score")),
         ("outcome_names", ("score", 1)),
-        ("outcome_names", ["score", "length"]),
+        ("outcome_names", ["score", "steps"]),
         ("step", None),
     ],
 )

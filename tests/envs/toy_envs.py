@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 class Episodes:
     """The book that every toy keeps: which rows start anew, how long each episode is and what it earned."""
 
-    outcome_names: tuple[str, ...] = ("score", "length")
+    outcome_names: tuple[str, ...] = ("score", "steps")
 
     def __init__(self, num_envs: int, device: torch.device, time_limit: int | None = None) -> None:
         self.time_limit = time_limit

@@ -110,7 +110,15 @@ def test_without_a_score_the_return_is_the_score() -> None:
 
 def test_the_result_is_plain_data() -> None:
     data = evaluate(Timetable([1, 3]), right, HEAD, seed=0).to_dict()
-    assert list(data) == ["episodes", "mean_score", "score_error", "mean_return", "mean_length", "outcomes"]
+    assert list(data) == [
+        "episodes",
+        "unfinished",
+        "mean_score",
+        "score_error",
+        "mean_return",
+        "mean_length",
+        "outcomes",
+    ]
     assert all(type(value) in (int, float, dict) for value in data.values())
 
 
@@ -131,7 +139,7 @@ def test_it_never_takes_an_illegal_action() -> None:
     env = MaskedBandit(num_envs=8, time_limit=5)
     result = evaluate(env, lambda obs: 10 * (~env.legal[obs.argmax(1)]).float(), HEAD, seed=0)
     assert result.mean_length == 5.0
-    assert result.outcomes["length"] == 5.0
+    assert result.outcomes["steps"] == 5.0
 
 
 def test_the_same_seed_gives_the_same_result_on_a_used_environment() -> None:
@@ -154,3 +162,10 @@ def test_no_graph_is_recorded() -> None:
         return right(obs)
 
     evaluate(Chain(), online, HEAD, seed=0)
+
+
+def test_games_cut_off_by_the_limit_are_counted_apart() -> None:
+    result = evaluate(Timetable([1, 3, 50]), right, HEAD, seed=0, step_limit=10)
+    assert (result.episodes, result.unfinished) == (2, 1)
+    assert result.mean_length == 2.0
+    assert result.mean_score == 20.0

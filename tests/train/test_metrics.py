@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toy_envs import Chain
 
+from flashdqn.errors import EnvError
 from flashdqn.train.metrics import EpisodeMetrics
 from flashdqn.types import Step
 
@@ -109,8 +110,8 @@ def test_by_hand_on_a_chain() -> None:
         was_reset = step.terminated | step.truncated
         seen.append(totals.tolist())
     assert seen == [[2, 0], [4, 2], [4, 2], [6, 2], [8, 4], [8, 4]]
-    # "length" is also one of the environment's outcomes, and must agree
-    assert metrics.read() == {"episodes": 4.0, "return": 1.0, "length": 2.0, "score": 1.0}
+    # "steps" is the environment's own count of the length, and must agree
+    assert metrics.read() == {"episodes": 4.0, "return": 1.0, "length": 2.0, "score": 1.0, "steps": 2.0}
 
 
 def test_a_window_without_episodes_has_no_means() -> None:
@@ -119,3 +120,8 @@ def test_a_window_without_episodes_has_no_means() -> None:
     assert read.pop("episodes") == 0
     assert all(math.isnan(value) for value in read.values())
     assert tuple(read) == ("return", "length", *NAMES)
+
+
+def test_an_outcome_may_not_take_the_name_of_a_figure_of_ours() -> None:
+    with pytest.raises(EnvError, match="length"):
+        EpisodeMetrics(2, ("score", "length"), torch.device("cpu"))

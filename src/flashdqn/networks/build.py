@@ -22,9 +22,10 @@ class QNetwork(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, *obs] → [B, outputs]."""
+        numbers = obs.to(self.output.weight.dtype)
         if obs.dtype == torch.uint8:
-            obs = obs.to(self.output.weight.dtype) / 255
-        return self.output(self.torso(obs))  # type: ignore[no-any-return]
+            numbers = numbers / 255
+        return self.output(self.torso(numbers))  # type: ignore[no-any-return]
 
 
 def build_network(

@@ -30,7 +30,7 @@ def threads(compute: int, kernels: int) -> Iterator[None]:
     Adam's moments decay into subnormal numbers, which are many times slower to compute with. That setting
     belongs to a thread and is inherited by those it starts, so it must come before the first parallel operation.
     """
-    before = torch.get_num_threads(), numba.get_num_threads()
+    before = torch.get_num_threads(), numba.get_num_threads(), flushing()
     torch.set_flush_denormal(True)
     torch.set_num_threads(compute)
     numba.set_num_threads(min(kernels, numba.config.NUMBA_NUM_THREADS))
@@ -39,6 +39,12 @@ def threads(compute: int, kernels: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(before[0])
         numba.set_num_threads(before[1])
+        torch.set_flush_denormal(before[2])
+
+
+def flushing() -> bool:
+    """Whether this thread flushes subnormals now; PyTorch can set it but not say it."""
+    return float(torch.tensor(1e-310, dtype=torch.float64) * 1.0) == 0.0
 
 
 def compute_threads(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:

@@ -17,9 +17,10 @@ ASK_EVERY = 32
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over finished games; `outcomes` has the task's own figures, such as the causes of death."""
+    """Means over the games that ended; `outcomes` has the task's own figures, such as the causes of death."""
 
     episodes: int
+    unfinished: int  # games still going on when the step limit cut them off
     mean_score: float
     score_error: float
     mean_return: float
@@ -49,14 +50,17 @@ def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = 
         running &= ~ended
         if count % ASK_EVERY == 0 and not running.any():
             break
+    done = ~running
+    returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
     means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
     scores = outcomes[:, env.outcome_names.index("score")] if "score" in means else returns
     spread = float(scores.std()) if len(scores) > 1 else 0.0
     means.pop("score", None)
     return Evaluation(
-        episodes=env.num_envs,
+        episodes=len(scores),
+        unfinished=env.num_envs - len(scores),
         mean_score=float(scores.mean()),
-        score_error=spread / len(scores) ** 0.5,
+        score_error=spread / max(1, len(scores)) ** 0.5,
         mean_return=float(returns.mean()),
         mean_length=float(lengths.mean()),
         outcomes=means,

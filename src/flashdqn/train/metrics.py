@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from flashdqn.errors import EnvError
 from flashdqn.types import Step
 
 
@@ -14,6 +15,10 @@ class EpisodeMetrics:
     """Per environment the running return and length; over the window the sums of the finished episodes."""
 
     def __init__(self, num_envs: int, outcome_names: tuple[str, ...], device: torch.device) -> None:
+        if taken := {"episodes", "return", "length"} & set(outcome_names):
+            raise EnvError(
+                f"An environment's outcomes cannot be called {', '.join(sorted(taken))}: rename them."
+            )
         self.names = ("episodes", "return", "length", *outcome_names)
         self.running = torch.zeros((num_envs, len(self.names)), device=device)
         self.running[:, 0] = 1.0
