@@ -10,22 +10,18 @@ environment but no transitions: the table gives transitions per second, and the 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 from torch import Tensor
 
 from flashdqn.envs.snake import Snake, SnakeConfig
 from flashdqn.envs.snake.rules import LENGTH, OVER
+from measure import context, write_json
 
 FEATURES = ("basic", "flood", "selective", "enhanced", "grid")
 GRAPH_STEPS = 32
@@ -136,30 +132,6 @@ def measure(
     return found
 
 
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def about(device: str) -> dict[str, Any]:
-    """When, where and with what."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": cpu_name(),
-        "cpu_threads": numba.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numba": numba.__version__,
-        "commit": commit.stdout.strip(),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -170,7 +142,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     counts = options.boards or ([256, 4096] if options.device == "cpu" else [256, 65_536])
-    result: dict[str, Any] = {**about(options.device), "size": options.size, "results": []}
+    result: dict[str, Any] = {**context(options.device), "size": options.size, "results": []}
     print("features    boards player   mode    µs/step  M trans/s  resets  length")
     for features in options.features:
         for boards in counts:
@@ -184,7 +156,7 @@ def main() -> None:
                         f"{row['reset_share']:7.1%} {row['mean_length']:7.1f}"
                     )
     if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
+        write_json(options.json, result)
 
 
 if __name__ == "__main__":
