@@ -425,7 +425,7 @@ def test_resume_refuses_other_settings_and_finished_runs(call: Called, run_copy:
         (["--steps", "9000", "--learn.lr", "0.1", "--env.size", "8"], "not env, learn"),
         ([], "give a larger --steps, --episodes or --max-time"),
         (["--steps", "100"], "has used its budget"),
-        (["--config", "x.json"], "leave out the preset and --config"),
+        (["--config", "x.json"], "leave out the preset, --algo and --config"),
         (["--stps", "9000"], "did you mean '--steps'?"),
     ):
         answer = call("train", "--resume", run_copy, *words)

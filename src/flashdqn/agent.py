@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.config import Config
-from flashdqn.envs import build_env
+from flashdqn.envs import build_games
 from flashdqn.errors import CheckpointError, EnvError
 from flashdqn.learn.bootstraps import masked_argmax
 from flashdqn.runtime.device import choose_device
@@ -26,10 +26,10 @@ class Agent:
 
     def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
         self.config, self.device = config, device
-        env = build_env(config.env, 1, device)
+        env = build_games(config.env, 1, device)
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
-        self.network, self.head = learner.online.requires_grad_(False), learner.head
+        self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
             self.network.load_state_dict(weights)
         except RuntimeError as error:
@@ -56,7 +56,7 @@ class Agent:
 
     def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
         """Play games on boards of one's own."""
-        env = build_env(self.config.env, episodes, self.device)
+        env = build_games(self.config.env, episodes, self.device)
         if seed is None:
             seed = purpose_seed(self.config.seed, "judgement")
         return evaluate(env, self.network, self.head, seed)

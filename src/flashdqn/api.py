@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from flashdqn.algorithms import with_algorithm
 from flashdqn.config import Config
 from flashdqn.config_io import apply, nearest
 from flashdqn.envs import ENVS, build_env
@@ -23,20 +24,25 @@ from flashdqn.train.session import Run, resume_run, start_run
 def train(
     preset: str | Config = "snake",
     *,
+    algo: str | None = None,
     resume: str | Path | None = None,
     progress: bool = True,
     **settings: Any,
 ) -> Run:
     """Train a preset, or a configuration of your own, and return the finished run.
 
-    `settings` are those of the command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or
-    `**{"env.size": 12}`. With `resume` the run goes on with its own configuration; only the budget may change.
+    `algo` puts an algorithm on top of it: `train("snake-flood", algo="rainbow")`. `settings` are those of the
+    command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`. With `resume`
+    the run goes on with its own configuration; only the budget may change.
     """
     shown = progress_for(Console(stderr=True)) if progress else Silent()
     if resume is not None:
+        if algo is not None:
+            raise ConfigError("A resumed run keeps its algorithm: leave out algo, or start a new run.")
         config = RunFolder.open(Path(resume)).config()
         return resume_run(check_resume(config, apply(config, settings)), Path(resume), shown)
     base = preset if isinstance(preset, Config) else base_config(preset)
+    base = base if algo is None else with_algorithm(base, algo)
     return start_run(apply(base, settings), shown)
 
 
@@ -53,8 +59,8 @@ def check_resume(run: Config, wanted: Config) -> Config:
 
 
 def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> VecEnv:
-    """A built-in environment by its own name or a preset's, with settings such as `size=12`."""
-    if name in PRESETS:
+    """An environment by its own name, a preset's or Gymnasium's (gym:CartPole-v1), with settings like `size=12`."""
+    if name in PRESETS or ":" in name:
         config = base_config(name).env
     elif name in ENVS:
         config = ENVS[name][0]()

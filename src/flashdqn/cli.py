@@ -35,12 +35,18 @@ class TrainArguments:
       flashdqn train snake-flood
       flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3
       flashdqn train snake --train-ratio balanced --seed 7 --out results
+      flashdqn train snake-flood --algo rainbow --learn.v-max 200
+      flashdqn train gym:CartPole-v1 --steps 100000
+      flashdqn train my_module:make_env --env.kwargs '{"level": 2}'
       flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
 
     Ctrl-C finishes the iteration, saves, and says how to go on; a second one stops at once.
     """
 
     training: Annotated[Config, tyro.conf.arg(name="")]
+    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """An algorithm on top of the preset: dqn, double, dueling, per, noisy, c51, qr-dqn, iqn, munchausen, rainbow; a
+    file and flags come on top of it."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
     """Settings from a file; flags given here come on top. A run's config.json will do."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
@@ -94,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     commands: dict[str, tuple[Callable[[list[str]], int], str]] = {
         "train": (train, "train an agent: flashdqn train [PRESET] [options]"),
         "eval": (evaluate, "play games with a trained agent"),
-        "presets": (presets, "list the presets"),
+        "presets": (presets, "list the presets and the algorithms"),
         "envs": (envs, "list the environments and their settings"),
     }
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -122,6 +128,7 @@ def train(arguments: list[str]) -> int:
     from flashdqn.train.progress import progress_for
     from flashdqn.train.session import resume_run, start_run
 
+    sys.path.append(str(Path.cwd()))  # as `python -m` does: a module of the user's may lie here
     base, resume, rest = starting_point(arguments)
     config = parse_training(base, rest)
     console = Console(soft_wrap=not sys.stdout.isatty())
@@ -135,25 +142,31 @@ def train(arguments: list[str]) -> int:
 
 
 def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
-    """The settings that the flags are applied to: a run's, or a preset's with a file on top."""
+    """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top."""
+    from flashdqn.algorithms import with_algorithm
     from flashdqn.presets import base_config
     from flashdqn.train.run import RunFolder
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None
     resume, file = flag_value(arguments, "--resume"), flag_value(arguments, "--config")
+    algo = flag_value(arguments, "--algo")
     if resume is not None:
-        if named or file:
-            raise ConfigError("--resume takes its settings from the run: leave out the preset and --config.")
+        if named or file or algo:
+            raise ConfigError(
+                "--resume takes its settings from the run: leave out the preset, --algo and --config."
+            )
         return RunFolder.open(Path(resume)).config(), Path(resume), arguments
     settings = read_file(Path(file)) if file is not None else {}
     base = base_config(named or str(settings.get("preset", DEFAULT_PRESET)))
-    settings = {key: value for key, value in settings.items() if key != "preset" and value is not None}
+    if algo := algo or settings.get("algo"):
+        base = with_algorithm(base, str(algo))
+    settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
     return apply(base, settings), None, arguments[1:] if named else arguments
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:
     """Flags on top of `base`."""
-    known = ["config", "resume", "train-steps-ratio", *flag_names(Config())]
+    known = ["algo", "config", "resume", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
     config: Config = parsed.training
     flags = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments}
@@ -263,6 +276,7 @@ def evaluate(arguments: list[str]) -> int:
     from flashdqn.agent import load
     from flashdqn.train.progress import evaluation_text
 
+    sys.path.append(str(Path.cwd()))
     known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
     parsed = parse("eval", EvalArguments, arguments, known)
     if parsed.episodes < 1:
@@ -281,12 +295,16 @@ def evaluate(arguments: list[str]) -> int:
 
 def presets(arguments: list[str]) -> int:
     """`flashdqn presets`."""
+    from flashdqn.algorithms import ALGORITHMS
     from flashdqn.presets import PRESETS
 
     refuse_arguments("presets", arguments)
     table = Table.grid(padding=(0, 2))
     for name, preset in PRESETS.items():
         table.add_row(f"[bold]{name}[/]", preset.about)
+    table.add_row("\n[bold]with --algo[/]", "\nan algorithm instead of the preset's own")
+    for name, algorithm in ALGORITHMS.items():
+        table.add_row(f"[bold]{name}[/]", algorithm.about)
     Console().print(table, highlight=False)
     return 0
 
@@ -299,8 +317,8 @@ def envs(arguments: list[str]) -> int:
     console = Console(soft_wrap=True)
     for name, (settings, about) in ENVS.items():
         console.print(f"[bold]{name}[/]  {about}", highlight=False)
-        for field in dataclasses.fields(settings):
-            console.print(f"    --env.{field.name.replace('_', '-')} {field.default}", highlight=False)
+        for key, value in vars(settings()).items():
+            console.print(f"    --env.{key.replace('_', '-')} {value}", highlight=False)
     return 0
 
 

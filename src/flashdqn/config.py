@@ -12,14 +12,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from flashdqn.envs.snake.config import SnakeConfig
+from flashdqn.envs import EnvConfig, SnakeConfig
 from flashdqn.errors import ConfigError
 
 #: The named train ratios, in gradient steps per transition.
 RATIOS = {"debug": 0.004, "fast": 0.03125, "balanced": 0.0625, "better": 0.125, "quality": 0.25}
-
-#: The settings of every task; the class says which task it is.
-EnvConfig = SnakeConfig
 
 
 def parse_ratio(text: str) -> float:
@@ -75,6 +72,15 @@ class NetworkConfig:
     """Channels of the convolutions (cnn only)."""
     layer_norm: bool = False
     """Normalise each fully connected layer before its ReLU."""
+    dueling: bool = False
+    """Value and advantage in streams of their own; the last hidden layer belongs to the streams."""
+    noisy: bool = False
+    """Learned noise on the fully connected layers, resampled at every gradient step; off in evaluation. ε stays
+    as explore has it."""
+    noisy_sigma: float = 0.5
+    """σ₀, the initial size of the noise (noisy only)."""
+    cosines: int = 64
+    """Cosines that embed a quantile's fraction (head iqn only)."""
 
     def __post_init__(self) -> None:
         for name in ("hidden", "channels"):
@@ -83,6 +89,8 @@ class NetworkConfig:
                 len(widths) > 0 and min(widths) > 0,
                 f"network.{name} needs at least one width above 0, and is {list(widths)}.",
             )
+        require(self.noisy_sigma >= 0, f"network.noisy_sigma must not be negative: {self.noisy_sigma}.")
+        require(self.cosines > 0, f"network.cosines must be above 0, and is {self.cosines}.")
 
 
 @dataclass(frozen=True)
@@ -93,19 +101,35 @@ class ReplayConfig:
     """Transitions that the ring holds."""
     n_step: int = 1
     """Steps of reward before bootstrapping."""
+    priority: float = 0.0
+    """Prioritised replay: transitions are drawn in proportion to (|δ| + ε)^α, and this is α; 0: uniformly."""
+    beta: float = 0.4
+    """Exponent β of the importance weights at the start; it rises to 1 (prioritised only)."""
+    beta_over: int = 5_000_000
+    """Transitions over which β rises, linearly."""
+    priority_eps: float = 1e-6
+    """ε, which keeps transitions without an error in play."""
 
     def __post_init__(self) -> None:
         require(self.capacity > 0, f"replay.capacity must be above 0, and is {self.capacity}.")
         require(self.n_step > 0, f"replay.n_step must be at least 1, and is {self.n_step}.")
+        require(0 <= self.priority <= 1, f"replay.priority must lie in 0 … 1, and is {self.priority}.")
+        require(0 <= self.beta <= 1, f"replay.beta must lie in 0 … 1, and is {self.beta}.")
+        require(self.beta_over > 0, f"replay.beta_over must be above 0, and is {self.beta_over}.")
+        require(
+            1e-30 <= self.priority_eps <= 1e30,
+            f"replay.priority_eps must lie in 1e-30 … 1e30, and is {self.priority_eps}.",
+        )
 
 
 @dataclass(frozen=True)
 class LearnConfig:
     """The learner."""
 
-    head: Literal["scalar"] = "scalar"
-    """What the network predicts for each action."""
-    bootstrap: Literal["greedy", "double"] = "double"
+    head: Literal["scalar", "categorical", "quantile", "iqn"] = "scalar"
+    """What the network predicts for each action: the expected return, or its distribution by fixed atoms (C51), by
+    fixed quantiles (QR-DQN), or by any quantile (IQN)."""
+    bootstrap: Literal["greedy", "double", "munchausen"] = "double"
     """How the value of the next state is estimated."""
     gamma: float = 0.99
     """Discount γ per step."""
@@ -128,11 +152,31 @@ class LearnConfig:
     grad_clip: float = 10.0
     """Largest gradient norm; 0: no clipping."""
     huber: float = 1.0
-    """Huber's δ: squared loss below, linear above; 0: squared everywhere."""
+    """Huber's δ: squared loss below, linear above; 0: squared everywhere. For quantiles it is κ; 0: absolute."""
     target_every: int = 1000
     """Gradient steps between hard copies into the target network; 0: soft updates."""
     target_tau: float = 0.005
     """Soft update per gradient step: target += τ · (online − target)."""
+    atoms: int = 51
+    """Atoms of the return's distribution (head categorical)."""
+    v_min: float = -20.0
+    """The least return that an atom stands for; what lies below counts as this."""
+    v_max: float = 180.0
+    """The largest return that an atom stands for; what lies above counts as this."""
+    quantiles: int = 32
+    """Quantiles of the return's distribution (head quantile)."""
+    iqn_learn: int = 8
+    """N: random fractions at which a gradient step compares (head iqn)."""
+    iqn_target: int = 8
+    """N': random fractions of the target (head iqn)."""
+    iqn_choose: int = 16
+    """K: fractions whose mean chooses an action (head iqn)."""
+    munchausen_alpha: float = 0.9
+    """α: weight of the log-policy in the reward (bootstrap munchausen)."""
+    munchausen_tau: float = 0.03
+    """τ: temperature of the soft policy, in units of return (bootstrap munchausen)."""
+    munchausen_clip: float = -1.0
+    """l₀: the least that τ log π may count (bootstrap munchausen)."""
 
     def __post_init__(self) -> None:
         require(0 <= self.gamma <= 1, f"learn.gamma must lie in 0 … 1, and is {self.gamma}.")
@@ -148,6 +192,29 @@ class LearnConfig:
         require(
             self.weight_decay == 0 or self.optimizer == "adamw",
             "learn.weight_decay needs --learn.optimizer adamw (Adam would fold it into the moments).",
+        )
+        self._check_family()
+
+    def _check_family(self) -> None:
+        require(self.atoms > 1, f"learn.atoms must be at least 2, and is {self.atoms}.")
+        require(
+            -math.inf < self.v_min < self.v_max < math.inf,
+            f"learn needs v_min < v_max, both finite, and has {self.v_min} and {self.v_max}.",
+        )
+        for name in ("quantiles", "iqn_learn", "iqn_target", "iqn_choose"):
+            value = getattr(self, name)
+            require(value > 0, f"learn.{name} must be at least 1, and is {value}.")
+        require(
+            0 <= self.munchausen_alpha < 1,
+            f"learn.munchausen_alpha must lie in 0 … 1, below 1, and is {self.munchausen_alpha}: "
+            "at 1 the gaps between actions would grow without end.",
+        )
+        require(
+            self.munchausen_tau > 0, f"learn.munchausen_tau must be above 0, and is {self.munchausen_tau}."
+        )
+        require(
+            self.munchausen_clip <= 0,
+            f"learn.munchausen_clip must not be above 0, and is {self.munchausen_clip}.",
         )
 
 
@@ -248,7 +315,7 @@ class Config:
     """Where the network, the replay and the environments live."""
     out: str = "runs"
     """The folder that run folders go into."""
-    env: EnvConfig = field(default_factory=SnakeConfig)
+    env: Annotated[EnvConfig, tyro.conf.AvoidSubcommands] = field(default_factory=SnakeConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
@@ -270,6 +337,12 @@ class Config:
             self.replay.capacity >= self.replay.n_step * self.envs,
             f"replay.capacity {self.replay.capacity} is too small for {self.envs} environments and "
             f"{self.replay.n_step}-step returns: it must be at least {self.replay.n_step * self.envs}.",
+        )
+        require(
+            self.learn.bootstrap != "munchausen" or self.replay.n_step == 1,
+            f"learn.bootstrap munchausen needs replay.n_step 1, and it is {self.replay.n_step}: every step's "
+            "reward has a log-policy term of its own, and an n-step return has only the rewards. "
+            "Use greedy or double with n steps.",
         )
 
     @property

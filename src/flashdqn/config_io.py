@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from flashdqn.config import Config, parse_duration, parse_ratio
+from flashdqn.envs import ENVS, EnvConfig
 from flashdqn.errors import ConfigError
 
 T = TypeVar("T")
@@ -23,8 +24,11 @@ BUDGETS = ("steps", "episodes", "max_time")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Plain data that `apply` understands."""
-    return dataclasses.asdict(config)
+    """Plain data that `apply` understands; `env.task` says which task's settings they are."""
+    data = dataclasses.asdict(config)
+    if isinstance(config, Config):
+        data["env"] = {"task": config.env.task, **data["env"]}
+    return data
 
 
 def apply(config: T, changes: Mapping[str, Any], where: str = "") -> T:
@@ -40,12 +44,23 @@ def apply(config: T, changes: Mapping[str, Any], where: str = "") -> T:
         if dataclasses.is_dataclass(old):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"'{where}{key}' is a group of settings, and {value!r} is not.")
+            if isinstance(old, EnvConfig) and "task" in value:
+                old, value = _of_task(old, value)
             values[name] = apply(old, value, f"{where}{key}.")
         else:
             values[name] = _convert(value, hints[name], f"{where}{key}")
     if isinstance(config, Config):
         values = drop_old_budget(values)
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
+
+
+def _of_task(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, dict[str, Any]]:
+    """The task's own settings to start from, and the rest of what was given."""
+    rest = dict(settings)
+    task = rest.pop("task")
+    if task not in ENVS:
+        raise ConfigError(f"Unknown task {task!r} in 'env.task'{nearest(str(task), ENVS)}")
+    return old if task == old.task else ENVS[task][0](), rest
 
 
 def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +123,10 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
             return value
         allowed = ", ".join(map(str, get_args(hint)))
         raise ConfigError(f"'{key}' must be one of {allowed}, and is {value!r}.")
+    if get_origin(hint) is dict:
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise ConfigError(f"'{key}' must be settings by name, and is {value!r}.")
     if get_origin(hint) is tuple:
         if isinstance(value, list | tuple) and all(type(item) is int for item in value):
             return tuple(value)

@@ -33,7 +33,8 @@ class Transition(NamedTuple):
     reward: Tensor  # [B] float32: the discounted sum over the k steps
     discount: Tensor  # [B] float32
     next_obs: Tensor  # [B, *obs]
-    next_mask: Tensor | None = None  # [B, A] bool
+    next_mask: Tensor | None = None  # [B, A] bool: the legal actions in `next_obs`
+    mask: Tensor | None = None  # [B, A] bool: those in `obs`
 
 
 class Batch(NamedTuple):

@@ -140,7 +140,7 @@ def test_no_gradient_reaches_the_target(name: str) -> None:
 
 def test_the_scalar_head_is_the_network() -> None:
     head = ScalarHead(1.0)
-    assert head.outputs(7) == 7
+    assert head.size == 1
     assert head.q(ONLINE) is ONLINE
 
 
@@ -160,6 +160,7 @@ def random_batch(seed: int, size: int = 6) -> Batch:
         torch.randn(size, generator=g) * 3,
         torch.rand(size, generator=g),
         torch.randn(size, 4, generator=g),
+        torch.rand((size, 3), generator=g) < 0.7,
         torch.rand((size, 3), generator=g) < 0.7,
     )
     return Batch(transition, torch.rand(size, generator=g), torch.arange(size))

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import flashdqn
+from flashdqn.algorithms import ALGORITHMS
 from flashdqn.envs.kernels import cuda_available
 from flashdqn.envs.moved import Moved
 from flashdqn.replay.n_step import gather
@@ -93,3 +94,11 @@ def test_the_same_weights_give_the_same_update_within_rounding() -> None:
     theirs = cuda.learner.weights()
     for name, ours in cpu.learner.weights().items():
         torch.testing.assert_close(ours, theirs[name].cpu(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_every_algorithm_trains_on_cuda(algo: str, tmp_path: Path) -> None:
+    settings = TINY | {"replay": {"capacity": 20_000}}
+    run = flashdqn.train("snake-flood", algo=algo, steps=3000, out=str(tmp_path), **settings)
+    assert run.finished
+    assert run.summary["updates"] == math.floor((run.summary["steps"] - 1000) * 0.0625)

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 
 from flashdqn.envs.check import check_env
 from flashdqn.envs.contract import ObsSpec, VecEnv
+from flashdqn.envs.gymnasium import GymConfig, build_gym
 from flashdqn.envs.kernels import cuda_available
 from flashdqn.envs.moved import Moved
 from flashdqn.envs.snake import Snake, SnakeConfig
 
-__all__ = ["ENVS", "ObsSpec", "Snake", "SnakeConfig", "VecEnv", "build_env", "check_env"]
+__all__ = [
+    "ENVS",
+    "EnvConfig",
+    "GymConfig",
+    "ObsSpec",
+    "Snake",
+    "SnakeConfig",
+    "VecEnv",
+    "build_env",
+    "build_games",
+    "check_env",
+]
+
+#: The settings of every task; the class says which task it is.
+EnvConfig = SnakeConfig | GymConfig
 
 #: the built-in tasks by name: their settings, and a line about each
-ENVS = {"snake": (SnakeConfig, "eat, grow, and do not bite yourself: boards of 4x4 to 32x32")}
+ENVS: dict[str, tuple[type[EnvConfig], str]] = {
+    "snake": (SnakeConfig, "eat, grow, and do not bite yourself: boards of 4x4 to 32x32"),
+    "gym": (
+        GymConfig,
+        "any Gymnasium environment: gym:CartPole-v1, or one of your own: gym:my_module:make_env",
+    ),
+}
 
 
-def build_env(config: SnakeConfig, num_envs: int, device: torch.device) -> VecEnv:
+def build_env(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
     """The environment that a configuration describes. Without numba-cuda the games run on the CPU."""
+    if isinstance(config, GymConfig):
+        games = build_gym(config, num_envs)
+        return games if device.type == "cpu" else Moved(games, device)
     if device.type == "cuda" and not cuda_available():
         return Moved(Snake(config, num_envs, torch.device("cpu")), device)
     return Snake(config, num_envs, device)
+
+
+def build_games(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
+    """The same to evaluate on, or to look at: never in processes of its own, for there may be hundreds of games."""
+    if isinstance(config, GymConfig) and config.vectorization == "async":
+        config = dataclasses.replace(config, vectorization="sync")
+    return build_env(config, num_envs, device)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec, VecEnv
+from flashdqn.envs.contract import ObsSpec, VecEnv, resumable
 from flashdqn.errors import ConfigError, EnvError
 from flashdqn.types import Step
 
@@ -63,7 +63,10 @@ def check_env(env: VecEnv, *, steps: int = 200, seed: int = 0) -> CheckReport:
     record = _play(env, steps, seed)
     _check_repeats(env, record)
     _check_action_ignored(env, record)
-    _check_state(env, record)
+    if resumable(env):
+        _check_state(env, record)
+    else:
+        _check_new_start(env, record)
     return _report(env, record)
 
 
@@ -431,6 +434,31 @@ def _check_continuation(env: VecEnv, record: _Record, saved: _Saved) -> None:
         )
 
 
+def _check_new_start(env: VecEnv, record: _Record) -> None:
+    """Where games cannot be saved: after loading, new episodes, the same ones every time, whatever the action."""
+    _reset(env, record.seed)
+    _follow(env, record, record.actions, 0, len(record.actions) // 2)
+    state = _take_state(env)
+    starts = []
+    for offset in (0, 1):
+        _reset(env, record.seed + 1 + offset)
+        env.load_state_dict(state)
+        before = record.answers[0]._replace(
+            terminated=torch.ones_like(record.answers[0].terminated), mask=env.mask
+        )
+        start = _step(env, (record.actions[0] + offset) % env.num_actions, 1)
+        _check_values(env, start, before, 1)
+        starts.append(start)
+    difference = _difference(*starts)
+    if difference is not None:
+        raise _breach(
+            env,
+            "the step after load_state_dict must start new episodes that follow from the state alone",
+            difference,
+            "Derive their seed from the state, and ignore the action.",
+        )
+
+
 # ---- comparing, and summing up
 
 
@@ -475,6 +503,8 @@ def _report(env: VecEnv, record: _Record) -> CheckReport:
         notes.append("Autoreset was not tried, for no step followed an end: give more `steps`.")
     elif env.num_actions == 1:
         notes.append("With a single action one cannot see whether the step after an end ignores it.")
+    if not resumable(env):
+        notes.append("It cannot save its games (`resumable` is False): a resumed run starts new episodes.")
     return CheckReport(
         steps=len(record.actions),
         terminated=sum(int(answer.terminated.sum()) for answer in record.answers),

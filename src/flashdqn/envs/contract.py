@@ -32,7 +32,12 @@ class ObsSpec:
 
 @runtime_checkable
 class VecEnv(Protocol):
-    """`num_envs` copies of one task, stepped together. `flashdqn.envs.check_env` tests one against this."""
+    """`num_envs` copies of one task, stepped together. `flashdqn.envs.check_env` tests one against this.
+
+    An environment whose games cannot be saved says `resumable = False`. Its `state_dict` holds what it needs for a
+    deterministic new start, and after `load_state_dict` the next step ignores its action and starts a new episode
+    in every row, as after an end.
+    """
 
     name: str
     num_envs: int
@@ -61,3 +66,14 @@ class VecEnv(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken."""
+
+
+def resumable(env: VecEnv) -> bool:
+    """Whether `load_state_dict` brings back the games themselves; so it is unless the environment says no."""
+    return bool(getattr(env, "resumable", True))
+
+
+def close(env: VecEnv) -> None:
+    """End what an environment has running besides itself, such as worker processes; most have nothing."""
+    if callable(end := getattr(env, "close", None)):
+        end()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.envs.contract import VecEnv
+from flashdqn.envs.contract import VecEnv, close, resumable
 from flashdqn.types import Step
 
 
@@ -18,6 +18,7 @@ class Moved:
         self.env, self.device = env, device
         self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
         self.obs_spec, self.outcome_names = env.obs_spec, env.outcome_names
+        self.resumable = resumable(env)
 
     @property
     def mask(self) -> Tensor | None:
@@ -45,3 +46,7 @@ class Moved:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """As the environment's own."""
         self.env.load_state_dict(state)
+
+    def close(self) -> None:
+        """As the environment's own."""
+        close(self.env)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from flashdqn.learn.heads import Head
@@ -35,9 +37,50 @@ def double(online: Net, target: Net, transition: Transition, head: Head) -> Tens
     return head.target(value, transition.reward, transition.discount)
 
 
+@dataclass(frozen=True)
+class Munchausen:
+    """r + α [τ log π(a|s)]_{l₀}^0 + γ Σ_a' π(a'|s') (Q⁻(s', a') − τ log π(a'|s')) with π = softmax(Q⁻/τ).
+
+    Vieillard et al. 2020, eq. 2, arXiv:2007.14430. The policy's own log-probability is a reward, so the
+    transition must be a single step.
+    """
+
+    alpha: float  # α: weight of the log-policy
+    tau: float  # τ: temperature
+    clip: float  # l₀ < 0: the least that τ log π may be
+
+    def __call__(self, online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
+        """The head's target value, [B, …]."""
+        obs, action, reward, discount, next_obs, next_mask, mask = transition
+        _, scaled_log = soft_policy(head.q(target(obs)), mask, self.tau)
+        bonus = scaled_log.gather(1, action[:, None]).squeeze(1).clamp(self.clip, 0)
+        output = target(next_obs)
+        policy, scaled_log = soft_policy(head.q(output), next_mask, self.tau)
+        entropy = -(policy * scaled_log).sum(1)  # τ H(π(·|s')): the same for every return that follows
+        return head.target(
+            head.expect(output, policy), reward + self.alpha * bonus + discount * entropy, discount
+        )
+
+
+def soft_policy(q: Tensor, mask: Tensor | None, tau: float) -> tuple[Tensor, Tensor]:
+    """π = softmax(Q/τ) over the legal actions and τ log π, both [B, A]; both are 0 where an action is illegal.
+
+    τ log π = Q − max Q − τ logsumexp((Q − max Q)/τ), which neither overflows nor takes the logarithm of 0.
+    """
+    legal = None
+    if mask is not None:
+        legal = mask | ~mask.any(1, keepdim=True)  # no legal action: over for good, and any value will do
+        q = q.masked_fill(~legal, -float("inf"))
+    advantage = q - q.amax(1, keepdim=True)
+    scaled_log = advantage - tau * torch.logsumexp(advantage / tau, 1, keepdim=True)
+    policy = (scaled_log / tau).exp()
+    return policy, scaled_log if legal is None else scaled_log.masked_fill(~legal, 0.0)
+
+
 def masked_argmax(q: Tensor, mask: Tensor | None) -> Tensor:
     """The best legal action, [B]."""
     return q.argmax(1) if mask is None else q.masked_fill(~mask, -float("inf")).argmax(1)
 
 
+#: The bootstraps without settings of their own.
 BOOTSTRAPS: dict[str, Bootstrap] = {"greedy": greedy, "double": double}

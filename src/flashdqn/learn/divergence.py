@@ -44,7 +44,7 @@ STATISTICS = ("loss", "largest |obs|", "least reward", "largest reward", "mean d
 
 def batch_statistics(loss: Tensor, batch: Batch) -> Tensor:
     """The five numbers that tell a bad batch from bad weights."""
-    obs, _, reward, discount, next_obs, _ = batch.transition
+    obs, _, reward, discount, next_obs, *_ = batch.transition
     largest = torch.maximum(obs.abs().max(), next_obs.abs().max()).to(torch.float32)
     return torch.stack((loss.detach(), largest, reward.min(), reward.max(), discount.mean()))
 

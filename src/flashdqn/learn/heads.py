@@ -1,7 +1,7 @@
 """What a network's output means: the head turns it into action values, and compares it with a target.
 
-A head's *value* is whatever it learns of a state and an action: a number for the scalar head, a
-distribution for those to come. `td_loss` never looks inside.
+A head's *value* is whatever it learns of a state and an action: a number for the scalar head, a distribution for
+those in `distributional.py`. `td_loss` never looks inside.
 """
 
 from __future__ import annotations
@@ -12,12 +12,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from flashdqn.networks.implicit import Fractions
+
 
 class Head(Protocol):
     """The meaning of a network's output."""
 
-    def outputs(self, num_actions: int) -> int:
-        """Numbers that the network must give for one observation."""
+    @property
+    def size(self) -> int:
+        """Numbers per action that the network must give."""
+
+    @property
+    def fractions(self) -> Fractions | None:
+        """Not None: the network must give implicit quantiles, at so many fractions."""
 
     def q(self, output: Tensor) -> Tensor:
         """Expected values, [B, A]."""
@@ -25,8 +32,14 @@ class Head(Protocol):
     def select(self, output: Tensor, action: Tensor) -> Tensor:
         """The value of one action per row, [B, …]."""
 
+    def expect(self, output: Tensor, policy: Tensor) -> Tensor:
+        """The value of an action drawn from `policy`, [B, A]: as `select` gives it, [B, …]."""
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The expectation of a value, [B]."""
+
     def target(self, value: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-        """The value of reward + discount · value, [B, …]."""
+        """The value of reward + discount · value, as `compare` wants it."""
 
     def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and priority of each sample, [B] and [B]."""
@@ -35,12 +48,11 @@ class Head(Protocol):
 class ScalarHead:
     """One number per action: the expected return (Mnih et al. 2015). Huber loss; δ = 0 means the square."""
 
+    size = 1
+    fractions = None
+
     def __init__(self, huber: float) -> None:
         self.huber = huber
-
-    def outputs(self, num_actions: int) -> int:
-        """One per action."""
-        return num_actions
 
     def q(self, output: Tensor) -> Tensor:
         """The output itself."""
@@ -49,6 +61,14 @@ class ScalarHead:
     def select(self, output: Tensor, action: Tensor) -> Tensor:
         """Q(s, a), [B]."""
         return output.gather(1, action[:, None]).squeeze(1)
+
+    def expect(self, output: Tensor, policy: Tensor) -> Tensor:
+        """Σ_a π(a) Q(s, a), [B]."""
+        return (policy * output).sum(1)
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The value itself."""
+        return value
 
     def target(self, value: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
         """r + γ^k (1 − terminated) Q', [B]."""

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig
-from flashdqn.learn.bootstraps import BOOTSTRAPS
+from flashdqn.learn.bootstraps import Net
+from flashdqn.learn.build import build_bootstrap
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.heads import Head
 from flashdqn.learn.loss import td_loss
+from flashdqn.networks.noisy import Noise, is_noisy
+from flashdqn.networks.roles import draw_fractions_from, make_policy, make_target
 from flashdqn.types import Batch
 
 
 class Learner:
     """Applies `td_loss`. Sums of loss, Q and gradient norm stay on the device until a report reads them."""
 
-    def __init__(self, config: LearnConfig, network: nn.Module, head: Head, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: LearnConfig,
+        network: nn.Module,
+        head: Head,
+        device: torch.device,
+        generators: Mapping[str, torch.Generator] | None = None,
+    ) -> None:
+        """`generators` has what the network's own randomness comes from: "noise" and "fractions", where needed."""
         self.config, self.head, self.device = config, head, device
-        self.bootstrap = BOOTSTRAPS[config.bootstrap]
+        self.generators = dict(generators or {})
+        self.bootstrap = build_bootstrap(config)
         self.online = network.to(device)
-        self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self.target = make_target(self.online, chooses=config.bootstrap != "double")
+        self.policy: Net = make_policy(self.online)
+        self.noise = self._start_randomness()
         self.parameters: list[Tensor] = list(self.online.parameters())
         self._target_parameters: list[Tensor] = list(self.target.parameters())
         self.lr = torch.tensor(config.lr, device=device)
@@ -32,8 +45,19 @@ class Learner:
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
 
+    def _start_randomness(self) -> Noise | None:
+        if "fractions" in self.generators:
+            draw_fractions_from(self.generators["fractions"], self.online, self.target)
+        if not is_noisy(self.online):
+            return None
+        noise = Noise([self.online, self.target], self.generators["noise"])
+        noise.resample()
+        return noise
+
     def update(self, batch: Batch) -> Tensor:
         """One gradient step; returns the samples' priorities, [B]."""
+        if self.noise is not None:
+            self.noise.resample()
         result = td_loss(self.online, self.target, batch, self.head, self.bootstrap)
         self.watch.observe(result.loss, batch, self.updates)
         self.optimizer.zero_grad(set_to_none=True)

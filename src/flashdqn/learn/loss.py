@@ -25,7 +25,6 @@ def td_loss(online: Net, target: Net, batch: Batch, head: Head, bootstrap: Boots
     transition, weight, _ = batch
     with torch.no_grad():
         goal = bootstrap(online, target, transition, head)
-    output = online(transition.obs)
-    loss, priority = head.compare(head.select(output, transition.action), goal)
-    q = head.q(output.detach()).gather(1, transition.action[:, None]).mean()
-    return TDLoss((weight * loss).mean(), priority, q)
+    value = head.select(online(transition.obs), transition.action)
+    loss, priority = head.compare(value, goal)
+    return TDLoss((weight * loss).mean(), priority, head.mean(value.detach()).mean())

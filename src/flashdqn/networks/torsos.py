@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from flashdqn.errors import ConfigError
 
+#: Makes a fully connected layer of so many inputs and outputs: plain or noisy.
+MakeLinear = Callable[[int, int], nn.Module]
+
 
 class MLP(nn.Module):
     """Linear layers with ReLU; layer normalisation before each ReLU if asked for."""
 
-    def __init__(self, shape: tuple[int, ...], hidden: tuple[int, ...], layer_norm: bool) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        hidden: tuple[int, ...],
+        layer_norm: bool,
+        linear: MakeLinear = nn.Linear,
+    ) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
         width = int(torch.Size(shape).numel())
-        for size in hidden:
-            layers.append(nn.Linear(width, size))
-            if layer_norm:
-                layers.append(nn.LayerNorm(size))
-            layers.append(nn.ReLU())
-            width = size
-        self.layers = nn.Sequential(*layers)
-        self.features = width
+        self.layers, self.features = hidden_layers(width, hidden, layer_norm, linear)
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, *shape] → [B, features]."""
@@ -33,7 +36,12 @@ class CNN(nn.Module):
     """3x3 convolutions that keep the side, then an MLP. For small boards: [C, H, W] planes."""
 
     def __init__(
-        self, shape: tuple[int, ...], channels: tuple[int, ...], hidden: tuple[int, ...], layer_norm: bool
+        self,
+        shape: tuple[int, ...],
+        channels: tuple[int, ...],
+        hidden: tuple[int, ...],
+        layer_norm: bool,
+        linear: MakeLinear = nn.Linear,
     ) -> None:
         super().__init__()
         if len(shape) != 3:
@@ -47,9 +55,23 @@ class CNN(nn.Module):
             layers += [nn.Conv2d(width, size, kernel_size=3, padding=1), nn.ReLU()]
             width = size
         self.convolutions = nn.Sequential(*layers)
-        self.mlp = MLP((width, *shape[1:]), hidden, layer_norm)
+        self.mlp = MLP((width, *shape[1:]), hidden, layer_norm, linear)
         self.features = self.mlp.features
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, features]."""
         return self.mlp(self.convolutions(obs))  # type: ignore[no-any-return]
+
+
+def hidden_layers(
+    width: int, hidden: tuple[int, ...], layer_norm: bool, linear: MakeLinear
+) -> tuple[nn.Sequential, int]:
+    """Fully connected layers with ReLU over the last axis, and the width that they end with."""
+    layers: list[nn.Module] = []
+    for size in hidden:
+        layers.append(linear(width, size))
+        if layer_norm:
+            layers.append(nn.LayerNorm(size))
+        layers.append(nn.ReLU())
+        width = size
+    return nn.Sequential(*layers), width

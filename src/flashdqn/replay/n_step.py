@@ -40,6 +40,9 @@ def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
         discount = powers[taken] * ~terminated
         following = (index + taken * ring.num_envs) % slots
     obs = ring.obs.flatten(0, 1)
-    mask = None if ring.mask is None else ring.mask.flatten(0, 1)[following]
     action = ring.action.view(-1)[index].to(torch.int64)
-    return Transition(obs[index], action, reward, discount, obs[following], mask)
+    transition = Transition(obs[index], action, reward, discount, obs[following])
+    if ring.mask is None:
+        return transition
+    mask = ring.mask.flatten(0, 1)
+    return transition._replace(next_mask=mask[following], mask=mask[index])

@@ -84,9 +84,20 @@ class Ring:
         if self.mask is not None and mask is not None:
             self.mask.index_copy_(0, self.head, mask[None])
 
+    def cut_off(self) -> None:
+        """The episodes end here, truncated: what comes next starts anew, as after a resume without saved games."""
+        before = (self.head - 1) % self.rows
+        kind = self.kind.index_select(0, before)
+        self.kind.index_copy_(0, before, kind.masked_fill_(kind == Kind.STEP, int(Kind.TRUNCATED)))
+        self.ended.fill_(True)
+
+    def used_rows(self) -> int:
+        """Rows that hold something, the newest included; asks the device."""
+        return self.rows if int(self.filled) == self.rows - 1 else int(self.head) + 1
+
     def state_dict(self) -> dict[str, Tensor]:
         """The rows in use, and where the ring stands."""
-        used = self.rows if int(self.filled) == self.rows - 1 else int(self.head) + 1
+        used = self.used_rows()
         state = {name: column[:used] for name, column in self._columns().items()}
         return state | {"head": self.head, "filled": self.filled, "ended": self.ended}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
@@ -29,6 +30,18 @@ class Sampler(Protocol):
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Take the learner's priorities, [B], for what lay at `index`."""
 
+    def appended(self) -> None:
+        """Hear that the ring has taken one more row; called once after every append."""
+
+    def set_beta(self, beta: float) -> None:
+        """Correct for unequal chances with this exponent from now on."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What resuming needs besides the ring and the generator."""
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a checkpoint, after the ring did."""
+
 
 class UniformSampler:
     """Every complete transition with the same probability, with replacement; weight 1."""
@@ -44,14 +57,32 @@ class UniformSampler:
 
     def batches(self, count: int, size: int) -> list[Batch]:
         """Drawn and gathered together: one large gather costs less than many small ones."""
-        transition, weight, index = self.sample(count * size)
-        columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
-        rows = (Transition(*row) for row in zip(*columns, strict=True))
-        weights, indices = torch.split(weight, size), torch.split(index, size)
-        return [Batch(*batch) for batch in zip(rows, weights, indices, strict=True)]
+        return cut(self.sample(count * size), count, size)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Uniform sampling has no priorities."""
+
+    def appended(self) -> None:
+        """It looks at the ring when it samples."""
+
+    def set_beta(self, beta: float) -> None:
+        """There is nothing to correct."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """It keeps nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """It kept nothing."""
+
+
+def cut(batch: Batch, count: int, size: int) -> list[Batch]:
+    """One large batch as `count` of `size`; nothing is copied."""
+    transition, weight, index = batch
+    columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
+    rows = (Transition(*row) for row in zip(*columns, strict=True))
+    parts = zip(rows, torch.split(weight, size), torch.split(index, size), strict=True)
+    return [Batch(*part) for part in parts]
 
 
 def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,5 +97,7 @@ def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor
     age, env = draw // ring.num_envs, draw % ring.num_envs
     slot = (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
     valid = ring.kind.view(-1)[slot] != Kind.RESET
-    first = valid.to(torch.uint8).argmax(0, keepdim=True)
-    return slot.gather(0, first)[0], valid.any(0).to(torch.float32)
+    chosen = slot[-1]
+    for k in reversed(range(len(slot) - 1)):  # the first valid draw wins
+        chosen = torch.where(valid[k], slot[k], chosen)
+    return chosen, valid.any(0).to(torch.float32)

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from flashdqn.envs.contract import ObsSpec
 
 #: Floating-point operations of one forward pass of a batch from which threads pay.
-PARALLEL_FLOPS = 100_000_000
+PARALLEL_FLOPS = 1_000_000_000
 
 
 @contextmanager

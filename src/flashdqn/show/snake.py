@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageDraw
 
 from flashdqn.agent import Agent
-from flashdqn.envs.snake import Snake
+from flashdqn.envs.snake import Snake, SnakeConfig
+from flashdqn.errors import EnvError
 
 if TYPE_CHECKING:
     from flashdqn.envs.snake.env import Board
@@ -39,6 +40,8 @@ def draw_board(board: Board, cell: int = 24) -> Image.Image:
 
 def play(agent: Agent, seed: int) -> list[Board]:
     """Every position of one game of a trained agent."""
+    if not isinstance(agent.config.env, SnakeConfig):
+        raise EnvError(f"Only games of Snake can be drawn, and this agent plays {agent.config.env.task}.")
     env = Snake(agent.config.env, 1, "cpu")
     obs = env.reset(seed).to(agent.device)
     boards = [env.board(0)]

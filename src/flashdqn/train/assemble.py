@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.config import Config, LearnConfig
-from flashdqn.envs.contract import VecEnv
+from flashdqn.config import Config, ReplayConfig
+from flashdqn.envs.contract import VecEnv, resumable
 from flashdqn.errors import CheckpointError, ConfigError
-from flashdqn.learn.heads import Head, ScalarHead
+from flashdqn.learn.build import build_head
 from flashdqn.learn.learner import Learner
 from flashdqn.networks import build_network
-from flashdqn.replay import Ring, Sampler, UniformSampler
-from flashdqn.replay.ring import ring_bytes
+from flashdqn.replay import PrioritizedSampler, Ring, Sampler, UniformSampler
+from flashdqn.replay.prioritized import priority_bytes
+from flashdqn.replay.ring import ring_bytes, rows_for
 from flashdqn.runtime.device import free_bytes
 from flashdqn.runtime.seeds import generator
 from flashdqn.train.collector import Collector
@@ -44,6 +45,7 @@ class Parts:
         parts: dict[str, Any] = {
             "learner": self.learner,
             "ring": self.ring,
+            "sampler": self.sampler,
             "env": self.env,
             "metrics": self.metrics,
         }
@@ -59,12 +61,16 @@ class Parts:
         try:
             self.learner.load_state_dict(weights, part("learner."), counters["updates"])
             self.ring.load_state_dict(part("ring."))
+            self.sampler.load_state_dict(part("sampler."))
             self.env.load_state_dict(part("env."))
             self.metrics.load_state_dict(part("metrics."))
             for name, state_ in part("generator.").items():
                 self.generators[name].set_state(state_)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(f"The checkpoint does not fit its run's configuration: {error}.") from error
+        if not resumable(self.env):  # its unfinished episodes cannot go on
+            self.ring.cut_off()
+            self.metrics.cut_off()
         self.counts.load(counters["transitions"], counters["episodes"])
         self.collector.resume()
 
@@ -72,35 +78,44 @@ class Parts:
 def assemble(config: Config, env: VecEnv) -> Parts:
     """All parts, on the environment's device, before their first step."""
     device, masked = env.device, env.mask is not None
-    check_ring_fits(config.replay.capacity, env, masked)
+    check_ring_fits(config.replay, env, masked)
     ring = Ring(config.replay.capacity, config.envs, env.obs_spec, env.num_actions, device, masked)
-    generators = {name: generator(config.seed, name, device) for name in ("explore", "replay")}
-    sampler = UniformSampler(ring, config.replay.n_step, config.learn.gamma, generators["replay"])
     learner = build_learner(config, env, device)
+    generators = {name: generator(config.seed, name, device) for name in ("explore", "replay")}
+    sampler = build_sampler(config.replay, ring, config.learn.gamma, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     collector = Collector(
-        env, learner.online, learner.head, ring, metrics, counts, phases, generators["explore"]
+        env, learner.policy, learner.head, ring, metrics, counts, phases, generators["explore"]
     )
+    generators |= learner.generators
     return Parts(env, learner, ring, sampler, collector, metrics, counts, phases, generators)
 
 
-def build_head(config: LearnConfig) -> Head:
-    """The head that the configuration names."""
-    return ScalarHead(config.huber)
+def build_sampler(config: ReplayConfig, ring: Ring, gamma: float, generator: torch.Generator) -> Sampler:
+    """Uniform, or by priority."""
+    if config.priority == 0:
+        return UniformSampler(ring, config.n_step, gamma, generator)
+    alpha, beta, eps = config.priority, config.beta, config.priority_eps
+    return PrioritizedSampler(ring, config.n_step, gamma, generator, alpha=alpha, beta=beta, eps=eps)
 
 
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Head, network and optimiser."""
-    head = build_head(config.learn)
+    head = build_head(config.learn, device)
     weights = generator(config.seed, "weights")
-    network = build_network(config.network, env.obs_spec, head.outputs(env.num_actions), weights)
-    return Learner(config.learn, network, head, device)
+    network = build_network(config.network, env.obs_spec, env.num_actions, weights, head.size, head.fractions)
+    used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
+    generators = {name: generator(config.seed, name, device) for name, needed in used.items() if needed}
+    return Learner(config.learn, network, head, device, generators)
 
 
-def check_ring_fits(capacity: int, env: VecEnv, masked: bool) -> None:
+def check_ring_fits(config: ReplayConfig, env: VecEnv, masked: bool) -> None:
     """Say how much the ring needs before taking it, and refuse what does not fit."""
+    capacity = config.capacity
     needed = ring_bytes(capacity, env.num_envs, env.obs_spec, env.num_actions, masked)
+    if config.priority > 0:
+        needed += priority_bytes(rows_for(capacity, env.num_envs) * env.num_envs, env.device)
     free = int(free_bytes(env.device) * 0.9)
     if needed > free:
         fits = capacity * free // needed

@@ -20,7 +20,7 @@ class Collector:
     def __init__(
         self,
         env: VecEnv,
-        online: Net,
+        policy: Net,
         head: Head,
         ring: Ring,
         metrics: EpisodeMetrics,
@@ -28,7 +28,7 @@ class Collector:
         phases: Phases,
         generator: torch.Generator,
     ) -> None:
-        self.env, self.online, self.head, self.ring = env, online, head, ring
+        self.env, self.policy, self.head, self.ring = env, policy, head, ring
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
         self.eps = torch.ones(env.num_envs, device=ring.device)
         self.obs: Tensor
@@ -49,7 +49,7 @@ class Collector:
     def collect(self) -> None:
         """One step of every environment."""
         with self.phases("act"):
-            q = self.head.q(self.online(self.obs))
+            q = self.head.q(self.policy(self.obs))
             action = explore(q, self.mask, self.eps, self.generator)
         with self.phases("step"):
             step = self.env.step(action)

@@ -10,6 +10,7 @@ import torch
 from flashdqn.envs.contract import VecEnv
 from flashdqn.learn.bootstraps import Net, masked_argmax
 from flashdqn.learn.heads import Head
+from flashdqn.networks import mean_mode
 
 #: Asking the device whether all games are over stops it: ask every so many steps.
 ASK_EVERY = 32
@@ -32,9 +33,14 @@ class Evaluation:
         return dict(vars(self))
 
 
-@torch.no_grad()
 def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = 1_000_000) -> Evaluation:
-    """Play the first game of every board to its end."""
+    """Play the first game of every board to its end, without noise in the network."""
+    with mean_mode(online):
+        return _play(env, online, head, seed, step_limit)
+
+
+@torch.no_grad()
+def _play(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> Evaluation:
     obs, mask = env.reset(seed), env.mask
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)

@@ -103,7 +103,10 @@ class Loop:
         parts.phases.next_iteration()
         schedules.exploration(config.explore, parts.counts.transitions, parts.collector.eps)
         parts.learner.lr.fill_(schedules.learning_rate(config.learn, parts.counts.transitions))
+        parts.sampler.set_beta(schedules.importance_exponent(config.replay, parts.counts.transitions))
         self.collect()
+        with parts.phases("append"):
+            parts.sampler.appended()
         parts.counts.publish()
         self.learn()
 

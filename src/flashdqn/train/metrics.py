@@ -46,6 +46,11 @@ class EpisodeMetrics:
         means = (value / episodes if episodes else float("nan") for value in sums)
         return {"episodes": episodes, **dict(zip(self.names[1:], means, strict=True))}
 
+    def cut_off(self) -> None:
+        """Forget the unfinished episodes: they will not go on."""
+        self._returns.zero_()
+        self._lengths.zero_()
+
     def state_dict(self) -> dict[str, Tensor]:
         """The unfinished episodes and the unfinished window."""
         return {"running": self.running, "sums": self.sums}

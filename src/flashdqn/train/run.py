@@ -16,6 +16,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -38,7 +39,8 @@ class RunFolder:
     @classmethod
     def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:
         """A new folder with its config.json."""
-        name = f"{config.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+        task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 is no name for a folder
+        name = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
         for number in range(1000):
             path = Path(config.out) / (f"{name}-{number}" if number else name)
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashdqn.config import ExploreConfig, LearnConfig
+from flashdqn.config import ExploreConfig, LearnConfig, ReplayConfig
 
 
 def exploration(config: ExploreConfig, transitions: int, eps: Tensor) -> None:
@@ -37,3 +37,9 @@ def learning_rate(config: LearnConfig, transitions: int) -> float:
         return config.lr
     share = min(1.0, transitions / config.lr_over)
     return config.lr + (config.lr_end - config.lr) * share
+
+
+def importance_exponent(config: ReplayConfig, transitions: int) -> float:
+    """β of prioritised replay, which rises linearly to 1 (Schaul et al. 2016, section 3.4)."""
+    share = min(1.0, transitions / config.beta_over)
+    return config.beta + (1.0 - config.beta) * share

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from flashdqn.config import Config
-from flashdqn.envs import build_env
-from flashdqn.errors import CheckpointError, ConfigError, DivergedError
+from flashdqn.envs import build_env, build_games
+from flashdqn.envs.contract import close
+from flashdqn.errors import CheckpointError, ConfigError, DivergedError, EnvError
 from flashdqn.runtime.device import choose_device, hardware
 from flashdqn.runtime.seeds import purpose_seed
 from flashdqn.runtime.threads import compute_threads, cores, threads
@@ -58,7 +59,7 @@ def start_run(config: Config, progress: Progress) -> Run:
             warm_up(config, device)
         parts = assemble(config, build_env(config.env, config.envs, device))
         folder = RunFolder.create(config, hardware(device))
-        loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
+        loop = Loop(config, parts, folder, progress, build_games(config.env, config.eval.episodes, device))
         loop.start()
         return _finish(loop, time.perf_counter() - start)
 
@@ -76,7 +77,7 @@ def resume_run(config: Config, path: Path, progress: Progress) -> Run:
         if config.runtime.warmup:
             warm_up(config, device)
         parts = assemble(config, build_env(config.env, config.envs, device))
-        loop = Loop(config, parts, folder, progress, build_env(config.env, config.eval.episodes, device))
+        loop = Loop(config, parts, folder, progress, build_games(config.env, config.eval.episodes, device))
         loop.resume(point)
         (folder.path / "summary.json").unlink(missing_ok=True)
         data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
@@ -90,10 +91,10 @@ def check_settings(config: Config, device: torch.device) -> int:
 
     Returns the number of threads that the network deserves.
     """
-    probe = build_env(config.env, 1, device)
+    probe = build_games(config.env, 1, device)
     learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
-    check_ring_fits(config.replay.capacity, probe, probe.mask is not None)
+    check_ring_fits(config.replay, probe, probe.mask is not None)
     return compute_threads(learner.online, probe.obs_spec, config.learn.batch_size)
 
 
@@ -149,7 +150,13 @@ def _finish(loop: Loop, warm_seconds: float) -> Run:
         raise DivergedError(
             f"{error}, at step {parts.counts.transitions:,}; {last}. A smaller --learn.lr may help."
         ) from None
+    except EnvError as error:
+        loop.save()
+        again = f"flashdqn train --resume {shlex.quote(str(folder.path))}"
+        raise EnvError(f"{error} What was learned before is saved; go on with: {again}") from error
     finally:
+        close(parts.env)
+        close(loop.games)
         loop.progress.end()
         loop.reporter.close()
     summary = summarise(loop, warm_seconds, finished)
@@ -184,7 +191,7 @@ def summarise(loop: Loop, warm_seconds: float, finished: bool) -> dict[str, Any]
 def judge(config: Config, parts: Parts, path: Path, episodes: int = 100) -> Evaluation:
     """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
     device = parts.learner.device
-    env = build_env(config.env, episodes, device)
+    env = build_games(config.env, episodes, device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(checkpoint.load(path, with_state=False)[0])
     return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"))

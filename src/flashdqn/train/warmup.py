@@ -11,7 +11,8 @@ import dataclasses
 import torch
 
 from flashdqn.config import Config
-from flashdqn.envs import build_env
+from flashdqn.envs import build_env, build_games
+from flashdqn.envs.contract import close
 from flashdqn.train.assemble import assemble
 from flashdqn.train.evaluate import evaluate
 
@@ -27,10 +28,13 @@ def warm_up(config: Config, device: torch.device) -> None:
     parts.collector.start(seed=0)
     for _ in range(rows):
         parts.collector.collect()
+        parts.sampler.appended()
     for batch in parts.sampler.batches(UPDATES, config.learn.batch_size):
-        parts.learner.update(batch)
-    games = build_env(config.env, config.eval.episodes, device)
+        parts.sampler.update(batch.index, parts.learner.update(batch))
+    games = build_games(config.env, config.eval.episodes, device)
     evaluate(games, parts.learner.online, parts.learner.head, seed=0, step_limit=2)
+    close(env)
+    close(games)
     parts.learner.read_sums()
     parts.metrics.read()
     if device.type == "cuda":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from flashdqn.errors import ConfigError
 
@@ -18,6 +18,8 @@ MIN_SIZE, MAX_SIZE = 4, 32  # a row of the board is one 32-bit word
 @dataclass(frozen=True)
 class SnakeConfig:
     """Board, actions, observations, ends and rewards of Snake."""
+
+    task: ClassVar[str] = "snake"
 
     size: int = 10
     """Side of the square board, 4 to 32."""

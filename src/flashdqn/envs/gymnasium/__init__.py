@@ -1,0 +1,25 @@
+"""Any Gymnasium environment with discrete actions, to our contract. The package gymnasium is optional."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.errors import EnvError
+
+if TYPE_CHECKING:
+    from flashdqn.envs.gymnasium.env import GymVecEnv
+
+__all__ = ["GymConfig", "build_gym"]
+
+
+def build_gym(config: GymConfig, num_envs: int) -> GymVecEnv:
+    """The environment that a configuration describes, on the CPU."""
+    try:
+        import gymnasium  # noqa: F401
+    except ImportError:
+        raise EnvError("Gymnasium is not installed: pip install 'flashdqn[gym]'") from None
+    from flashdqn.envs.gymnasium.env import GymVecEnv
+    from flashdqn.envs.gymnasium.make import make_vector
+
+    return GymVecEnv(make_vector(config, num_envs), config.id, config.channels, config.timeout)

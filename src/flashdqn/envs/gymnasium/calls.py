@@ -1,0 +1,101 @@
+"""Calls into Gymnasium, with whatever goes wrong there turned into one `EnvError` that says where."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AsyncVectorEnv, VectorEnv
+
+from flashdqn.errors import EnvError
+
+T = TypeVar("T")
+
+
+class Calls:
+    """`reset`, `step` and `close` of a vector environment; its worker processes may raise, die or hang."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, timeout: float) -> None:
+        self.env, self.name, self.timeout = env, name, timeout
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """As Gymnasium's."""
+        env = self.env
+        if not isinstance(env, AsyncVectorEnv):
+            return self._here(lambda: env.reset(**arguments))
+
+        def wait() -> tuple[Any, dict[str, Any]]:
+            env.reset_async(**arguments)
+            return env.reset_wait(self.timeout)
+
+        return self._there(env, wait)
+
+    def step(self, action: npt.NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """As Gymnasium's."""
+        env = self.env
+        if not isinstance(env, AsyncVectorEnv):
+            return self._here(lambda: env.step(action))
+
+        def wait() -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+            env.step_async(action)
+            return env.step_wait(self.timeout)
+
+        return self._there(env, wait)
+
+    def close(self) -> None:
+        """End the environments, and their processes."""
+        if not self.env.closed:
+            self.env.close()
+
+    def _here(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Exception as error:  # whatever the environment's own code may raise
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise self._raised(error, f"{last.filename}, line {last.lineno}") from error
+
+    def _there(self, env: AsyncVectorEnv[Any, Any], call: Callable[[], T]) -> T:
+        # Gymnasium tells a worker's traceback by way of warnings
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                return call()
+            except multiprocessing.TimeoutError:
+                problem = EnvError(
+                    f"{self.name}: a worker process has not answered for {self.timeout:g} s. It hangs, or a step "
+                    "takes longer: then raise --env.timeout."
+                )
+            except (EOFError, OSError):
+                codes = [str(p.exitcode) for p in env.processes if p.exitcode is not None]
+                problem = EnvError(
+                    f"{self.name}: a worker process died (exit code {', '.join(codes) or 'unknown'}; a negative "
+                    "one is the signal that killed it). Out of memory is a common cause."
+                )
+            except Exception as error:  # whatever the environment's own code may raise
+                text = "".join(str(warning.message) for warning in said)
+                places = re.findall(r'File "(.+?)", line (\d+)', text)
+                where = f"{places[-1][0]}, line {places[-1][1]}" if places else "a worker process"
+                problem = self._raised(error, where)
+        _terminate(env)
+        raise problem
+
+    def _raised(self, error: Exception, where: str) -> EnvError:
+        return EnvError(f"{self.name} raised {type(error).__name__}: {error} (in {where}).")
+
+
+def _terminate(env: AsyncVectorEnv[Any, Any]) -> None:
+    """End all workers, whatever they are doing: one that hangs would not hear a request."""
+    for process in env.processes:
+        process.kill()
+    for process in env.processes:
+        process.join()
+    for pipe in env.parent_pipes:
+        if pipe is not None:
+            pipe.close()
+    env.closed = True

@@ -1,0 +1,107 @@
+"""A vector environment of Gymnasium's as a `VecEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from flashdqn.envs.gymnasium import autoreset
+from flashdqn.envs.gymnasium.config import Channels
+from flashdqn.envs.gymnasium.spaces import Array, Place
+from flashdqn.envs.gymnasium.vector import Vector
+from flashdqn.types import Step
+
+
+class GymVecEnv:
+    """Steps on the CPU; `layout` says which numbers of an observation came from where.
+
+    A Gymnasium environment cannot be saved in general. `state_dict` holds what a deterministic new start needs:
+    after `load_state_dict` every unfinished episode counts as cut off, and the next step ignores its action and
+    returns the first observations of new episodes. So a resumed run is reproducible, but not bit-equal to one that
+    never stopped; `resumable` says so.
+    """
+
+    resumable = False
+    outcome_names: tuple[str, ...] = ("score",)
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        name: str = "gymnasium",
+        channels: Channels = "auto",
+        timeout: float = 60.0,
+    ) -> None:
+        self.vector = Vector(env, name, channels, timeout)
+        self.layout: tuple[Place, ...] = self.vector.encoder.layout
+        self.name, self.num_envs, self.num_actions = name, env.num_envs, self.vector.num_actions
+        self.obs_spec, self.device = self.vector.encoder.spec, torch.device("cpu")
+        self.mask: Tensor | None = _tensor(self.vector.mask)
+        self._over: Array
+        self._score: Array
+        self._begin(0)
+        self._restart = False  # the next step starts all episodes anew
+
+    @property
+    def outcomes(self) -> Tensor:
+        """The return of each episode, as the environment rewards."""
+        return torch.from_numpy(self._score.astype(np.float32))[:, None]
+
+    def reset(self, seed: int) -> Tensor:
+        """Start an episode in every environment."""
+        self.vector.reset(seed)
+        self._begin(seed)
+        self._restart = False
+        self.mask = _tensor(self.vector.mask)
+        return torch.from_numpy(self.vector.obs.copy())
+
+    def step(self, action: Tensor) -> Step:
+        """One step of every environment."""
+        if self._restart:
+            return self._start_anew()
+        answer = autoreset.step(self.vector, action.numpy(), self._over)
+        self._steps += 1
+        self._score = np.where(self._over, 0.0, self._score + answer.reward)
+        self._over = answer.terminated | answer.truncated
+        self.mask = _tensor(answer.mask)
+        return Step(
+            torch.from_numpy(answer.obs),
+            torch.from_numpy(answer.reward.astype(np.float32)),
+            torch.from_numpy(answer.terminated),
+            torch.from_numpy(answer.truncated),
+            self.mask,
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The seed of the last reset and the steps since: what a new start follows from."""
+        return {"seed": torch.tensor(self._seed), "steps": torch.tensor(self._steps)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """New episodes from the next step on; see the class."""
+        self._seed, self._steps = int(state["seed"]), int(state["steps"])
+        self._restart = True
+        if self.mask is not None:
+            self.mask = torch.ones_like(self.mask)  # the next action is ignored: any will do
+
+    def close(self) -> None:
+        """End the environments, and their processes."""
+        self.vector.calls.close()
+
+    def _begin(self, seed: int) -> None:
+        self._seed, self._steps = seed, 0
+        self._score = np.zeros(self.num_envs)
+        self._over = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def _start_anew(self) -> Step:
+        words = np.random.SeedSequence([self._seed % 2**64, self._steps]).generate_state(1, np.uint64)
+        obs = self.reset(int(words[0] >> 1))
+        never = torch.zeros(self.num_envs, dtype=torch.bool)
+        return Step(obs, never.float(), never, never.clone(), self.mask)
+
+
+def _tensor(mask: Any) -> Tensor | None:
+    return None if mask is None else torch.from_numpy(mask.copy())

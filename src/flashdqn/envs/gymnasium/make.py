@@ -1,0 +1,112 @@
+"""From a name to a vector environment of Gymnasium's."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import multiprocessing
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+
+from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.errors import ConfigError, EnvError
+
+#: packages whose environments are registered only when asked: by namespace, the module, the function, the package
+PLUGINS = {
+    "ALE": ("ale_py", None, "ale-py"),
+    "MinAtar": ("minatar.gym", "register_envs", "minatar"),
+}
+
+Make = Callable[[], gymnasium.Env[Any, Any]]
+
+
+def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    """`num_envs` copies, reset by Gymnasium's next-step rule where we have the choice."""
+    found = find(config.id)
+    try:
+        if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
+            return gymnasium.make_vec(found, num_envs, "vector_entry_point", **arguments(config))
+        makers = [functools.partial(make_one, found, config)] * num_envs
+        if config.vectorization == "async":
+            return AsyncVectorEnv(makers, copy=False)
+        return SyncVectorEnv(makers, copy=False)
+    except (EnvError, ConfigError):
+        raise
+    except Exception as error:  # whatever a constructor may raise
+        raise EnvError(f"{config.id} cannot be made: {type(error).__name__}: {error}") from error
+
+
+def make_one(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
+    """One environment, here or in a worker process."""
+    if multiprocessing.current_process().name.startswith("Worker<"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks the trainer, which then ends the workers
+    if isinstance(found, EnvSpec):
+        return gymnasium.make(found, disable_env_checker=True, **arguments(config))
+    env: object = found(**config.kwargs)
+    if not isinstance(env, gymnasium.Env):
+        raise EnvError(f"{config.id} must return a gymnasium.Env, and returned a {type(env).__name__}.")
+    return gymnasium.wrappers.TimeLimit(env, config.max_steps) if config.max_steps else env
+
+
+def arguments(config: GymConfig) -> dict[str, Any]:
+    """What a registered environment is made with."""
+    return config.kwargs | ({"max_episode_steps": config.max_steps} if config.max_steps else {})
+
+
+def find(name: str) -> EnvSpec | Make:
+    """What a name stands for: a registered environment, or a function of the user's."""
+    module, colon, rest = name.partition(":")
+    if colon:
+        function = getattr(_import(module, name), rest, None)
+        if callable(function):
+            return function  # type: ignore[no-any-return]
+        if rest not in gymnasium.registry:
+            raise ConfigError(
+                f"The module {module} has neither a function '{rest}' that makes an environment, nor does it "
+                f"register one of that name."
+            )
+    else:
+        _load_plugin(name)
+    return _registered(rest if colon else name)
+
+
+def _registered(name: str) -> EnvSpec:
+    try:
+        return gymnasium.spec(name)
+    except gymnasium.error.Error:
+        close = difflib.get_close_matches(name, gymnasium.registry, n=1, cutoff=0.5)
+        hint = f"did you mean '{close[0]}'?" if close else "is its package installed?"
+        raise ConfigError(
+            f"Gymnasium has no environment '{name}'; {hint} One that a package of yours registers is written "
+            "module:Name, and one that a function makes module:function."
+        ) from None
+
+
+def _load_plugin(name: str) -> None:
+    module, function, package = PLUGINS.get(name.partition("/")[0], (None, None, None))
+    if module is None or name in gymnasium.registry:
+        return
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError:
+        raise EnvError(f"{name} needs the package {package}: pip install {package}") from None
+    if function is not None:
+        getattr(loaded, function)()
+
+
+def _import(module: str, name: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if module == missing or module.startswith(f"{missing}."):
+            raise ConfigError(f"There is no module '{missing}' to take '{name}' from.") from None
+        raise EnvError(f"{module} needs the module '{missing}', which is not installed.") from error
+    except Exception as error:  # the user's own code
+        raise EnvError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,0 +1,176 @@
+"""Observation spaces as one tensor per observation, with a record of what lies where.
+
+Box            as it is: float32, or uint8 where it is bytes up to 255 (the network reads those as 0 … 1)
+Box, rank 3    an image, channels first; planes of booleans become bytes 0 and 255
+Discrete       one-hot
+MultiDiscrete  one-hot for each number
+MultiBinary    0 and 1
+Dict, Tuple    their parts one after the other, flat, as float32 (bytes up to 255 scaled to 0 … 1);
+               a single part stays as it would be alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import Space, spaces
+
+from flashdqn.envs.contract import ObsSpec
+from flashdqn.envs.gymnasium.config import Channels
+from flashdqn.errors import EnvError
+
+Array = npt.NDArray[Any]
+MASK_KEY = "action_mask"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One plain space inside the observation."""
+
+    path: tuple[str | int, ...]  # keys and positions from the outermost space inwards
+    kind: str  # what was done with it
+    shape: tuple[int, ...]  # of its numbers in the tensor
+    dtype: npt.DTypeLike  # float32 or uint8
+    encode: Callable[[Array], Array]  # [N, *its own shape] → [N, *shape]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the layout: these numbers of the tensor came from that part."""
+
+    path: tuple[str | int, ...]
+    kind: str
+    begin: int
+    end: int
+
+
+class Encoder:
+    """From batched observations of a Gymnasium space to one array."""
+
+    def __init__(self, space: Space[Any], num_actions: int, channels: Channels = "auto") -> None:
+        self.mask_in_obs = _holds_mask(space, num_actions)
+        self.parts = _parts(space, (), channels, self.mask_in_obs)
+        if not self.parts:
+            raise EnvError(f"The observation space {space} holds nothing to learn from.")
+        if len(self.parts) == 1:
+            shape, dtype = self.parts[0].shape or (1,), self.parts[0].dtype
+        else:
+            shape, dtype = (sum(map(_width, self.parts)),), np.float32
+        self.spec = ObsSpec(shape, torch.uint8 if dtype == np.uint8 else torch.float32)
+        self.layout = _layout(self.parts)
+
+    def write(self, batch: Any, out: Array) -> None:
+        """Encode a batch, as a vector environment returns it, into `out` [N, *spec.shape]."""
+        if len(self.parts) == 1:
+            part = self.parts[0]
+            np.copyto(out, part.encode(_find(batch, part.path)).reshape(out.shape), casting="unsafe")
+            return
+        for part, place in zip(self.parts, self.layout, strict=True):
+            numbers = part.encode(_find(batch, part.path)).reshape(len(out), -1)
+            if part.dtype == np.uint8:
+                numbers = numbers / np.float32(255)
+            out[:, place.begin : place.end] = numbers
+
+    def mask(self, batch: Any) -> Array | None:
+        """The legal actions that the observation itself holds, [N, A] bool."""
+        return np.asarray(batch[MASK_KEY]) != 0 if self.mask_in_obs else None
+
+
+def _holds_mask(space: Space[Any], num_actions: int) -> bool:
+    """Whether a Dict has an `action_mask` with a number for each action: then it is no observation."""
+    if not isinstance(space, spaces.Dict) or MASK_KEY not in space.spaces:
+        return False
+    mask = space.spaces[MASK_KEY]
+    return isinstance(mask, spaces.Box | spaces.MultiBinary) and mask.shape == (num_actions,)
+
+
+def _parts(
+    space: Space[Any], path: tuple[str | int, ...], channels: Channels, without_mask: bool = False
+) -> list[Part]:
+    if isinstance(space, spaces.Dict):
+        inner: list[tuple[str | int, Space[Any]]] = list(space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        inner = list(enumerate(space.spaces))
+    else:
+        return [_plain(space, path, channels)]
+    kept = [(key, part) for key, part in inner if not (without_mask and key == MASK_KEY)]
+    return [plain for key, part in kept for plain in _parts(part, (*path, key), channels)]
+
+
+def _plain(space: Space[Any], path: tuple[str | int, ...], channels: Channels) -> Part:
+    if isinstance(space, spaces.Box):
+        return _box(space, path, channels)
+    if isinstance(space, spaces.MultiBinary):
+        return Part(path, "binary", tuple(space.shape), np.float32, np.asarray)
+    if isinstance(space, spaces.Discrete):
+        first, count = int(space.start), int(space.n)
+        return Part(path, f"one-hot of {count}", (count,), np.float32, lambda x: _one_hot(x, first, count))
+    if isinstance(space, spaces.MultiDiscrete):
+        counts, firsts = space.nvec.reshape(-1), space.start.reshape(-1)
+        return Part(
+            path,
+            f"one-hots of {', '.join(map(str, counts))}",
+            (int(counts.sum()),),
+            np.float32,
+            lambda x: _one_hots(x, firsts, counts),
+        )
+    where = f" (at {'.'.join(map(str, path))})" if path else ""
+    raise EnvError(
+        f"Observations of the kind {type(space).__name__}{where} have no fixed size, and a Q-network needs one: "
+        "wrap the environment so that it returns a Box, Discrete, MultiBinary, MultiDiscrete, Dict or Tuple."
+    )
+
+
+def _box(space: spaces.Box, path: tuple[str | int, ...], channels: Channels) -> Part:
+    shape = tuple(space.shape)
+    if 0 in shape:
+        raise EnvError(f"An observation of shape {list(shape)} is empty: there is nothing to learn from.")
+    is_bool, is_bytes = space.dtype == np.bool_, space.dtype == np.uint8 and bool((space.high > 1).any())
+    planes = len(shape) == 3
+    kept = np.uint8 if is_bytes or (is_bool and planes) else np.float32
+    if not planes:
+        return Part(path, "bytes" if is_bytes else "numbers", shape, kept, np.asarray)
+    scale = 255 if is_bool else 1
+    if channels == "first" or (channels == "auto" and shape[0] < min(shape[1:])):
+        return Part(path, "image", shape, kept, lambda x: x * np.uint8(scale) if scale > 1 else x)
+    moved = (shape[2], shape[0], shape[1])
+
+    def to_front(x: Array) -> Array:
+        x = x.transpose(0, 3, 1, 2)
+        return x * np.uint8(scale) if scale > 1 else x
+
+    return Part(path, "image, channels moved to the front", moved, kept, to_front)
+
+
+def _one_hot(x: Array, first: int, count: int) -> Array:
+    equal: Array = np.asarray(x)[:, None] - first == np.arange(count)
+    return equal
+
+
+def _one_hots(x: Array, firsts: Array, counts: Array) -> Array:
+    numbers = np.asarray(x).reshape(len(x), -1)
+    columns = [_one_hot(numbers[:, i], int(firsts[i]), int(counts[i])) for i in range(len(counts))]
+    return np.concatenate(columns, axis=1)
+
+
+def _width(part: Part) -> int:
+    return int(np.prod(part.shape, dtype=np.int64))
+
+
+def _layout(parts: list[Part]) -> tuple[Place, ...]:
+    places, begin = [], 0
+    for part in parts:
+        places.append(Place(part.path, part.kind, begin, begin + _width(part)))
+        begin += _width(part)
+    return tuple(places)
+
+
+def _find(batch: Any, path: tuple[str | int, ...]) -> Array:
+    for key in path:
+        batch = batch[key]
+    return np.asarray(batch)

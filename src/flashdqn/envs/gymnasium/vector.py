@@ -1,0 +1,161 @@
+"""A vector environment of Gymnasium's, seen as plain arrays: observations encoded, actions from 0, legal actions.
+
+It resets as that environment does; `autoreset.py` translates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from flashdqn.envs.gymnasium.calls import Calls
+from flashdqn.envs.gymnasium.config import Channels
+from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
+from flashdqn.errors import EnvError
+
+
+class Answer(NamedTuple):
+    """What came of a step. The arrays are the caller's own."""
+
+    obs: Array  # [N, *obs]
+    reward: Array  # [N] float64
+    terminated: Array  # [N] bool
+    truncated: Array  # [N] bool, never together with `terminated`
+    mask: Array | None  # [N, A] bool
+    info: dict[str, Any]  # as Gymnasium gave it
+
+
+class Vector:
+    """`env` in arrays. `obs` and `mask` are those of the states in which its copies really are."""
+
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], name: str, channels: Channels = "auto", timeout: float = 60.0
+    ) -> None:
+        self.env, self.name, self.num_envs = env, name, env.num_envs
+        self.calls = Calls(env, name, timeout)
+        self.first_action, self.num_actions = _actions(env.single_action_space, name)
+        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
+        self.mode = _autoreset_mode(env, name)
+        self.masked: bool | None = None  # shows in the first answer
+        self.obs: Array
+        self.mask: Array | None
+        self.reset(0)
+
+    def reset(self, seed: int) -> None:
+        """Start every episode anew; every row has a seed of its own, drawn from this one."""
+        seeds = np.random.SeedSequence(seed % 2**64).generate_state(self.num_envs).tolist()
+        each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv)
+        batch, info = self.calls.reset(seed=seeds if each else seeds[0])
+        if self.masked is None:
+            self.masked = self.encoder.mask_in_obs or MASK_KEY in info
+        self.obs = self._encode(batch, self.num_envs)
+        self.mask = self._mask(batch, info, np.ones(self.num_envs, dtype=np.bool_))
+
+    def step(self, action: Array) -> Answer:
+        """One step of every copy."""
+        batch, reward, terminated, truncated, info = self.calls.step(action + self.first_action)
+        terminated = np.array(terminated, dtype=np.bool_)
+        truncated = np.asarray(truncated, dtype=np.bool_) & ~terminated
+        acting = np.ones_like(terminated) if self.mode == AutoresetMode.SAME_STEP else ~terminated
+        self.obs, self.mask = self._encode(batch, self.num_envs), self._mask(batch, info, acting)
+        mask = None if self.mask is None else self.mask.copy()
+        return Answer(self.obs.copy(), np.array(reward), terminated, truncated, mask, info)
+
+    def restart(self, rows: Array) -> None:
+        """Start a new episode in some rows, and leave the others alone."""
+        batch, info = self.calls.reset(options={"reset_mask": rows.copy()})
+        obs, mask = self._encode(batch, self.num_envs), self._mask(batch, info, rows)
+        if not np.array_equal(obs[~rows], self.obs[~rows], equal_nan=obs.dtype.kind == "f"):
+            raise EnvError(
+                f"{self.name} resets by the rule {self.mode.value}, which can only be followed where "
+                "reset(options={'reset_mask': …}) leaves the other rows alone, and here it does not."
+            )
+        self.obs = obs
+        if mask is not None and self.mask is not None:
+            self.mask[rows] = mask[rows]
+
+    def final(self, answer: Answer, rows: Array) -> tuple[Array, Array | None]:
+        """The true last observations of some rows, and masks, that the same-step rule leaves in its info."""
+        info = answer.info
+        if "final_obs" not in info:
+            raise EnvError(
+                f"{self.name} resets in the step in which an episode ends, but gives no infos['final_obs']: "
+                "the last observation of a truncated episode is needed to learn from it."
+            )
+        space, which = self.env.single_observation_space, np.flatnonzero(rows)
+        last = [info["final_obs"][i] for i in which]
+        batch = concatenate(space, last, create_empty_array(space, len(which)))  # type: ignore[arg-type]
+        obs = self._encode(batch, len(which))
+        if not self.masked:
+            return obs, None
+        if self.encoder.mask_in_obs:
+            return obs, self.encoder.mask(batch)
+        mask = self._mask(batch, info.get("final_info", {}), rows & answer.truncated)
+        return obs, None if mask is None else mask[rows]
+
+    def legal(self) -> Array:
+        """The first legal action of every row."""
+        none = np.zeros(self.num_envs, dtype=np.int64)
+        return none if self.mask is None else self.mask.argmax(axis=1)
+
+    def _encode(self, batch: Any, count: int) -> Array:
+        dtype = np.uint8 if self.encoder.spec.dtype == torch.uint8 else np.float32
+        out = np.empty((count, *self.encoder.spec.shape), dtype=dtype)
+        self.encoder.write(batch, out)
+        return out
+
+    def _mask(self, batch: Any, info: dict[str, Any], acting: Array) -> Array | None:
+        """Legal actions, [N, A]; the rows in which somebody will act must have them."""
+        if self.encoder.mask_in_obs:
+            return self.encoder.mask(batch)
+        given = info.get(MASK_KEY)
+        there = np.asarray(info.get(f"_{MASK_KEY}", given is not None and acting))
+        if (there & acting).any() and not self.masked:
+            raise EnvError(f"{self.name} gives info['{MASK_KEY}'] in steps: it must do so in reset too.")
+        if not self.masked:
+            return None
+        if (acting & ~there).any():
+            row = int(np.flatnonzero(acting & ~there)[0])
+            raise EnvError(
+                f"{self.name} gave info['{MASK_KEY}'] before, and not for environment {row} now: it must come with "
+                "every observation."
+            )
+        mask = np.ones((self.num_envs, self.num_actions), dtype=np.bool_)
+        for i in np.flatnonzero(there):
+            row_mask = np.asarray(given[i]) != 0  # type: ignore[index]
+            if row_mask.shape != (self.num_actions,):
+                raise EnvError(
+                    f"{self.name}: info['{MASK_KEY}'] must have a number for each of the {self.num_actions} "
+                    f"actions, and its shape is {list(row_mask.shape)}."
+                )
+            mask[i] = row_mask
+        return mask
+
+
+def _actions(space: Space[Any], name: str) -> tuple[int, int]:
+    """The first action and how many there are."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.n)
+    kind = type(space).__name__
+    reason = (
+        "continuous: DQN chooses among a finite number of them" if kind == "Box" else f"of the kind {kind}"
+    )
+    raise EnvError(
+        f"{name} has actions that are {reason}. A Discrete action space is needed: choose another environment, "
+        "or wrap this one so that each number stands for an action."
+    )
+
+
+def _autoreset_mode(env: VectorEnv[Any, Any, Any], name: str) -> AutoresetMode:
+    mode = env.metadata.get("autoreset_mode")
+    if isinstance(mode, AutoresetMode):
+        return mode
+    raise EnvError(
+        f"{name} does not say how it resets: its metadata['autoreset_mode'] must be a "
+        f"gymnasium.vector.AutoresetMode, and is {mode!r}."
+    )

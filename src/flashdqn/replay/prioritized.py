@@ -1,0 +1,131 @@
+"""Prioritised replay (Schaul et al. 2016, proportional variant): what surprises is seen more often.
+
+A transition's weight in the tree is p_i = (|δ_i| + ε)^α, and it is drawn with probability P(i) = p_i / Σ_j p_j
+(their equation 1). The loss of each sample is multiplied by the importance weight of their section 3.4,
+
+    w_i = (N · P(i))^−β / max_j (N · P(j))^−β = (min_j p_j / p_i)^β,
+
+in which N, the number of transitions, and Σ p cancel. The maximum is taken over the batch. Over the whole ring it
+would belong to the one transition that happens to have almost no error: weights then fall by orders of magnitude
+as errors do, Adam's second moment remembers the larger gradients of before, and learning stalls. (Measured: with
+ε = 1e-6 a masked bandit ends 0.19 from its values instead of 0.0001.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.replay.n_step import gather
+from flashdqn.replay.ring import Kind, Ring
+from flashdqn.replay.samplers import cut
+from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
+from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
+from flashdqn.types import Batch
+
+#: What an infinite error counts as, so that sums stay finite until somebody notices that the training diverged.
+LARGEST_ERROR = 1e30
+
+
+class PrioritizedSampler:
+    """Draws by priority. It must hear of every append to the ring from its start on.
+
+    A row gets a weight once its n-step window is complete: the largest so far, so that everything new is seen soon.
+    It loses it when the ring opens the row anew. Rows that are no transitions never get one. So each append changes
+    two rows: the head, and the row n before it.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        n_step: int,
+        gamma: float,
+        generator: torch.Generator,
+        *,
+        alpha: float,
+        beta: float,
+        eps: float,
+    ) -> None:
+        self.ring, self.n_step, self.gamma, self.generator = ring, n_step, gamma, generator
+        self.alpha, self.eps = alpha, eps
+        self.tree = make_tree(ring.rows * ring.num_envs, ring.device)
+        self.beta = torch.tensor(beta, device=ring.device)
+        self.largest = torch.ones((), device=ring.device)  # p of the first transitions, as in the paper
+        self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights of the head: 0; of the new
+
+    def sample(self, size: int) -> Batch:
+        """One batch, stratified: sample k comes from the k-th of `size` equal slices of the mass."""
+        return self._draw(1, size)
+
+    def batches(self, count: int, size: int) -> list[Batch]:
+        """`count` batches, each stratified on its own, all drawn before any of them is learned from.
+
+        Drawing together spreads the cost of search and gather. It lets priorities lag by up to `count` updates,
+        which is little beside the age of most priorities in the ring; the importance weights are those of the
+        chances with which the samples were really drawn, so the correction stays exact.
+        """
+        return cut(self._draw(count, size), count, size)
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """p_i = (|δ_i| + ε)^α. Of several errors for one row the largest counts; rows that lost their weight
+        since they were drawn stay without."""
+        error = priority.detach().to(torch.float32).abs()
+        weight = error.nan_to_num_(0.0, LARGEST_ERROR).add_(self.eps).pow_(self.alpha)
+        torch.maximum(self.largest, weight.amax(), out=self.largest)
+        self.tree.set(index, weight * (self.tree.levels.leaves[index] > 0))
+
+    def appended(self) -> None:
+        """The head's old transition is gone; the row n before it is a complete window now."""
+        ring = self.ring
+        ready = (ring.head - self.n_step) % ring.rows  # [1]
+        kind = ring.kind.index_select(0, ready)[0]
+        enters = (kind != Kind.RESET) & (ring.filled >= self.n_step)
+        torch.mul(enters, self.largest, out=self._rows[1])
+        self.tree.set_rows(torch.cat((ring.head, ready)) * ring.num_envs, self._rows)
+
+    def set_beta(self, beta: float) -> None:
+        """The exponent of the importance weights, a tensor on the device."""
+        self.beta.fill_(beta)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The weights of the rows in use; sums follow from them."""
+        used = self.ring.used_rows() * self.ring.num_envs
+        return {"weight": self.tree.levels.leaves[:used], "largest": self.largest, "beta": self.beta}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken."""
+        leaves = self.tree.levels.leaves.zero_()
+        leaves[: len(state["weight"])].copy_(state["weight"])
+        self.tree.rebuild()
+        self.largest.copy_(state["largest"])
+        self.beta.copy_(state["beta"])
+
+    def _draw(self, count: int, size: int) -> Batch:
+        levels, device = self.tree.levels, self.ring.device
+        draw = torch.rand((count, size), dtype=torch.float64, device=device, generator=self.generator)
+        slices = torch.arange(size, device=device)
+        index = self.tree.find(((draw + slices) * (levels.total / size)).view(-1))
+        priority = levels.leaves[index]
+        weight = importance_weights(priority.view(count, size), self.beta).view(-1)
+        return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
+
+
+def importance_weights(priority: Tensor, beta: Tensor) -> Tensor:
+    """(min_j p_j / p_i)^β with the minimum over each row, [batches, size].
+
+    Only an empty tree gives rows without priority: those samples count for nothing.
+    """
+    least = priority.amin(1, keepdim=True)
+    return torch.where(priority > 0, (least / priority) ** beta, 0.0)
+
+
+def make_tree(slots: int, device: torch.device) -> SumTree:
+    """Numba's on the CPU, which is ten times faster there than torch; torch's elsewhere."""
+    return NumbaSumTree(slots) if device.type == "cpu" else TorchSumTree(slots, device)
+
+
+def priority_bytes(slots: int, device: torch.device) -> int:
+    """Bytes that the tree over so many slots will take."""
+    return tree_bytes(slots, WIDTH if device.type == "cpu" else cuda_width(slots))

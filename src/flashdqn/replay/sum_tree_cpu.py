@@ -1,0 +1,142 @@
+"""The sum tree on the CPU: the same as `TorchSumTree`, compiled by Numba.
+
+Here a level costs its cache misses and its additions, so blocks are narrow: a cache line of leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashdqn.envs.kernel_cache import load_driver
+from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.replay.sum_tree import BELOW, Levels
+
+WIDTH = 16
+
+_DRIVER = """\
+from numba import njit
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def driver(ARGUMENTS):
+    play(ARGUMENTS)
+"""
+
+
+@scalar
+def refresh(level: Scalar, node: Scalar, leaves: Array, sums: Array, offsets: Array, bits: Scalar) -> None:
+    """Compute a node of a level from its children."""
+    total = 0.0
+    first = node << bits
+    if level == 0:
+        for child in range(first, first + (1 << bits)):
+            total += leaves[child]
+    else:
+        first += offsets[level - 1]
+        for child in range(first, first + (1 << bits)):
+            total += sums[child]
+    sums[offsets[level] + node] = total
+
+
+@scalar
+def set_weights(
+    index: Array, weight: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar
+) -> None:
+    """`SumTree.set`. Neighbours in a batch often share a block, which is then computed once."""
+    for j in range(len(index)):
+        leaves[index[j]] = 0.0
+    for j in range(len(index)):
+        leaves[index[j]] = max(leaves[index[j]], weight[j])
+    for level in range(len(offsets)):
+        done = -1
+        for j in range(len(index)):
+            node = index[j] >> (bits * (level + 1))
+            if node != done:
+                refresh(level, node, leaves, sums, offsets, bits)
+                done = node
+
+
+@scalar
+def set_ranges(first: Array, weight: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar) -> None:
+    """`SumTree.set_rows`."""
+    rows, span = weight.shape
+    for r in range(rows):
+        for j in range(span):
+            leaves[first[r] + j] = weight[r, j]
+    for level in range(len(offsets)):
+        shift = bits * (level + 1)
+        for r in range(rows):
+            for node in range(first[r] >> shift, ((first[r] + span - 1) >> shift) + 1):
+                refresh(level, node, leaves, sums, offsets, bits)
+
+
+@scalar
+def child_at(mass: Scalar, total: Scalar, weights: Array, first: Scalar, width: Scalar) -> Any:
+    """The first child of a block (of this sum) whose running sum exceeds the mass, and the mass left for it."""
+    mass = min(mass, total * BELOW)
+    upto = 0.0
+    for child in range(width):
+        weight = weights[first + child]
+        upto += weight
+        if upto > mass and weight > 0.0:
+            return child, max(mass - (upto - weight), 0.0)
+    return 0, mass
+
+
+@scalar
+def find_leaves(mass: Array, found: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar) -> None:
+    """`SumTree.find`."""
+    width = 1 << bits
+    for j in range(len(mass)):
+        node, rest = 0, mass[j]
+        for level in range(len(offsets) - 1, 0, -1):
+            below = offsets[level - 1] + (node << bits)
+            child, rest = child_at(rest, sums[offsets[level] + node], sums, below, width)
+            node = (node << bits) + child
+        child, rest = child_at(rest, sums[offsets[0] + node], leaves, node << bits, width)
+        found[j] = (node << bits) + child
+
+
+class NumbaSumTree:
+    """In Numba, for the CPU."""
+
+    def __init__(self, slots: int, width: int = WIDTH) -> None:
+        self.levels = Levels(slots, width, torch.device("cpu"))
+        levels, offsets = self.levels, np.array(self.levels.offsets)
+        bits = width.bit_length() - 1
+        self._tree = (levels.leaves.numpy(), levels.all_sums.numpy(), offsets, bits)
+        whole, single, double = numba.int64[::1], numba.float32[::1], numba.float64[::1]
+        tree = (single, double, whole, numba.int64)
+        self._set = _compiled(set_weights, (whole, single, *tree))
+        self._set_rows = _compiled(set_ranges, (whole, numba.float32[:, ::1], *tree))
+        self._find = _compiled(find_leaves, (double, whole, *tree))
+
+    def set(self, index: Tensor, weight: Tensor) -> None:
+        """See `SumTree.set`."""
+        self._set(index.numpy(), weight.numpy(), *self._tree)
+
+    def set_rows(self, first: Tensor, weight: Tensor) -> None:
+        """See `SumTree.set_rows`."""
+        self._set_rows(first.numpy(), weight.numpy(), *self._tree)
+
+    def find(self, mass: Tensor) -> Tensor:
+        """See `SumTree.find`."""
+        found = torch.empty_like(mass, dtype=torch.int64)
+        self._find(mass.numpy(), found.numpy(), *self._tree)
+        return found
+
+    def rebuild(self) -> None:
+        """See `SumTree.rebuild`: the leaves as one row."""
+        self.set_rows(torch.zeros(1, dtype=torch.int64), self.levels.leaves[None].clone())
+
+
+def _compiled(function: Any, signature: tuple[Any, ...]) -> Any:
+    """A kernel compiled for these types, or loaded from disk; nothing compiles later."""
+    arguments = ", ".join(f"a{k}" for k in range(len(signature)))
+    driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
+    driver.compile(signature)
+    return driver
