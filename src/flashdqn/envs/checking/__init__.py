@@ -1,0 +1,1 @@
+"""How `check_env` looks at an environment: one answer at a time, and whole plays."""
