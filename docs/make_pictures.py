@@ -23,7 +23,7 @@ def main() -> None:
     shutil.copy(curve, images / "curve.png")
     boards = play(flashdqn.load(arguments.run, "cpu"), arguments.seed)
     draw_strip(boards, images / "game.png")
-    draw_film(boards, images / "game.gif")
+    draw_film(boards, images / "game.gif", cell=12)
 
 
 if __name__ == "__main__":

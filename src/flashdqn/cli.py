@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -247,7 +248,7 @@ def show_summary(console: Console, run: Any) -> None:
     say()
     if not run.finished:
         say(f"Stopped at {summary['steps']:,} steps; everything is saved. Go on with:")
-        say(f"  flashdqn train --resume {path}")
+        say(f"  {program('flashdqn')} train --resume {path}")
         return
     say(
         f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
@@ -266,9 +267,18 @@ def show_summary(console: Console, run: Any) -> None:
     say(f"Curve   {run.path / 'curve.png'}")
     say(f"Report  {run.path / 'report.html'}")
     say("\nWhat next:")
-    say(f"  flashdqn eval {path} --episodes 1000")
-    say(f"  flashdqn train --resume {path} --steps {2 * summary['steps']}")
-    say(f"  tensorboard --logdir {shlex.quote(str(run.path.parent))}")
+    say(f"  {program('flashdqn')} eval {path} --episodes 1000")
+    say(f"  {program('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
+    say(f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
+
+
+def program(name: str) -> str:
+    """How to call a program from here: by its name where it is on the path, else beside this Python."""
+    beside = Path(sys.executable).parent / name
+    if shutil.which(name) or not beside.exists():
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 def evaluate(arguments: list[str]) -> int:
