@@ -18,7 +18,8 @@ _PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #223; }}
 h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
 img {{ max-width: 100%; }}
-table {{ border-collapse: collapse; display: block; overflow-x: auto; }} td, th {{ padding: .2rem .9rem .2rem 0; text-align: left; }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
+td, th {{ padding: .2rem .9rem .2rem 0; text-align: left; }}
 td {{ font-variant-numeric: tabular-nums; }} th {{ font-weight: 500; color: #667; }}
 </style></head><body>
 <h1>{title}</h1>
