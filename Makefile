@@ -23,8 +23,8 @@ train: setup     ## Train Snake with flood-fill features: about two minutes on t
 	@$(BIN)/flashdqn train snake-flood
 
 check: setup     ## Lint and types
-	@$(BIN)/ruff check src tests benchmarks docs
-	@$(BIN)/ruff format --check src tests benchmarks docs
+	@$(BIN)/ruff check src tests benchmarks docs examples
+	@$(BIN)/ruff format --check src tests benchmarks docs examples
 	@$(BIN)/mypy
 
 unit: setup      ## The tests alone

@@ -80,5 +80,5 @@ def load(run: str | Path, device: str = "auto") -> Agent:
     path = Path(run)
     folder = RunFolder.open(path)
     point = folder.play_point(path)
-    weights, _, _ = checkpoint.load(point, with_state=False)
+    weights, _, _ = checkpoint.load_or_offer(point, with_state=False, command="flashdqn eval")
     return Agent(folder.config(), weights, choose_device(device))

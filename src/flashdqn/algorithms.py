@@ -25,6 +25,7 @@ class Algorithm:
 
 #: Mnih et al. 2015 on every axis; the others name what they change.
 _DQN: dict[str, Any] = {
+    "learn.method": "replay",
     "learn.head": "scalar",
     "learn.bootstrap": "greedy",
     "network.dueling": False,
@@ -90,6 +91,20 @@ ALGORITHMS: dict[str, Algorithm] = {
             "replay.priority": 0.5,
             "replay.beta": 0.4,
             "replay.n_step": 3,
+        },
+    ),
+    "pqn": Algorithm(
+        "λ-returns of rollouts; no replay, no target (Gallici et al. 2024)",
+        _DQN
+        | {
+            "learn.method": "pqn",
+            "learn.optimizer": "radam",
+            "learn.huber": 0.0,
+            "network.layer_norm": True,
+            "pqn.rollout": 32,
+            "pqn.epochs": 2,
+            "pqn.minibatches": 32,
+            "pqn.trace": 0.65,
         },
     ),
 }

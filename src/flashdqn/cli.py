@@ -7,10 +7,7 @@ import dataclasses
 import io
 import itertools
 import json
-import os
 import re
-import shlex
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,10 +17,12 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from flashdqn.config import Config
 from flashdqn.config_io import BUDGETS, apply, drop_old_budget, nearest, read_file
 from flashdqn.errors import ConfigError, DivergedError, FlashDQNError
+from flashdqn.show.terminal import SteadyConsole, discard_output, show_summary
 
 DEFAULT_PRESET = "snake-flood"
 
@@ -84,9 +83,10 @@ def main() -> None:
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
         code = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except OSError as error:  # a full disk, say
+        where = f" ({error.filename})" if error.filename else ""
+        code = complain(FlashDQNError(f"{error.strerror or error}{where}."), 1)
+        discard_output()
     sys.exit(code)
 
 
@@ -107,8 +107,8 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         table = Table.grid(padding=(0, 2))
         for name, (_, about) in commands.items():
-            table.add_row(f"  {name}", about)
-        console = Console()
+            table.add_row(f"  {name}", Text(about))
+        console = SteadyConsole()
         console.print("usage: flashdqn COMMAND [options]\n", highlight=False, markup=False)
         console.print(table, highlight=False)
         console.print("\n`flashdqn COMMAND --help` says more.", highlight=False)
@@ -132,7 +132,7 @@ def train(arguments: list[str]) -> int:
     sys.path.append(str(Path.cwd()))  # as `python -m` does: a module of the user's may lie here
     base, resume, rest = starting_point(arguments)
     config = parse_training(base, rest)
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = SteadyConsole(soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = progress_for(console)
     if resume is not None:
         done = resume_run(check_resume(base, config), resume, progress)
@@ -170,7 +170,9 @@ def parse_training(base: Config, arguments: list[str]) -> Config:
     known = ["algo", "config", "resume", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
     config: Config = parsed.training
-    flags = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments}
+    flags = {
+        word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")
+    }
     given = {name: getattr(config, name) for name in BUDGETS if name in flags}
     return dataclasses.replace(config, **drop_old_budget(given)) if given else config
 
@@ -238,49 +240,6 @@ def flag_value(arguments: list[str], flag: str) -> str | None:
     return None
 
 
-def show_summary(console: Console, run: Any) -> None:
-    """How it went, where it lies, and what to try next."""
-    summary, path = run.summary, shlex.quote(str(run.path))
-
-    def say(text: str = "") -> None:
-        console.print(text, highlight=False, markup=False)
-
-    say()
-    if not run.finished:
-        say(f"Stopped at {summary['steps']:,} steps; everything is saved. Go on with:")
-        say(f"  {program('flashdqn')} train --resume {path}")
-        return
-    say(
-        f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
-        f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up; "
-        f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
-    )
-    games, outcomes = summary["evaluation"], summary["evaluation"]["outcomes"]
-    ends = ", ".join(f"{name} {share:.0%}" for name, share in outcomes.items() if share > 0)
-    say(
-        f"Score over {games['episodes']} evaluation games: {games['mean_score']:.2f} ± {games['score_error']:.2f} "
-        f"(best checkpoint, at {int(summary['best_checkpoint']):,} steps); {games['mean_length']:.0f} steps a game"
-        + (f"; ends: {ends}" if ends else "")
-    )
-    say(f"Weights {summary['weights']}")
-    say(f"Run     {run.path}")
-    say(f"Curve   {run.path / 'curve.png'}")
-    say(f"Report  {run.path / 'report.html'}")
-    say("\nWhat next:")
-    say(f"  {program('flashdqn')} eval {path} --episodes 1000")
-    say(f"  {program('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
-    say(f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
-
-
-def program(name: str) -> str:
-    """How to call a program from here: by its name where it is on the path, else beside this Python."""
-    beside = Path(sys.executable).parent / name
-    if shutil.which(name) or not beside.exists():
-        return name
-    here = Path.cwd()
-    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
-
-
 def evaluate(arguments: list[str]) -> int:
     """`flashdqn eval`."""
     from flashdqn.agent import load
@@ -292,7 +251,7 @@ def evaluate(arguments: list[str]) -> int:
     if parsed.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
     result = load(parsed.run, parsed.device).evaluate(parsed.episodes, parsed.seed)
-    console = Console(soft_wrap=True)
+    console = SteadyConsole(soft_wrap=True)
     if parsed.json:
         console.print(json.dumps(result.to_dict()), highlight=False, markup=False)
         return 0
@@ -315,7 +274,7 @@ def presets(arguments: list[str]) -> int:
     table.add_row("\n[bold]with --algo[/]", "\nan algorithm instead of the preset's own")
     for name, algorithm in ALGORITHMS.items():
         table.add_row(f"[bold]{name}[/]", algorithm.about)
-    Console().print(table, highlight=False)
+    SteadyConsole().print(table, highlight=False)
     return 0
 
 
@@ -324,7 +283,7 @@ def envs(arguments: list[str]) -> int:
     from flashdqn.envs import ENVS
 
     refuse_arguments("envs", arguments)
-    console = Console(soft_wrap=True)
+    console = SteadyConsole(soft_wrap=True)
     for name, (settings, about) in ENVS.items():
         console.print(f"[bold]{name}[/]  {about}", highlight=False)
         for key, value in vars(settings()).items():

@@ -126,6 +126,9 @@ class ReplayConfig:
 class LearnConfig:
     """The learner."""
 
+    method: Literal["replay", "pqn"] = "replay"
+    """What is learned from: transitions drawn from a replay, against a target network; or, in PQN, λ-returns of
+    the last rollout, with neither."""
     head: Literal["scalar", "categorical", "quantile", "iqn"] = "scalar"
     """What the network predicts for each action: the expected return, or its distribution by fixed atoms (C51), by
     fixed quantiles (QR-DQN), or by any quantile (IQN)."""
@@ -134,10 +137,10 @@ class LearnConfig:
     gamma: float = 0.99
     """Discount γ per step."""
     batch_size: int = 256
-    """Transitions per gradient step."""
+    """Transitions per gradient step (method replay)."""
     starts: int = 10_000
-    """Transitions to collect before the first gradient step."""
-    optimizer: Literal["adam", "adamw"] = "adam"
+    """Transitions to collect before the first gradient step (method replay)."""
+    optimizer: Literal["adam", "adamw", "radam"] = "adam"
     """The optimiser."""
     lr: float = 5e-4
     """Learning rate."""
@@ -154,7 +157,7 @@ class LearnConfig:
     huber: float = 1.0
     """Huber's δ: squared loss below, linear above; 0: squared everywhere. For quantiles it is κ; 0: absolute."""
     target_every: int = 1000
-    """Gradient steps between hard copies into the target network; 0: soft updates."""
+    """Gradient steps between hard copies into the target network; 0: soft updates (method replay)."""
     target_tau: float = 0.005
     """Soft update per gradient step: target += τ · (online − target)."""
     atoms: int = 51
@@ -182,7 +185,7 @@ class LearnConfig:
         require(0 <= self.gamma <= 1, f"learn.gamma must lie in 0 … 1, and is {self.gamma}.")
         require(self.batch_size > 0, f"learn.batch_size must be above 0, and is {self.batch_size}.")
         require(self.starts >= 0, f"learn.starts must not be negative, and is {self.starts}.")
-        require(self.lr > 0, f"learn.lr must be above 0, and is {self.lr}.")
+        require(0 < self.lr < math.inf, f"learn.lr must be a finite number above 0, and is {self.lr}.")
         require(self.lr_end is None or self.lr_end >= 0, f"learn.lr_end must not be negative: {self.lr_end}.")
         require(self.lr_over > 0, f"learn.lr_over must be above 0, and is {self.lr_over}.")
         for name in ("adam_eps", "weight_decay", "grad_clip", "huber", "target_every"):
@@ -191,7 +194,7 @@ class LearnConfig:
         require(0 < self.target_tau <= 1, f"learn.target_tau must lie in 0 … 1, and is {self.target_tau}.")
         require(
             self.weight_decay == 0 or self.optimizer == "adamw",
-            "learn.weight_decay needs --learn.optimizer adamw (Adam would fold it into the moments).",
+            "learn.weight_decay needs --learn.optimizer adamw (the others would fold it into the moments).",
         )
         self._check_family()
 
@@ -216,6 +219,26 @@ class LearnConfig:
             self.munchausen_clip <= 0,
             f"learn.munchausen_clip must not be above 0, and is {self.munchausen_clip}.",
         )
+
+
+@dataclass(frozen=True)
+class PQNConfig:
+    """Rollouts and their λ-returns (learn.method pqn only)."""
+
+    rollout: int = 32
+    """T: steps of every environment between two rounds of learning."""
+    epochs: int = 2
+    """Times that a rollout is gone through."""
+    minibatches: int = 32
+    """Gradient steps in each; rollout · envs must divide by it."""
+    trace: float = 0.65
+    """λ of the returns; 0: one step, 1: all rewards up to the end of the rollout."""
+
+    def __post_init__(self) -> None:
+        for name in ("rollout", "epochs", "minibatches"):
+            value = getattr(self, name)
+            require(value > 0, f"pqn.{name} must be at least 1, and is {value}.")
+        require(0 <= self.trace <= 1, f"pqn.trace must lie in 0 … 1, and is {self.trace}.")
 
 
 @dataclass(frozen=True)
@@ -308,7 +331,8 @@ class Config:
     """Environments played at once."""
     train_ratio: Annotated[Ratio, tyro.conf.arg(aliases=["--train-steps-ratio"])] = RATIOS["fast"]
     """Gradient steps per collected transition, exact over time whatever the number of environments; a number,
-    or debug (0.004), fast (0.03125), balanced (0.0625), better (0.125), quality (0.25)."""
+    or debug (0.004), fast (0.03125), balanced (0.0625), better (0.125), quality (0.25). Not used by pqn,
+    whose ratio is epochs · minibatches / (rollout · envs)."""
     seed: int = 0
     """Everything random follows from it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -319,6 +343,7 @@ class Config:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
+    pqn: PQNConfig = field(default_factory=PQNConfig)
     explore: ExploreConfig = field(default_factory=ExploreConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     log: LogConfig = field(default_factory=LogConfig)
@@ -328,13 +353,15 @@ class Config:
         require(self.envs > 0, f"envs must be at least 1, and is {self.envs}.")
         require(
             self.train_ratio >= 0 and math.isfinite(self.train_ratio),
-            f"train_ratio must not be negative, and is {self.train_ratio}.",
+            f"train_ratio must be a finite number, 0 or more, and is {self.train_ratio}.",
         )
         for name in ("steps", "episodes", "max_time"):
             value = getattr(self, name)
-            require(value is None or value > 0, f"{name} must be above 0, and is {value}.")
+            require(
+                value is None or 0 < value < math.inf, f"{name} must be a number above 0, and is {value}."
+            )
         require(
-            self.replay.capacity >= self.replay.n_step * self.envs,
+            self.replay.capacity >= self.replay.n_step * self.envs or self.learn.method == "pqn",
             f"replay.capacity {self.replay.capacity} is too small for {self.envs} environments and "
             f"{self.replay.n_step}-step returns: it must be at least {self.replay.n_step * self.envs}.",
         )
@@ -344,6 +371,40 @@ class Config:
             "reward has a log-policy term of its own, and an n-step return has only the rewards. "
             "Use greedy or double with n steps.",
         )
+        if self.learn.method == "pqn":
+            self._check_pqn()
+
+    def _check_pqn(self) -> None:
+        refused = "learn.method pqn needs"
+        require(
+            self.learn.head == "scalar",
+            f"{refused} learn.head scalar, and it is {self.learn.head}: a λ-return is a number.",
+        )
+        require(
+            self.learn.bootstrap != "munchausen",
+            f"{refused} learn.bootstrap greedy, and it is munchausen: a λ-return has no log-policy terms.",
+        )
+        require(
+            self.replay.priority == 0,
+            f"{refused} replay.priority 0, and it is {self.replay.priority}: there is no replay to draw from.",
+        )
+        require(
+            self.replay.n_step == 1,
+            f"{refused} replay.n_step 1, and it is {self.replay.n_step}: λ weighs all n; use --pqn.trace.",
+        )
+        transitions, parts = self.pqn.rollout * self.envs, self.pqn.minibatches
+        require(
+            transitions % parts == 0,
+            f"A rollout of {self.pqn.rollout} steps of {self.envs} environments, {transitions} in all, does not "
+            f"divide into {parts} minibatches: make --pqn.rollout a multiple of --pqn.minibatches.",
+        )
+
+    @property
+    def update_size(self) -> int:
+        """Transitions per gradient step."""
+        if self.learn.method == "pqn":
+            return self.pqn.rollout * self.envs // self.pqn.minibatches
+        return self.learn.batch_size
 
     @property
     def report_every(self) -> int:

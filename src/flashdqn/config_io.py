@@ -48,7 +48,7 @@ def apply(config: T, changes: Mapping[str, Any], where: str = "") -> T:
                 old, value = _of_task(old, value)
             values[name] = apply(old, value, f"{where}{key}.")
         else:
-            values[name] = _convert(value, hints[name], f"{where}{key}")
+            values[name] = _convert(value, hints[name], f"{where}{key}", f"{where}{name}")
     if isinstance(config, Config):
         values = drop_old_budget(values)
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
@@ -58,7 +58,7 @@ def _of_task(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, di
     """The task's own settings to start from, and the rest of what was given."""
     rest = dict(settings)
     task = rest.pop("task")
-    if task not in ENVS:
+    if not isinstance(task, str) or task not in ENVS:
         raise ConfigError(f"Unknown task {task!r} in 'env.task'{nearest(str(task), ENVS)}")
     return old if task == old.task else ENVS[task][0](), rest
 
@@ -109,10 +109,10 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _convert(value: Any, hint: Any, key: str) -> Any:
-    if key in ("train_ratio", "train-ratio", "train_steps_ratio") and isinstance(value, str):
+def _convert(value: Any, hint: Any, key: str, name: str) -> Any:
+    if name == "train_ratio" and isinstance(value, str):
         return parse_ratio(value)
-    if key in ("max_time", "max-time") and isinstance(value, str):
+    if name == "max_time" and isinstance(value, str):
         return parse_duration(value)
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:

@@ -26,6 +26,9 @@ UPDATES = {
     "rainbow": 700,
 }  # where the target is noisy itself; the others take 350
 
+#: λ of 0, for what follows is explored and not the best: a longer return would be that of the behaviour.
+ROLLOUTS = {"pqn.rollout": 32, "pqn.epochs": 2, "pqn.minibatches": 4, "pqn.trace": 0.0}
+
 SMALL: dict[str, Any] = {
     "envs": ENVS,
     "train_ratio": 0.25,
@@ -49,8 +52,9 @@ def trained(env: VecEnv, folder: Path, algo: str, eps: float, **changes: Any) ->
     updates = UPDATES.get(algo, 350)
     config = with_algorithm(apply(Config(), SMALL), algo)
     named = {key.replace("__", "."): value for key, value in changes.items()}
-    falling = {"lr": 0.01, "lr_end": 0.0001, "lr_over": 500 + updates * 4}
-    config = apply(config, {"explore.start": eps, "explore.end": eps, "learn": falling})
+    transitions = updates * 64 if algo == "pqn" else 500 + updates * 4
+    falling = {"lr": 0.01, "lr_end": 0.0001, "lr_over": transitions}
+    config = apply(config, {"explore.start": eps, "explore.end": eps, "learn": falling} | ROLLOUTS)
     config = apply(config, named)
     parts = assemble(config, env)
     loop = Loop(config, parts, RunFolder(folder), Silent(), games=env)

@@ -1,4 +1,4 @@
-"""Networks with randomness of their own: stopped and resumed is never stopped, bit by bit."""
+"""Networks with randomness of their own, and rollouts: stopped and resumed is never stopped, bit by bit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from flashdqn import Run
 from flashdqn.train import checkpoint, session
 from flashdqn.train.loop import Loop
 
+#: A rollout has 320 transitions, so that the moments below lie inside of one.
+PQN = {
+    "learn__method": "pqn",
+    "learn__optimizer": "radam",
+    "network__layer_norm": True,
+    "pqn__rollout": 20,
+    "pqn__minibatches": 4,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "noisy": {"network__noisy": True, "explore__start": 0.0, "explore__end": 0.0},
     "iqn": {"learn__head": "iqn", "learn__bootstrap": "greedy", "network__hidden": [16, 16]},
@@ -33,6 +41,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "explore__end": 0.0,
     },
     "munchausen by quantiles": {"learn__head": "quantile", "learn__bootstrap": "munchausen"},
+    "pqn": PQN,
+    "pqn with noise and falling lr": {
+        **PQN,
+        "network__noisy": True,
+        "learn__lr_end": 1e-5,
+        "learn__lr_over": 2000,
+    },
 }
 SHORT = {"steps": 2500, "eval__every": 900, "learn__batch_size": 16}
 
@@ -84,7 +99,7 @@ def test_the_randomness_is_in_the_checkpoint(tiny_run: Callable[..., Run]) -> No
     assert any(name.startswith("learner.target.") and name.endswith("noise_out") for name in names)
 
 
-@pytest.mark.parametrize("variant", ["noisy", "iqn"])
+@pytest.mark.parametrize("variant", ["noisy", "iqn", "pqn"])
 def test_what_is_only_watched_does_not_change_what_is_learned(
     variant: str, tiny_run: Callable[..., Run]
 ) -> None:

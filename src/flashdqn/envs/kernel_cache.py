@@ -27,6 +27,8 @@ import numpy as np
 
 def load_driver(function: Callable[..., None], source: str) -> Any:
     """The compiled-on-demand `driver` of `source`, in which `play` means `function`, cached on disk."""
+    if not _importable(_plain(function).__module__):
+        source = source.replace("cache=True", "cache=False")
     digest = fingerprint(function, source)
     name = f"flashdqn_kernel_{_plain(function).__name__}_{digest}"
     if name in sys.modules:
@@ -49,9 +51,20 @@ def load_driver(function: Callable[..., None], source: str) -> Any:
     return module.driver
 
 
+def _importable(module: str | None) -> bool:
+    """Whether another process can import a game's module by its name: cached code asks for it when it is loaded."""
+    if module == "__main__":
+        return True
+    try:
+        return module is not None and importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
 def fingerprint(function: Callable[..., None], source: str) -> str:
     """A hash of everything that shapes the machine code of `source` calling `function`."""
-    digest = hashlib.sha256(f"{sys.version}\n{_versions()}\n{source}".encode())
+    module = _plain(function).__module__
+    digest = hashlib.sha256(f"{sys.version}\n{_versions()}\n{module}\n{source}".encode())
     for part in _parts(function, set()):
         digest.update(part)
     return digest.hexdigest()[:16]

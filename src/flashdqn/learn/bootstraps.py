@@ -37,6 +37,11 @@ def double(online: Net, target: Net, transition: Transition, head: Head) -> Tens
     return head.target(value, transition.reward, transition.discount)
 
 
+def given(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
+    """r: the reward is the whole return already, as PQN estimates it before the update. Scalar heads only."""
+    return transition.reward
+
+
 @dataclass(frozen=True)
 class Munchausen:
     """r + α [τ log π(a|s)]_{l₀}^0 + γ Σ_a' π(a'|s') (Q⁻(s', a') − τ log π(a'|s')) with π = softmax(Q⁻/τ).

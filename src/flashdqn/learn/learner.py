@@ -34,7 +34,9 @@ class Learner:
         self.generators = dict(generators or {})
         self.bootstrap = build_bootstrap(config)
         self.online = network.to(device)
-        self.target = make_target(self.online, chooses=config.bootstrap != "double")
+        self.target = self.online  # PQN has no other
+        if config.method == "replay":
+            self.target = make_target(self.online, chooses=config.bootstrap != "double")
         self.policy: Net = make_policy(self.online)
         self.noise = self._start_randomness()
         self.parameters: list[Tensor] = list(self.online.parameters())
@@ -50,7 +52,8 @@ class Learner:
             draw_fractions_from(self.generators["fractions"], self.online, self.target)
         if not is_noisy(self.online):
             return None
-        noise = Noise([self.online, self.target], self.generators["noise"])
+        networks = [self.online] if self.target is self.online else [self.online, self.target]
+        noise = Noise(networks, self.generators["noise"])
         noise.resample()
         return noise
 
@@ -73,6 +76,8 @@ class Learner:
     @torch.no_grad()
     def _move_target(self) -> None:
         every = self.config.target_every
+        if self.target is self.online:
+            return
         if every == 0:
             torch._foreach_lerp_(self._target_parameters, self.parameters, self.config.target_tau)
         elif self.updates % every == 0:
@@ -91,7 +96,9 @@ class Learner:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What resuming needs besides the weights."""
-        state = {f"target.{name}": tensor for name, tensor in self.target.state_dict().items()}
+        state: dict[str, Tensor] = {}
+        if self.target is not self.online:
+            state = {f"target.{name}": tensor for name, tensor in self.target.state_dict().items()}
         for i, parameter in enumerate(self.parameters):
             for name, tensor in self.optimizer.state[parameter].items():
                 state[f"optimizer.{i}.{name}"] = tensor
@@ -102,7 +109,8 @@ class Learner:
     ) -> None:
         """Go on from a checkpoint."""
         self.online.load_state_dict(weights)
-        self.target.load_state_dict(_part(state, "target."))
+        if self.target is not self.online:
+            self.target.load_state_dict(_part(state, "target."))
         for i, parameter in enumerate(self.parameters):
             moments = _part(state, f"optimizer.{i}.")
             self.optimizer.state[parameter].clear()  # a checkpoint from before the first update has none
@@ -116,11 +124,14 @@ class Learner:
     @property
     def _steps_on_device(self) -> bool:
         group = self.optimizer.param_groups[0]
-        return bool(group["fused"] or group["capturable"])
+        return bool(group.get("fused") or group["capturable"])
 
 
-def make_optimizer(config: LearnConfig, parameters: list[Tensor], lr: Tensor) -> torch.optim.Adam:
-    """Fused Adam or AdamW; the learning rate is a tensor, so that it can change inside a graph."""
+def make_optimizer(config: LearnConfig, parameters: list[Tensor], lr: Tensor) -> torch.optim.Optimizer:
+    """Fused Adam or AdamW, or RAdam; the learning rate is a tensor, so that it can change inside a graph."""
+    if config.optimizer == "radam":  # PyTorch has no fused one
+        on_cuda = lr.device.type == "cuda"
+        return torch.optim.RAdam(parameters, lr=lr, eps=config.adam_eps, foreach=on_cuda, capturable=on_cuda)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, lr=lr, eps=config.adam_eps, weight_decay=config.weight_decay, fused=True)
 

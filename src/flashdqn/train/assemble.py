@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from flashdqn.envs.contract import VecEnv, resumable
 from flashdqn.errors import CheckpointError, ConfigError
 from flashdqn.learn.build import build_head
 from flashdqn.learn.learner import Learner
+from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.networks import build_network
 from flashdqn.replay import PrioritizedSampler, Ring, Sampler, UniformSampler
 from flashdqn.replay.prioritized import priority_bytes
@@ -78,11 +79,11 @@ class Parts:
 def assemble(config: Config, env: VecEnv) -> Parts:
     """All parts, on the environment's device, before their first step."""
     device, masked = env.device, env.mask is not None
-    check_ring_fits(config.replay, env, masked)
-    ring = Ring(config.replay.capacity, config.envs, env.obs_spec, env.num_actions, device, masked)
+    check_fits(config, env)
+    ring = Ring(storage(config).capacity, config.envs, env.obs_spec, env.num_actions, device, masked)
     learner = build_learner(config, env, device)
     generators = {name: generator(config.seed, name, device) for name in ("explore", "replay")}
-    sampler = build_sampler(config.replay, ring, config.learn.gamma, generators["replay"])
+    sampler = build_sampler(config, ring, learner, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     collector = Collector(
@@ -92,12 +93,15 @@ def assemble(config: Config, env: VecEnv) -> Parts:
     return Parts(env, learner, ring, sampler, collector, metrics, counts, phases, generators)
 
 
-def build_sampler(config: ReplayConfig, ring: Ring, gamma: float, generator: torch.Generator) -> Sampler:
-    """Uniform, or by priority."""
-    if config.priority == 0:
-        return UniformSampler(ring, config.n_step, gamma, generator)
-    alpha, beta, eps = config.priority, config.beta, config.priority_eps
-    return PrioritizedSampler(ring, config.n_step, gamma, generator, alpha=alpha, beta=beta, eps=eps)
+def build_sampler(config: Config, ring: Ring, learner: Learner, generator: torch.Generator) -> Sampler:
+    """From the replay, uniformly or by priority; or the rollouts of PQN."""
+    replay, gamma = config.replay, config.learn.gamma
+    if config.learn.method == "pqn":
+        return RolloutSampler(ring, learner.policy, learner.head, config.pqn, gamma, generator)
+    if replay.priority == 0:
+        return UniformSampler(ring, replay.n_step, gamma, generator)
+    alpha, beta, eps = replay.priority, replay.beta, replay.priority_eps
+    return PrioritizedSampler(ring, replay.n_step, gamma, generator, alpha=alpha, beta=beta, eps=eps)
 
 
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
@@ -110,16 +114,35 @@ def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     return Learner(config.learn, network, head, device, generators)
 
 
-def check_ring_fits(config: ReplayConfig, env: VecEnv, masked: bool) -> None:
-    """Say how much the ring needs before taking it, and refuse what does not fit."""
+def storage(config: Config) -> ReplayConfig:
+    """What the ring holds: the replay, or one rollout."""
+    if config.learn.method == "replay":
+        return config.replay
+    return replace(config.replay, capacity=config.pqn.rollout * config.envs)
+
+
+def check_fits(config: Config, env: VecEnv) -> None:
+    """Refuse a replay, or a rollout, that does not fit."""
+    masked = env.mask is not None
+    if config.learn.method == "replay":
+        check_ring_fits(config.replay, env, masked)
+    else:
+        check_ring_fits(storage(config), env, masked, "--pqn.rollout", config.envs)
+
+
+def check_ring_fits(
+    config: ReplayConfig, env: VecEnv, masked: bool, setting: str = "--replay.capacity", unit: int = 1
+) -> None:
+    """Say how much the ring needs before taking it, and refuse what does not fit; `setting` counts `unit`
+    transitions."""
     capacity = config.capacity
     needed = ring_bytes(capacity, env.num_envs, env.obs_spec, env.num_actions, masked)
     if config.priority > 0:
         needed += priority_bytes(rows_for(capacity, env.num_envs) * env.num_envs, env.device)
     free = int(free_bytes(env.device) * 0.9)
     if needed > free:
-        fits = capacity * free // needed
+        fits = capacity * free // needed // unit
         raise ConfigError(
-            f"A replay of {capacity:,} transitions takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-            f"free on {env.device}: use --replay.capacity {fits} or less."
+            f"A ring of {capacity:,} transitions takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
+            f"free on {env.device}: use {setting} {fits} or less."
         )

@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,11 +40,16 @@ def save(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     parts = {WEIGHTS: weights} if state is None else {WEIGHTS: weights, STATE: state}
-    for name, tensors in parts.items():
-        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, temporary / name)
-        _sync(temporary / name)
-    manifest = {"format": 1, "counters": counters, "files": {name: _hash(temporary / name) for name in parts}}
-    write_json(temporary / MANIFEST, manifest | {"checksum": _checksum(manifest)})
+    try:
+        for name, tensors in parts.items():
+            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, temporary / name)
+            _sync(temporary / name)
+        files = {name: _hash(temporary / name) for name in parts}
+        manifest = {"format": 1, "counters": counters, "files": files}
+        write_json(temporary / MANIFEST, manifest | {"checksum": _checksum(manifest)})
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(f"The checkpoint {path} cannot be written: {error}.") from error
     replaced = folder / f".replaced-{path.name}"
     if path.exists():
         path.rename(replaced)
@@ -81,6 +87,24 @@ def load(path: Path, with_state: bool) -> tuple[dict[str, Tensor], dict[str, Ten
         except SafetensorError as error:
             raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
     return tensors[0], tensors[1] if with_state else {}, manifest["counters"]
+
+
+def load_or_offer(
+    path: Path, with_state: bool, command: str
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """As `load`; where the checkpoint is damaged, the error offers the newest whole one before it."""
+    try:
+        return load(path, with_state)
+    except CheckpointError as error:
+        for older in reversed([p for p in all_checkpoints(path.parent, with_state) if p < path]):
+            try:
+                load(older, with_state)
+            except CheckpointError:
+                continue
+            raise CheckpointError(
+                f"{error} The one before it is whole: {command} {shlex.quote(str(older))}"
+            ) from None
+        raise CheckpointError(f"{error} There is no other before it.") from None
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

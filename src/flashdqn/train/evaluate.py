@@ -14,6 +14,8 @@ from flashdqn.networks import mean_mode
 
 #: Asking the device whether all games are over stops it: ask every so many steps.
 ASK_EVERY = 32
+#: A game that goes on for longer is cut off, and counted apart: an agent may walk in circles for ever.
+STEP_LIMIT = 50_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Evaluation:
         return dict(vars(self))
 
 
-def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = 1_000_000) -> Evaluation:
+def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = STEP_LIMIT) -> Evaluation:
     """Play the first game of every board to its end, without noise in the network."""
     with mean_mode(online):
         return _play(env, online, head, seed, step_limit)
@@ -56,15 +58,17 @@ def _play(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> E
         running &= ~ended
         if count % ASK_EVERY == 0 and not running.any():
             break
-    done = ~running
+    done = ~running if not running.all() else running  # none ended: what there is so far must do
     returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
     means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
-    scores = outcomes[:, env.outcome_names.index("score")] if "score" in means else returns
+    scores = (
+        outcomes[:, env.outcome_names.index("score")] if "score" in means and not running.all() else returns
+    )
     spread = float(scores.std()) if len(scores) > 1 else 0.0
     means.pop("score", None)
     return Evaluation(
         episodes=len(scores),
-        unfinished=env.num_envs - len(scores),
+        unfinished=int(running.sum()),
         mean_score=float(scores.mean()),
         score_error=spread / max(1, len(scores)) ** 0.5,
         mean_return=float(returns.mean()),

@@ -19,7 +19,7 @@ from flashdqn.train.budget import Budget, crossed
 from flashdqn.train.evaluate import evaluate
 from flashdqn.train.interrupt import Interrupt
 from flashdqn.train.progress import Progress
-from flashdqn.train.ratio import TrainRatio
+from flashdqn.train.ratio import build_ratio
 from flashdqn.train.reporter import Reporter
 from flashdqn.train.run import RunFolder, read_table
 
@@ -34,9 +34,7 @@ class Loop:
         self, config: Config, parts: Parts, folder: RunFolder, progress: Progress, games: VecEnv
     ) -> None:
         self.config, self.parts, self.folder, self.progress = config, parts, folder, progress
-        # The first updates need windows of n complete rows, and one more for resets among them.
-        starts = max(config.learn.starts, (config.replay.n_step + 1) * config.envs)
-        self.ratio = TrainRatio(config.train_ratio, starts)
+        self.ratio = build_ratio(config, parts.sampler)
         self.reporter = Reporter(config, parts, folder, self.ratio, progress)
         self.budget = Budget.of(config)
         self.games = games  # to evaluate on
@@ -90,10 +88,14 @@ class Loop:
 
     def fill(self, interrupt: Interrupt) -> None:
         """Collect what learning starts from, before the clock: later steps cost more, for they learn."""
-        counts = self.parts.counts
+        counts, start = self.parts.counts, time.perf_counter()
         while counts.transitions < self.ratio.starts and not interrupt.requested:
-            if self.budget.share(counts, self._before) >= 1.0:
+            seconds = (
+                self._before + time.perf_counter() - start
+            )  # a slow environment must not outlast --max-time
+            if (share := self.budget.share(counts, seconds)) >= 1.0:
                 break
+            self.progress.tick(share, counts.transitions, counts.episodes, self._before)
             self.iterate()
         self.parts.phases.read()
 
@@ -116,7 +118,7 @@ class Loop:
         due = self.ratio.due(parts.counts.transitions, parts.learner.updates)
         while due > 0:
             with parts.phases("sample"):
-                batches = parts.sampler.batches(min(due, GROUP), config.learn.batch_size)
+                batches = parts.sampler.batches(min(due, GROUP), config.update_size)
             with parts.phases("update"):
                 for batch in batches:
                     parts.sampler.update(batch.index, self.update(batch))
@@ -136,13 +138,13 @@ class Loop:
 
     def finish(self) -> None:
         """The last report, evaluation and checkpoint."""
+        self.progress.tick(1.0, self.parts.counts.transitions, self.parts.counts.episodes, self.seconds)
         if self.reporter.step < self.parts.counts.transitions:
             self.reporter.report(self.seconds)
         if self._evaluated < self.parts.counts.transitions:
             self.evaluate(with_state=True)
         else:
             self.save()
-        self.progress.tick(1.0, self.parts.counts.transitions, self.parts.counts.episodes, self.seconds)
 
     def evaluate(self, with_state: bool) -> None:
         """Play without exploring, keep the weights, and remember them if they are the best so far."""

@@ -88,8 +88,8 @@ class Plain:
         self._share, self._seconds = share, seconds
 
     def report(self, row: dict[str, Any]) -> None:
-        """A line, if the last one is old enough."""
-        if time.perf_counter() < self._next:
+        """A line, if the last one is old enough or nothing will follow."""
+        if time.perf_counter() < self._next and self._share < 1.0:
             return
         self._next = time.perf_counter() + self.EVERY
         self.note(
@@ -206,9 +206,9 @@ def score_text(row: dict[str, Any]) -> str:
 
 def evaluation_text(result: Evaluation) -> str:
     """The mean score of an evaluation."""
-    return (
-        f"evaluation: score {result.mean_score:.2f} ± {result.score_error:.2f} over {result.episodes} games"
-    )
+    games = f"{result.episodes} game{'' if result.episodes == 1 else 's'}"
+    cut = f" ({result.unfinished} cut off)" if result.unfinished else ""
+    return f"evaluation: score {result.mean_score:.2f} ± {result.score_error:.2f} over {games}{cut}"
 
 
 def phase_text(row: dict[str, Any]) -> str:

@@ -3,6 +3,29 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Protocol
+
+from flashdqn.config import Config
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.replay import Sampler
+
+
+class Ratio(Protocol):
+    """When updates are due."""
+
+    @property
+    def asked(self) -> float:
+        """Updates per transition, as wished."""
+
+    @property
+    def starts(self) -> int:
+        """Transitions that earn none."""
+
+    def due(self, transitions: int, updates: int) -> int:
+        """Updates to do now, for all that was collected and done so far."""
+
+    def achieved(self, transitions: int, updates: int) -> float:
+        """Updates per transition, as they were."""
 
 
 class TrainRatio:
@@ -12,7 +35,8 @@ class TrainRatio:
     """
 
     def __init__(self, ratio: float, starts: int) -> None:
-        self.ratio = Fraction(repr(float(ratio)))
+        self.asked = float(ratio)
+        self.ratio = Fraction(repr(self.asked))
         self.starts = starts
 
     def due(self, transitions: int, updates: int) -> int:
@@ -23,3 +47,34 @@ class TrainRatio:
     def achieved(self, transitions: int, updates: int) -> float:
         """The ratio that was really kept since learning started."""
         return updates / (transitions - self.starts) if transitions > self.starts else 0.0
+
+
+class RolloutRatio:
+    """PQN's: a complete rollout earns all its updates at once.
+
+    What is asked for is that of a rollout in which no episode ends. Rows that start an episode are no
+    transitions and earn nothing less, so what is achieved lies a little above.
+    """
+
+    starts = 0
+
+    def __init__(self, sampler: RolloutSampler) -> None:
+        self.sampler = sampler
+        self.asked = sampler.updates / sampler.transitions
+
+    def due(self, transitions: int, updates: int) -> int:
+        """What is left of the rollout."""
+        return self.sampler.remaining
+
+    def achieved(self, transitions: int, updates: int) -> float:
+        """Over all that was collected."""
+        return updates / transitions if transitions else 0.0
+
+
+def build_ratio(config: Config, sampler: Sampler) -> Ratio:
+    """By transitions, or by rollouts."""
+    if isinstance(sampler, RolloutSampler):
+        return RolloutRatio(sampler)
+    # The first updates need windows of n complete rows, and one more for resets among them.
+    starts = max(config.learn.starts, (config.replay.n_step + 1) * config.envs)
+    return TrainRatio(config.train_ratio, starts)

@@ -10,7 +10,7 @@ from flashdqn.runtime.device import used_bytes
 from flashdqn.train.assemble import Parts
 from flashdqn.train.evaluate import Evaluation
 from flashdqn.train.progress import Progress
-from flashdqn.train.ratio import TrainRatio
+from flashdqn.train.ratio import Ratio
 from flashdqn.train.run import RunFolder
 
 #: Phases that are not training: throughput does not count their time.
@@ -21,7 +21,7 @@ class Reporter:
     """A row per window. Throughput is that of the window, in transitions per second of training."""
 
     def __init__(
-        self, config: Config, parts: Parts, folder: RunFolder, ratio: TrainRatio, progress: Progress
+        self, config: Config, parts: Parts, folder: RunFolder, ratio: Ratio, progress: Progress
     ) -> None:
         self.config, self.parts, self.folder, self.ratio = config, parts, folder, ratio
         self.progress = progress

@@ -19,7 +19,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,33 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The run that a folder, or a checkpoint inside one, belongs to."""
-        if path.parent.name == "checkpoints":
-            path = path.parent.parent
+        if path.resolve().parent.name == "checkpoints":
+            path = path.resolve().parent.parent
         if not (path / "config.json").is_file():
             what = "does not exist" if not path.exists() else "is no run folder: it has no config.json"
             raise CheckpointError(f"{path} {what}.")
         return cls(path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else may train in this folder meanwhile. The lock ends with the process, however that ends."""
+        try:
+            import fcntl
+        except ImportError:  # no such locks on this system
+            yield
+            return
+        try:
+            lock = (self.path / ".lock").open("w", encoding="utf-8")
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+        with lock as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(
+                    f"{self.path} is being trained by another process: stop that first."
+                ) from None
+            yield
 
     def config(self) -> Config:
         """The configuration that the run was made with."""
@@ -82,8 +104,8 @@ class RunFolder:
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to go on from: the one named, or the newest."""
-        if wanted.parent.name == "checkpoints":
-            return wanted
+        if wanted.resolve().parent.name == "checkpoints":
+            return wanted.resolve()
         paths = checkpoint.all_checkpoints(self.checkpoints, with_state=True)
         if not paths:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from.")
@@ -91,8 +113,8 @@ class RunFolder:
 
     def play_point(self, wanted: Path) -> Path:
         """The checkpoint to play with: the one named, or the best, or the newest."""
-        if wanted.parent.name == "checkpoints":
-            return wanted
+        if wanted.resolve().parent.name == "checkpoints":
+            return wanted.resolve()
         best = checkpoint.best(self.checkpoints)
         paths = [best[0]] if best else checkpoint.all_checkpoints(self.checkpoints)
         if not paths:

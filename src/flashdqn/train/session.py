@@ -15,14 +15,14 @@ import torch
 from flashdqn.config import Config
 from flashdqn.envs import build_env, build_games
 from flashdqn.envs.contract import close
-from flashdqn.errors import CheckpointError, ConfigError, DivergedError, EnvError
+from flashdqn.errors import ConfigError, DivergedError, EnvError
 from flashdqn.runtime.device import choose_device, hardware
 from flashdqn.runtime.seeds import purpose_seed
 from flashdqn.runtime.threads import compute_threads, cores, threads
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.report import write_report
 from flashdqn.train import checkpoint
-from flashdqn.train.assemble import Parts, assemble, build_learner, check_ring_fits
+from flashdqn.train.assemble import Parts, assemble, build_learner, check_fits
 from flashdqn.train.budget import Budget
 from flashdqn.train.counts import Counts
 from flashdqn.train.evaluate import Evaluation, evaluate
@@ -61,15 +61,22 @@ def start_run(config: Config, progress: Progress) -> Run:
         folder = RunFolder.create(config, hardware(device))
         loop = Loop(config, parts, folder, progress, build_games(config.env, config.eval.episodes, device))
         loop.start()
-        return _finish(loop, time.perf_counter() - start)
+        with folder.locked():
+            return _finish(loop, time.perf_counter() - start)
 
 
 def resume_run(config: Config, path: Path, progress: Progress) -> Run:
     """Go on with a run; `config` is its own, but for the budget."""
     folder = RunFolder.open(path)
+    with folder.locked():
+        return _resume(config, folder, path, progress)
+
+
+def _resume(config: Config, folder: RunFolder, path: Path, progress: Progress) -> Run:
     checkpoint.recover(folder.checkpoints)
     point = folder.resume_point(path)
-    check_budget(config, folder, verify_resumable(folder, point))
+    counters = checkpoint.load_or_offer(point, with_state=True, command="flashdqn train --resume")[2]
+    check_budget(config, folder, counters)
     device = choose_device(config.device)
     check_writable(str(folder.path))
     start = _announce(progress)
@@ -94,8 +101,8 @@ def check_settings(config: Config, device: torch.device) -> int:
     probe = build_games(config.env, 1, device)
     learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
-    check_ring_fits(config.replay, probe, probe.mask is not None)
-    return compute_threads(learner.online, probe.obs_spec, config.learn.batch_size)
+    check_fits(config, probe)
+    return compute_threads(learner.online, probe.obs_spec, config.update_size)
 
 
 def own_threads(config: Config, compute: int) -> AbstractContextManager[None]:
@@ -115,23 +122,6 @@ def check_budget(config: Config, folder: RunFolder, counters: dict[str, Any]) ->
         )
 
 
-def verify_resumable(folder: RunFolder, point: Path) -> dict[str, Any]:
-    """The counters of a whole checkpoint; a damaged one is refused, and the one before it offered."""
-    try:
-        return checkpoint.load(point, with_state=True)[2]
-    except CheckpointError as error:
-        older = [p for p in checkpoint.all_checkpoints(folder.checkpoints, with_state=True) if p < point]
-        for path in reversed(older):
-            try:
-                checkpoint.load(path, with_state=True)
-            except CheckpointError:
-                continue
-            raise CheckpointError(
-                f"{error} The one before it is whole: flashdqn train --resume {shlex.quote(str(path))}"
-            ) from None
-        raise CheckpointError(f"{error} There is no other to resume from.") from None
-
-
 def _announce(progress: Progress) -> float:
     progress.note("Warming up: compiling and allocating, before the clock starts")
     return time.perf_counter()
@@ -140,8 +130,8 @@ def _announce(progress: Progress) -> float:
 def _finish(loop: Loop, warm_seconds: float) -> Run:
     config, folder, parts = loop.config, loop.folder, loop.parts
     device = parts.learner.device
-    title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {config.train_ratio:g}"
-    loop.progress.begin(title, config.train_ratio)
+    title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
+    loop.progress.begin(title, loop.ratio.asked)
     try:
         finished = loop.run()
     except DivergedError as error:
@@ -177,7 +167,7 @@ def summarise(loop: Loop, warm_seconds: float, finished: bool) -> dict[str, Any]
         "updates": parts.learner.updates,
         "seconds": round(loop.seconds, 3),
         "warm_up_seconds": round(warm_seconds, 3),
-        "train_ratio_asked": config.train_ratio,
+        "train_ratio_asked": loop.ratio.asked,
         "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
         "weights": checkpoint.weights_hash(parts.learner.weights()),
     }

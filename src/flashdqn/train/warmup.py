@@ -7,12 +7,14 @@ warmed run and a cold one give the same weights.
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 
 import torch
 
 from flashdqn.config import Config
 from flashdqn.envs import build_env, build_games
 from flashdqn.envs.contract import close
+from flashdqn.errors import DivergedError
 from flashdqn.train.assemble import assemble
 from flashdqn.train.evaluate import evaluate
 
@@ -20,8 +22,8 @@ UPDATES = 3
 
 
 def warm_up(config: Config, device: torch.device) -> None:
-    """Run every piece of the loop a few times."""
-    rows = config.replay.n_step + 3
+    """Run every piece of the loop a few times. A loss that is not finite is for the run itself to report."""
+    rows = config.pqn.rollout if config.learn.method == "pqn" else config.replay.n_step + 3
     small = dataclasses.replace(config.replay, capacity=rows * config.envs)
     env = build_env(config.env, config.envs, device)
     parts = assemble(dataclasses.replace(config, replay=small), env)
@@ -29,13 +31,14 @@ def warm_up(config: Config, device: torch.device) -> None:
     for _ in range(rows):
         parts.collector.collect()
         parts.sampler.appended()
-    for batch in parts.sampler.batches(UPDATES, config.learn.batch_size):
-        parts.sampler.update(batch.index, parts.learner.update(batch))
+    with suppress(DivergedError):
+        for batch in parts.sampler.batches(UPDATES, config.update_size):
+            parts.sampler.update(batch.index, parts.learner.update(batch))
+        parts.learner.read_sums()
     games = build_games(config.env, config.eval.episodes, device)
     evaluate(games, parts.learner.online, parts.learner.head, seed=0, step_limit=2)
     close(env)
     close(games)
-    parts.learner.read_sums()
     parts.metrics.read()
     if device.type == "cuda":
         torch.cuda.synchronize()

@@ -67,25 +67,25 @@ class SnakeConfig:
         for field, choices in (("actions", Actions), ("features", Features), ("start", Start)):
             if getattr(self, field) not in get_args(choices):
                 raise ConfigError(
-                    f"snake.{field} must be one of {', '.join(get_args(choices))}; "
+                    f"env.{field} must be one of {', '.join(get_args(choices))}; "
                     f"it is {getattr(self, field)!r}."
                 )
 
     def _check_numbers(self) -> None:
         if not MIN_SIZE <= self.size <= MAX_SIZE:
             raise ConfigError(
-                f"snake.size must be {MIN_SIZE} to {MAX_SIZE}; it is {self.size}. Choose a side in that range."
+                f"env.size must be {MIN_SIZE} to {MAX_SIZE}; it is {self.size}. Choose a side in that range."
             )
         if self.max_steps < 0:
-            raise ConfigError(f"snake.max_steps must be 0 (no cap) or more; it is {self.max_steps}.")
+            raise ConfigError(f"env.max_steps must be 0 (no cap) or more; it is {self.max_steps}.")
         if self.hunger != 0 and not 1 <= self.hunger * self.size**2 < 2**31:
             raise ConfigError(
-                f"snake.hunger must be 0 (no cap) or leave at least one step, hunger · size² ≥ 1; "
+                f"env.hunger must be 0 (no cap) or leave at least one step, hunger · size² ≥ 1; "
                 f"it is {self.hunger} on a board of side {self.size}. 2.0 is a good value."
             )
         for field in ("food_reward", "death_reward", "step_reward", "win_reward", "distance_reward"):
             if not math.isfinite(getattr(self, field)):
-                raise ConfigError(f"snake.{field} must be a finite number; it is {getattr(self, field)}.")
+                raise ConfigError(f"env.{field} must be a finite number; it is {getattr(self, field)}.")
 
     def _check_start(self) -> None:
         # From the middle there are size // 2 cells behind the head; from any other cell there are as many or
@@ -94,11 +94,11 @@ class SnakeConfig:
         if not 2 <= self.start_length <= longest:
             raise ConfigError(
                 f"A starting snake of {self.start_length} does not fit a board of side {self.size}: "
-                f"set snake.start_length to 2 to {longest}, or choose a larger snake.size."
+                f"set env.start_length to 2 to {longest}, or choose a larger env.size."
             )
         farthest = (self.size - 1) // 2
         if not 0 <= self.border_distance <= farthest:
             raise ConfigError(
-                f"snake.border_distance must be 0 to {farthest} on a board of side {self.size}; "
+                f"env.border_distance must be 0 to {farthest} on a board of side {self.size}; "
                 f"it is {self.border_distance}."
             )

@@ -1,0 +1,173 @@
+"""How well every algorithm learns Snake 10x10: algorithms x feature sets, with a 95 % interval over seeds.
+
+    python benchmarks/quality.py --jobs 2 --resume             # 3000 episodes each; goes on where it stopped
+    python benchmarks/quality.py --algos dqn rainbow --features flood --seeds 5
+    python benchmarks/quality.py --write docs/results.md       # the page, from what was measured
+
+Every training runs in a process of its own, on one CPU thread. Results are written after each, so that a run that
+was cut short loses nothing but what was under way. The score is that of the best checkpoint over 1000 fresh games.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flashdqn import load
+from flashdqn.algorithms import ALGORITHMS
+from measure import context, train_apart, write_json
+
+RESULTS = Path(__file__).parent / "results" / "quality.json"
+
+#: The budget of the public figures, 3000 episodes, and settings that suit it: explore briefly, learn often.
+SETTINGS: dict[str, Any] = {
+    "device": "cpu",
+    "episodes": 3000,
+    "envs": 64,
+    "train_ratio": 0.125,
+    "learn.starts": 2000,
+    "explore.over": 50_000,
+    "replay.beta_over": 500_000,
+    "eval.every": 50_000,
+    "log.tensorboard": False,
+    "log.checkpoint_every": 0,
+    "runtime.threads": 1,
+}
+PRESETS = {"basic": "snake", "flood": "snake-flood"}
+
+#: Mean scores after 3000 episodes that others have published for the same board, by algorithm and features.
+PUBLISHED = {
+    ("dqn", "basic"): 16.8,
+    ("dqn", "flood"): 25.4,
+    ("double", "basic"): 14.2,
+    ("double", "flood"): 24.8,
+    ("dueling", "basic"): 14.9,
+    ("dueling", "flood"): 22.3,
+    ("noisy", "basic"): 17.0,
+    ("noisy", "flood"): 26.9,
+    ("per", "basic"): 14.7,
+    ("per", "flood"): 25.1,
+    ("rainbow", "basic"): 16.2,
+    ("rainbow", "flood"): 37.2,
+}
+
+
+def train(algo: str, features: str, seed: int) -> dict[str, Any]:
+    """One cell of the table, for one seed."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as out:
+        path = train_apart(PRESETS[features], SETTINGS | {"algo": algo, "seed": seed}, out)
+        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        games = load(path, "cpu").evaluate(1000)
+    return {
+        "algo": algo,
+        "features": features,
+        "seed": seed,
+        "score": games.mean_score,
+        "transitions": summary["steps"],
+        "updates": summary["updates"],
+        "seconds": summary["seconds"],
+        "wall": time.perf_counter() - start,
+    }
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Mean and half-width of a 95 % interval (Student's t)."""
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}.get(len(values), 2.2)
+    if len(values) < 2:
+        return values[0], float("nan")
+    return statistics.fmean(values), t * statistics.stdev(values) / len(values) ** 0.5
+
+
+def page(data: dict[str, Any]) -> str:
+    """docs/results.md from the results."""
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in data["results"]:
+        cells.setdefault((row["algo"], row["features"]), []).append(row)
+    machine = f"{data['device']}, {data['cores']} cores, one thread each, torch {data['torch']}"
+    lines = [
+        "# How well it learns",
+        "",
+        "Made by `python benchmarks/quality.py --write docs/results.md`; not by hand.",
+        "",
+        f"Snake 10x10, 3000 episodes, train ratio {SETTINGS['train_ratio']}, {SETTINGS['envs']} boards. Mean score "
+        "of the best checkpoint over 1000 fresh games, with a 95 % interval over seeds. "
+        f"{data['date']}, {machine}; several trainings shared the machine.",
+        "",
+        "| algorithm | features | score | seeds | published | transitions | updates | training time |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (algo, features), rows in sorted(cells.items(), key=lambda item: (item[0][1], item[0][0])):
+        mean, half = interval([row["score"] for row in rows])
+        public = PUBLISHED.get((algo, features))
+        median = {
+            name: statistics.median(row[name] for row in rows)
+            for name in ("transitions", "updates", "seconds")
+        }
+        lines.append(
+            f"| {algo} | {features} | {mean:.1f} ± {half:.1f} | {len(rows)} | {public or '–'} | "
+            f"{median['transitions']:,.0f} | {median['updates']:,.0f} | {median['seconds']:.0f} s |"
+        )
+    lines += [
+        "",
+        "*Published*: the best figures that we know of for this board and budget; the protocol may differ.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--algos", nargs="+", default=list(ALGORITHMS))
+    parser.add_argument("--features", nargs="+", choices=list(PRESETS), default=list(PRESETS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what the file holds, and do what is missing"
+    )
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--write", type=Path, help="only write the page from the file")
+    arguments = parser.parse_args()
+    if arguments.write:
+        arguments.write.write_text(
+            page(json.loads(arguments.json.read_text(encoding="utf-8"))), encoding="utf-8"
+        )
+        return
+    data: dict[str, Any] = {**context("cpu"), "settings": SETTINGS, "results": []}
+    if arguments.resume and arguments.json.exists():
+        data["results"] = json.loads(arguments.json.read_text(encoding="utf-8"))["results"]
+    done = {(row["algo"], row["features"], row["seed"]) for row in data["results"]}
+    work = [
+        (algo, features, seed)
+        for seed in range(arguments.seeds)
+        for features in arguments.features
+        for algo in arguments.algos
+        if (algo, features, seed) not in done
+    ]
+    lock = threading.Lock()
+    torch.set_num_threads(1)
+
+    def cell(item: tuple[str, str, int]) -> None:
+        row = train(*item)
+        with lock:
+            data["results"].append(row)
+            write_json(arguments.json, data)
+            name = f"{row['algo']:<11} {row['features']:<6} seed {row['seed']}"
+            print(f"{name}  {row['score']:6.2f}  {row['seconds']:.0f} s", flush=True)
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(cell, work))
+    print(page(data))
+
+
+if __name__ == "__main__":
+    main()

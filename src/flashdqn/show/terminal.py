@@ -1,0 +1,77 @@
+"""What the command line says at the end of a run, on a terminal that may go away."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+
+class SteadyConsole(Console):
+    """Falls silent when nobody reads any more (`flashdqn train … | head`), instead of ending the training."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich's own would exit."""
+        self.quiet = True
+        discard_output()
+
+
+def discard_output() -> None:
+    """Send the rest of the standard output nowhere, so that nothing fails on it at exit."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def show_summary(console: Console, run: Any) -> None:
+    """How it went, where it lies, and what to try next."""
+    summary, path = run.summary, shlex.quote(str(run.path))
+
+    def say(text: str = "") -> None:
+        console.print(text, highlight=False, markup=False)
+
+    say()
+    if not run.finished:
+        say(f"Stopped at {summary['steps']:,} steps; everything is saved. Go on with:")
+        say(f"  {program('flashdqn')} train --resume {path}")
+        return
+    say(
+        f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
+        f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up; "
+        f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
+    )
+    if "evaluation" in summary:
+        say(score_text(summary["evaluation"], int(summary["best_checkpoint"])))
+    say(f"Weights {summary['weights']}")
+    say(f"Run     {run.path}")
+    say(f"Curve   {run.path / 'curve.png'}")
+    say(f"Report  {run.path / 'report.html'}")
+    say("\nWhat next:")
+    say(f"  {program('flashdqn')} eval {path} --episodes 1000")
+    say(f"  {program('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
+    say(f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
+
+
+def score_text(games: Mapping[str, Any], step: int) -> str:
+    """The score of the best checkpoint, and how its games ended."""
+    ends = ", ".join(f"{name} {share:.0%}" for name, share in games["outcomes"].items() if share > 0)
+    return (
+        f"Score over {games['episodes']} evaluation games: {games['mean_score']:.2f} ± {games['score_error']:.2f} "
+        f"(best checkpoint, at {step:,} steps); {games['mean_length']:.0f} steps a game"
+        + (f"; {games['unfinished']} more games were cut off" if games["unfinished"] else "")
+        + (f"; ends: {ends}" if ends else "")
+    )
+
+
+def program(name: str) -> str:
+    """How to call a program from here: by its name where it is on the path, else beside this Python."""
+    beside = Path(sys.executable).parent / name
+    if shutil.which(name) or not beside.exists():
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
