@@ -50,7 +50,8 @@ class TrainArguments:
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
     """Settings from a file; flags given here come on top. A run's config.json will do."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with a run, or from one checkpoint of it, with its own settings; a new budget may be given."""
+    """Go on with a run, with its own settings; a new budget may be given. Or from one checkpoint of it: what came
+    after that is then done again."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ The folder is `$FLASHDQN_CACHE`, else `~/.cache/flashdqn/kernels`, else a tempor
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -80,7 +82,9 @@ def cache_folder() -> Path:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:  # a read-only home: compile once per process rather than not at all
-        return Path(tempfile.mkdtemp(prefix="flashdqn-kernels-"))
+        temporary = Path(tempfile.mkdtemp(prefix="flashdqn-kernels-"))
+        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        return temporary
 
 
 def _versions() -> str:
