@@ -68,7 +68,7 @@ def test_train_takes_a_configuration_of_ones_own(tiny_run: Callable[..., Run]) -
         ({"env": 3}, "group of settings"),
         ({"envs": "many"}, "'envs' must be a whole number"),
         ({"envs": True}, "'envs' must be a whole number"),
-        ({"steps": 0}, "steps must be above 0"),
+        ({"steps": 0}, "steps must be a number above 0"),
     ],
 )
 def test_train_refuses_what_it_does_not_know(

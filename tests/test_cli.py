@@ -82,7 +82,10 @@ BAD_FLAGS = {
     "a flag with =": (["snake", "--replay.nstep=3"], "'--replay.nstep'; did you mean '--replay.n-step'?"),
     "a flag like nothing": (["snake", "--qqq", "8"], "'--qqq'; `flashdqn train --help` lists them all"),
     "two presets": (["snake", "snake-grid"], "one word too many"),
-    "a ratio below 0": (["snake", "--train-ratio", "-0.5"], "train_ratio must not be negative, and is -0.5"),
+    "a ratio below 0": (
+        ["snake", "--train-ratio", "-0.5"],
+        "train_ratio must be a finite number, 0 or more, and is -0.5",
+    ),
     "a ratio that is none": (["snake", "--train-ratio", "fats"], "debug, fast, balanced, better, quality"),
     "an endless ratio": (["snake", "--train-ratio", "inf"], "train_ratio"),
     "no environments": (["snake", "--envs", "0"], "envs must be at least 1, and is 0"),
@@ -99,7 +102,7 @@ BAD_FLAGS = {
         ["snake", "--env.size", "5", "--env.start-length", "9"],
         "does not fit a board of side 5",
     ),
-    "no steps": (["snake", "--steps", "0"], "steps must be above 0"),
+    "no steps": (["snake", "--steps", "0"], "steps must be a number above 0"),
     "a time that is none": (["snake", "--max-time", "3 weeks"], "90s, 1.5m or 2h"),
     "a ring beyond all memory": (["snake", "--replay.capacity", "1000000000000"], "use --replay.capacity"),
     "a ring too small": (["snake", "--replay.capacity", "100"], "must be at least 256"),
@@ -416,7 +419,7 @@ def test_when_every_checkpoint_is_damaged(call: Called, run_copy: Path) -> None:
         path.write_bytes(b"")
     answer = call("train", "--resume", run_copy, "--steps", "9000")
     assert_one_sentence(*answer)
-    assert "There is no other to resume from" in answer[2]
+    assert "There is no other before it" in answer[2]
 
 
 def test_resume_refuses_other_settings_and_finished_runs(call: Called, run_copy: Path) -> None:
