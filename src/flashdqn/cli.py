@@ -254,7 +254,7 @@ def evaluate(arguments: list[str]) -> int:
     result = load(parsed.run, parsed.device).evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)
     if parsed.json:
-        console.print(json.dumps(result.to_dict()), highlight=False, markup=False)
+        console.print(json.dumps(result.to_json()), highlight=False, markup=False)
         return 0
     console.print(evaluation_text(result).removeprefix("evaluation: "), highlight=False)
     rows = {"mean return": result.mean_return, "mean length": result.mean_length, **result.outcomes}

@@ -169,3 +169,12 @@ def test_games_cut_off_by_the_limit_are_counted_apart() -> None:
     assert (result.episodes, result.unfinished) == (2, 1)
     assert result.mean_length == 2.0
     assert result.mean_score == 20.0
+
+
+def test_when_no_game_ends_there_is_no_score() -> None:
+    result = evaluate(Timetable([50, 60]), right, HEAD, seed=0, step_limit=10)
+    assert (result.episodes, result.unfinished) == (0, 2)
+    assert math.isnan(result.mean_score)
+    data = result.to_json()
+    assert data["mean_score"] is None
+    assert data["outcomes"] == {"won": None}

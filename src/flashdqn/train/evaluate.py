@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ STEP_LIMIT = 50_000
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over the games that ended; `outcomes` has the task's own figures, such as the causes of death."""
+    """Means over the games that ended, NaN where none did; `outcomes` are the task's own, as causes of death."""
 
     episodes: int
     unfinished: int  # games still going on when the step limit cut them off
@@ -33,6 +34,16 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return dict(vars(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for JSON, which knows no NaN."""
+        flat = {name: none_for_nan(value) for name, value in vars(self).items() if name != "outcomes"}
+        return flat | {"outcomes": {name: none_for_nan(value) for name, value in self.outcomes.items()}}
+
+
+def none_for_nan(value: float) -> float | None:
+    """None in the place of NaN."""
+    return None if math.isnan(value) else value
 
 
 def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = STEP_LIMIT) -> Evaluation:
@@ -58,12 +69,10 @@ def _play(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> E
         running &= ~ended
         if count % ASK_EVERY == 0 and not running.any():
             break
-    done = ~running if not running.all() else running  # none ended: what there is so far must do
+    done = ~running
     returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
     means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
-    scores = (
-        outcomes[:, env.outcome_names.index("score")] if "score" in means and not running.all() else returns
-    )
+    scores = outcomes[:, env.outcome_names.index("score")] if "score" in means else returns
     spread = float(scores.std()) if len(scores) > 1 else 0.0
     means.pop("score", None)
     return Evaluation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,8 @@ class Loop:
         """Collect what learning starts from, before the clock: later steps cost more, for they learn."""
         counts, start = self.parts.counts, time.perf_counter()
         while counts.transitions < self.ratio.starts and not interrupt.requested:
-            seconds = (
-                self._before + time.perf_counter() - start
-            )  # a slow environment must not outlast --max-time
+            # counted for the budget alone: a slow environment must not outlast --max-time
+            seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, seconds)) >= 1.0:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
@@ -158,7 +158,7 @@ class Loop:
         self.reporter.evaluation(self._evaluated, result)
         path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
-        if best is None or result.mean_score > best[1]:
+        if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
             checkpoint.remember_best(self.folder.checkpoints, path, result.mean_score)
 
     def save(self, with_state: bool = True) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import time
 from contextlib import AbstractContextManager
@@ -174,7 +175,9 @@ def summarise(loop: Loop, warm_seconds: float, finished: bool) -> dict[str, Any]
     best = checkpoint.best(loop.folder.checkpoints)
     if finished and best is not None:
         result = judge(config, parts, best[0])
-        summary |= {"best_checkpoint": best[0].name, "evaluation": result.to_dict()}
+        summary["best_checkpoint"] = best[0].name
+        if math.isfinite(result.mean_score):
+            summary["evaluation"] = result.to_json()
     return summary
 
 
