@@ -39,7 +39,7 @@ def naive_projection(
     projected = [0.0] * atoms
     for j, mass in enumerate(probability):
         shifted = min(max(reward + discount * (v_min + j * step), v_min), v_max)
-        place = (shifted - v_min) / step
+        place = min((shifted - v_min) / step, atoms - 1)  # rounding may carry it past the last atom
         lower, upper = math.floor(place), math.ceil(place)
         if lower == upper:
             projected[lower] += mass
