@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+BENCH  := .venv-bench
+PEERS  := benchmarks/peers/requirements.txt
 
-.PHONY: help setup train test check unit clean
+.PHONY: help setup train test check unit bench-setup clean
 
 help:            ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Set up .venv (does nothing when nothing changed)
 
@@ -32,5 +34,15 @@ unit: setup      ## The tests alone
 
 test: check unit ## Lint, types and tests: what CI runs
 
-clean:           ## Remove .venv and caches; runs/ stays
-	rm -rf $(VENV) build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+bench-setup: $(BENCH)/.ready  ## Set up .venv-bench with the libraries that benchmarks/throughput.py compares with
+
+$(BENCH)/.ready: pyproject.toml constraints.txt $(PEERS)
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@echo "Setting up $(BENCH): about two minutes and 2 GB the first time"
+	@$(BENCH)/bin/python -c 'import torch; assert torch.__version__.startswith("2.13.0")' 2>/dev/null || \
+		$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
+	@$(BENCH)/bin/pip install --quiet --disable-pip-version-check --requirement $(PEERS) --editable .
+	@touch $@
+
+clean:           ## Remove .venv, .venv-bench and caches; runs/ stays
+	rm -rf $(VENV) $(BENCH) build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

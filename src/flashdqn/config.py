@@ -64,14 +64,15 @@ def require(condition: bool, message: str) -> None:
 class NetworkConfig:
     """The Q-network."""
 
-    torso: Literal["auto", "mlp", "cnn"] = "auto"
-    """What reads the observation; auto takes a CNN for planes and an MLP for vectors."""
+    torso: Literal["auto", "mlp", "cnn", "resnet"] = "auto"
+    """What reads the observation; auto takes a CNN for planes and an MLP for vectors. resnet: residual blocks, for
+    boards on a GPU."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the fully connected layers."""
     channels: tuple[int, ...] = (32, 64, 64)
-    """Channels of the convolutions (cnn only)."""
+    """Channels of each convolution (cnn), or of each residual block (resnet)."""
     layer_norm: bool = False
-    """Normalise each fully connected layer before its ReLU."""
+    """Normalise each fully connected layer before its ReLU, and in a resnet the planes before theirs."""
     dueling: bool = False
     """Value and advantage in streams of their own; the last hidden layer belongs to the streams."""
     noisy: bool = False
@@ -304,10 +305,15 @@ class LogConfig:
 class RuntimeConfig:
     """How the work is executed; none of it changes what is learned, beyond rounding."""
 
-    mode: Literal["eager"] = "eager"
-    """How collection and updates run."""
+    mode: Literal["auto", "eager", "compile", "written", "graph"] = "auto"
+    """How collection and updates run. eager: operation by operation; compile: by torch.compile; written: a plain
+    MLP's update written by hand; graph: CUDA graphs, of hand-written or compiled updates where they work. auto
+    picks by a short trial before the clock starts, and says what and why. What cannot work falls to the next."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Numbers that the networks compute with; losses, targets and weights are float32 in any case."""
     threads: int = 0
-    """CPU threads for PyTorch and for the games; 0: one where work is too small to share, else all cores."""
+    """CPU threads for PyTorch and for the games; 0: one where work is too small to share, else as many as a
+    trial shows to be best."""
     warmup: bool = True
     """Compile, allocate and touch everything before the clock starts."""
 

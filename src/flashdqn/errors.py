@@ -19,3 +19,7 @@ class CheckpointError(FlashDQNError):
 
 class DivergedError(FlashDQNError):
     """The loss became NaN or infinite."""
+
+
+class ExecutionError(FlashDQNError):
+    """A way of running the work does not apply, or failed; there is always another."""

@@ -13,6 +13,7 @@ from flashdqn.config import (
     LogConfig,
     NetworkConfig,
     ReplayConfig,
+    RuntimeConfig,
 )
 from flashdqn.config_io import nearest
 from flashdqn.envs import GymConfig, SnakeConfig
@@ -44,14 +45,46 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "snake-grid": Preset(
-        "Snake 10x10 from the board's planes, with a CNN: for a GPU, or for patience",
+        "Snake 10x10 from the board's planes, with a residual network: for a GPU; not measured yet",
         Config(
             preset="snake-grid",
-            steps=5_000_000,
-            env=SnakeConfig(features="grid"),
-            network=NetworkConfig(torso="cnn", channels=(16, 32)),
-            replay=ReplayConfig(n_step=3),
-            learn=LearnConfig(huber=10.0, batch_size=128, lr_end=5e-5),
+            steps=400_000_000,
+            envs=4096,
+            train_ratio=1 / 4096,  # one gradient step per step of all boards
+            # One food is 1, so that values stay small enough for bfloat16. Time costs nothing but the discount. The
+            # only cap is that of hunger: a board of 97 food takes some two thousand steps.
+            env=SnakeConfig(
+                features="grid",
+                actions="absolute",
+                food_reward=1.0,
+                death_reward=-1.0,
+                step_reward=0.0,
+                win_reward=1.0,
+            ),
+            network=NetworkConfig(
+                torso="resnet", channels=(64, 64, 64), hidden=(512,), dueling=True, layer_norm=True
+            ),
+            replay=ReplayConfig(capacity=2_000_000, n_step=3),
+            # Huber's δ of 5 keeps the loss squared where the errors are: a rare death costs all the food to come.
+            learn=LearnConfig(
+                gamma=0.99,
+                batch_size=4096,
+                starts=100_000,
+                lr=3e-4,
+                lr_end=1e-5,
+                lr_over=400_000_000,
+                huber=5.0,
+                target_every=0,
+                target_tau=0.01,
+                v_min=-2.0,
+                v_max=20.0,
+            ),
+            # A game that fills the board has room for hardly one random move: a third of the boards explore with
+            # less than 0.002.
+            explore=ExploreConfig(schedule="spread", start=0.2, end=0.0002),
+            eval=EvalConfig(every=25_000_000, episodes=128),
+            log=LogConfig(every=2_000_000, checkpoint_every=0),
+            runtime=RuntimeConfig(precision="bf16"),
         ),
     ),
     "cartpole": Preset(
@@ -132,18 +165,28 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "minatar-breakout": Preset(
-        "MinAtar Breakout (pip install minatar), from its planes, with a CNN; not measured yet",
+        "MinAtar Breakout (pip install minatar), from its planes, with a small CNN",
         Config(
             preset="minatar-breakout",
-            steps=1_000_000,
+            steps=1_500_000,
             envs=32,
             train_ratio=0.125,
             env=GymConfig(id="MinAtar/Breakout-v1", max_steps=5_000),
-            network=NetworkConfig(torso="cnn", channels=(16,), hidden=(128,)),
-            replay=ReplayConfig(capacity=200_000, n_step=3),
-            learn=LearnConfig(batch_size=64, starts=5_000, target_every=500, lr=5e-4, v_min=0.0, v_max=20.0),
-            explore=ExploreConfig(end=0.01, over=200_000),
-            eval=EvalConfig(every=100_000, episodes=50),
+            network=NetworkConfig(torso="cnn", channels=(16,), hidden=(128,), layer_norm=True),
+            replay=ReplayConfig(capacity=250_000, n_step=3),
+            learn=LearnConfig(
+                batch_size=64,
+                starts=5_000,
+                target_every=0,
+                target_tau=0.005,
+                lr=3e-4,
+                lr_end=5e-5,
+                lr_over=1_500_000,
+                v_min=0.0,
+                v_max=20.0,
+            ),
+            explore=ExploreConfig(end=0.01, over=150_000),
+            eval=EvalConfig(every=150_000, episodes=100),
             log=LogConfig(every=25_000, checkpoint_every=0),
         ),
     ),

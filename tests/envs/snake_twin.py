@@ -216,7 +216,8 @@ class TwinSnake:
         planes = np.zeros((3, self.config.size, self.config.size), dtype=np.uint8)
         planes[(0, *self.body[0])] = 255
         for k, cell in enumerate(reversed(self.body)):
-            planes[(1, *cell)] = min(k + 1, 255)
+            root = next(r for r in range(204, -1, -1) if r * r * len(self.cells) <= 204 * 204 * (k + 1))
+            planes[(1, *cell)] = 51 + root
         if self.food is not None:
             planes[(2, *self.food)] = 255
         return planes

@@ -29,6 +29,7 @@ from snake_twin import (
 from flashdqn.envs.check import check_env
 from flashdqn.envs.kernels import cuda_available
 from flashdqn.envs.snake import Snake, SnakeConfig
+from flashdqn.envs.snake.features import body_shades
 from flashdqn.envs.snake.flood import component_size, fill_runs, in_component
 from flashdqn.envs.snake.rules import HEAD, HEADING, LENGTH, TAIL_AT
 from flashdqn.errors import CheckpointError, ConfigError, EnvError
@@ -164,7 +165,19 @@ def test_every_cause_of_an_end_occurs() -> None:
     assert greedy_ends["entrapment"] > 0
 
 
-def test_a_long_body_saturates_in_the_grid() -> None:
+@pytest.mark.parametrize("size", [4, 7, 10, 18, 32])
+def test_shades_tell_body_from_free_and_one_step_from_another(size: int) -> None:
+    free, *shades = body_shades(size)
+    assert len(shades) == size * size
+    assert free == 0
+    assert shades[-1] == 255
+    assert shades == sorted(shades)
+    assert min(shades) >= 51 + 204 // size
+    near = shades[:100]  # from the tail; beyond that a large board runs out of bytes
+    assert size > 10 or len(set(near)) == len(near)
+
+
+def test_a_long_body_is_shaded_in_the_grid() -> None:
     # Nobody wants to play until a snake has 300 cells, so it is laid by hand, row by row and back.
     cells = [(r, 17 - c if r % 2 else c) for r in range(18) for c in range(18)][:300]  # tail first
     env = Snake(SnakeConfig(size=18, features="grid", hunger=0.0), 1)
@@ -179,7 +192,9 @@ def test_a_long_body_saturates_in_the_grid() -> None:
     step = env.step(torch.tensor([0]))  # up into its own body: the snake stays, and is observed
     twin = TwinSnake(env.config, PlainRandom(0), body=cells[::-1])
     assert step.terminated.item()
-    assert step.obs[0, 1].max() == 255
+    head, tail = cells[-1], cells[0]
+    assert step.obs[0, 1][head].item() == 51 + int(204 * (300 / 324) ** 0.5)
+    assert step.obs[0, 1][tail].item() == 51 + 204 // 18
     assert_same(step.obs[0, 1], twin.grid()[1])
 
 

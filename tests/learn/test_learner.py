@@ -230,9 +230,9 @@ def test_a_loaded_learning_rate_is_the_one_the_optimiser_uses() -> None:
     learner.lr.fill_(0.125)
     resumed = make_learner(BASE)
     resumed.load_state_dict(saved(learner.weights()), saved(learner.state_dict()), 0)
-    assert float(resumed.optimizer.param_groups[0]["lr"]) == 0.125
+    assert float(resumed.adam.lr) == 0.125
     resumed.lr.fill_(0.5)
-    assert float(resumed.optimizer.param_groups[0]["lr"]) == 0.5
+    assert float(resumed.adam.lr) == 0.5
 
 
 # ---- divergence

@@ -22,7 +22,8 @@ from flashdqn import ConfigError, Run
 from flashdqn.algorithms import with_algorithm
 from flashdqn.config import Config, LearnConfig
 from flashdqn.config_io import apply
-from flashdqn.learn.learner import make_optimizer
+from flashdqn.learn.adam import Adam
+from flashdqn.learn.flat import Flat
 from flashdqn.presets import base_config
 from flashdqn.train import checkpoint
 
@@ -129,15 +130,15 @@ def test_another_algorithm_takes_its_place() -> None:
 
 
 def test_the_learning_rate_of_radam_follows_its_tensor() -> None:
-    weight = torch.ones(3, requires_grad=True)
+    flat = Flat(torch.nn.Linear(3, 1))
     lr = torch.tensor(0.1)
-    optimizer = make_optimizer(LearnConfig(optimizer="radam"), [weight], lr)
+    adam = Adam(LearnConfig(optimizer="radam"), flat, lr)
     moved = []
     for rate in (0.1, 0.0, 0.2):
         lr.fill_(rate)
-        weight.grad = torch.ones(3)
-        before = weight.detach().clone()
-        optimizer.step()
-        moved.append(float((before - weight.detach())[0]))
+        flat.gradient.fill_(1.0)
+        before = flat.values.clone()
+        adam.step()
+        moved.append(float((before - flat.values)[0]))
     # before its variance is known (the first five steps) RAdam moves by lr times the mean gradient
     assert moved == pytest.approx([0.1, 0.0, 0.2])

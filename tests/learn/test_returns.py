@@ -122,9 +122,10 @@ def scripted(played: Played, rollout: int, config: PQNConfig) -> list[list[Batch
         kind = torch.tensor(played.kind[t])
         ends = kind == Kind.TERMINATED, kind == Kind.TRUNCATED
         ring.append(torch.zeros(num_envs), Step(100.0 * (t + 1) + envs, played.reward[t], *ends, mask))
-        sampler.appended()
-        if sampler.remaining:
-            found.append(sampler.batches(sampler.remaining, sampler.size))
+        sampler.rows_added()
+        if count := sampler.remaining:
+            sampler.drawing(count)
+            found.append(sampler.batches(count, sampler.size))
         assert sampler.remaining == 0
     return found
 

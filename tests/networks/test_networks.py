@@ -13,7 +13,7 @@ from flashdqn.config import NetworkConfig
 from flashdqn.envs.contract import ObsSpec
 from flashdqn.errors import ConfigError
 from flashdqn.networks import QNetwork, build_network
-from flashdqn.networks.torsos import CNN, MLP
+from flashdqn.networks.torsos import CNN, MLP, ResNet
 
 VECTOR = ObsSpec((7,), torch.float32)
 PLANES = ObsSpec((3, 5, 4), torch.uint8)
@@ -38,6 +38,7 @@ def some_obs(spec: ObsSpec, size: int = 6) -> torch.Tensor:
         ("auto", PLANES, CNN),
         ("mlp", PLANES, MLP),
         ("cnn", PLANES, CNN),
+        ("resnet", PLANES, ResNet),
     ],
 )
 def test_from_observations_to_one_number_per_output(
@@ -73,16 +74,17 @@ def test_a_row_does_not_depend_on_its_batch() -> None:
 
 
 @pytest.mark.parametrize("spec", [VECTOR, GRID])
-def test_a_cnn_refuses_what_is_no_stack_of_planes(spec: ObsSpec) -> None:
+@pytest.mark.parametrize("torso", ["cnn", "resnet"])
+def test_convolutions_refuse_what_is_no_stack_of_planes(torso: str, spec: ObsSpec) -> None:
     with pytest.raises(ConfigError) as caught:
-        make(NetworkConfig(torso="cnn"), spec)
+        make(NetworkConfig(torso=torso), spec)  # type: ignore[arg-type]
     message = str(caught.value)
-    assert "cnn" in message
+    assert f"'{torso}'" in message
     assert str(list(spec.shape)) in message  # what came
     assert "--network.torso mlp" in message  # what to do
 
 
-@pytest.mark.parametrize("torso", ["mlp", "cnn"])
+@pytest.mark.parametrize("torso", ["mlp", "cnn", "resnet"])
 def test_bytes_are_read_as_0_to_1(torso: str) -> None:
     network = make(NetworkConfig(torso=torso, hidden=(16,), channels=(4,)), PLANES)  # type: ignore[arg-type]
     obs = some_obs(PLANES)
@@ -98,7 +100,7 @@ def test_floats_are_read_as_they_are() -> None:
     torch.testing.assert_close(network(obs), expected)
 
 
-@pytest.mark.parametrize(("spec", "torso"), [(VECTOR, "mlp"), (PLANES, "cnn")])
+@pytest.mark.parametrize(("spec", "torso"), [(VECTOR, "mlp"), (PLANES, "cnn"), (PLANES, "resnet")])
 def test_weights_follow_from_the_generator_alone(spec: ObsSpec, torso: str) -> None:
     config = NetworkConfig(torso=torso, hidden=(16, 8), channels=(4, 6), layer_norm=True)  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]):

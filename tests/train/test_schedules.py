@@ -16,13 +16,44 @@ from flashdqn.learn.bootstraps import masked_argmax
 from flashdqn.replay.ring import Kind
 from flashdqn.train.assemble import assemble
 from flashdqn.train.collector import explore
-from flashdqn.train.schedules import exploration, exploration_rate, learning_rate, spread
+from flashdqn.train.schedules import Schedules, exploration_rate, learning_rate, spread
+
+
+class Betas:
+    """Stands in for a sampler: keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def set_beta(self, beta: float) -> None:
+        self.told.append(beta)
+
+
+def schedules(config: Config, num_envs: int = 3) -> tuple[Schedules, Tensor, Tensor, Betas]:
+    eps, lr, betas = torch.full((num_envs,), -1.0), torch.tensor(-1.0), Betas()
+    return Schedules(config, eps, lr, betas), eps, lr, betas  # type: ignore[arg-type]
 
 
 def eps_at(config: ExploreConfig, transitions: int, num_envs: int = 3) -> Tensor:
-    eps = torch.full((num_envs,), -1.0)
-    exploration(config, transitions, eps)
+    writer, eps, *_ = schedules(Config(explore=config), num_envs)
+    writer.write(transitions)
     return eps
+
+
+def test_what_changes_is_written_and_nothing_else_is() -> None:
+    config = Config(
+        explore=ExploreConfig("linear", start=1.0, end=0.0, over=100),
+        learn=LearnConfig(lr=0.5, lr_end=0.0, lr_over=200),
+        replay=ReplayConfig(beta=0.5, beta_over=50),
+    )
+    writer, eps, lr, betas = schedules(config)
+    for transitions, expected in ((0, (1.0, 0.5)), (50, (0.5, 0.375)), (50, (0.5, 0.375)), (300, (0.0, 0.0))):
+        writer.write(transitions)
+        assert (eps.tolist(), float(lr)) == ([expected[0]] * 3, expected[1])
+    assert betas.told == [0.5, 1.0]  # it had risen already when 300 came
+    versions = eps._version, lr._version
+    writer.write(400)
+    assert (eps._version, lr._version) == versions  # not even touched
 
 
 def test_linear_by_hand() -> None:
@@ -48,10 +79,9 @@ def test_exponential_by_hand() -> None:
 def test_spread_by_hand() -> None:
     """Each environment keeps its own, in equal factors, whatever the time."""
     config = ExploreConfig("spread", start=0.8, end=0.1, over=1000)
-    eps = eps_at(config, 0, num_envs=4)
-    torch.testing.assert_close(eps, torch.tensor([0.8, 0.4, 0.2, 0.1]))
-    for transitions in (1, 500, 10**9):
-        exploration(config, transitions, eps)
+    writer, eps, *_ = schedules(Config(explore=config), num_envs=4)
+    for transitions in (0, 1, 500, 10**9):
+        writer.write(transitions)
         torch.testing.assert_close(eps, torch.tensor([0.8, 0.4, 0.2, 0.1]))
 
 
@@ -102,13 +132,17 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def thrown(q: Tensor, mask: Tensor | None, eps: Tensor, g: torch.Generator) -> Tensor:
+    return explore(q, mask, eps, torch.rand((2, len(q)), generator=g))
+
+
 def test_every_environment_throws_its_own_coin() -> None:
     """With ε = ½ the environments explore half of the time each, and independently of one another."""
     throws, num_envs, num_actions = 4000, 16, 1000
     q = torch.zeros(num_envs, num_actions)
     q[:, 0] = 1.0  # greedy is action 0; a random action is 0 once in a thousand
     eps, g = torch.full((num_envs,), 0.5), generator()
-    explored = torch.stack([explore(q, None, eps, g) != 0 for _ in range(throws)]).double()
+    explored = torch.stack([thrown(q, None, eps, g) != 0 for _ in range(throws)]).double()
     rate = 0.5 * (1 - 1 / num_actions)
     assert float((explored.mean(0) - rate).abs().max()) < 5 * 0.5 / math.sqrt(throws)
     correlation = torch.corrcoef(explored.T) - torch.eye(num_envs)
@@ -122,7 +156,7 @@ def test_each_environment_explores_at_its_own_rate() -> None:
     q = torch.zeros(4, 1000)
     q[:, 7] = 1.0
     g = generator(1)
-    explored = torch.stack([explore(q, None, eps, g) != 7 for _ in range(4000)]).float().mean(0)
+    explored = torch.stack([thrown(q, None, eps, g) != 7 for _ in range(4000)]).float().mean(0)
     assert explored[0] == 0  # never means never
     assert float((explored - eps * 0.999).abs().max()) < 5 * 0.5 / math.sqrt(4000)
 
@@ -134,7 +168,7 @@ def test_random_actions_are_legal_and_uniform(masked: bool) -> None:
     q = torch.zeros(num_envs, num_actions)
     q[:, 1] = 9.0  # the best of all, and illegal if there are masks
     mask = legal.expand(num_envs, num_actions) if masked else None
-    action = explore(q, mask, torch.ones(num_envs), generator(2))
+    action = thrown(q, mask, torch.ones(num_envs), generator(2))
     assert action.dtype == torch.int64
     counts = action.bincount(minlength=num_actions)
     assert (counts[~legal] == 0).all()
@@ -147,9 +181,9 @@ def test_masks_differ_by_environment_and_bind_greedy_actions_too() -> None:
     mask[:, 0] |= ~mask.any(1)  # every state has an action
     q = torch.randn(2000, 6, generator=generator(4)) - 5
     for eps in (0.0, 0.5, 1.0):
-        action = explore(q, mask, torch.full((2000,), eps), generator(5))
+        action = thrown(q, mask, torch.full((2000,), eps), generator(5))
         assert mask.gather(1, action[:, None]).all()
-    greedy = explore(q, mask, torch.zeros(2000), generator(6))
+    greedy = thrown(q, mask, torch.zeros(2000), generator(6))
     for action, legal, values in zip(greedy.tolist(), mask.tolist(), q.tolist(), strict=True):
         assert values[action] == max(value for value, is_legal in zip(values, legal, strict=True) if is_legal)
 
@@ -157,8 +191,8 @@ def test_masks_differ_by_environment_and_bind_greedy_actions_too() -> None:
 def test_the_generator_decides_everything() -> None:
     q, eps = torch.zeros(50, 4), torch.full((50,), 0.5)
     before = torch.get_rng_state()
-    assert torch.equal(explore(q, None, eps, generator(1)), explore(q, None, eps, generator(1)))
-    assert not torch.equal(explore(q, None, eps, generator(1)), explore(q, None, eps, generator(2)))
+    assert torch.equal(thrown(q, None, eps, generator(1)), thrown(q, None, eps, generator(1)))
+    assert not torch.equal(thrown(q, None, eps, generator(1)), thrown(q, None, eps, generator(2)))
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -171,11 +205,11 @@ def test_the_collector_answers_the_observation_of_the_moment(eps: float) -> None
     parts = assemble(config, env)
     parts.collector.start(seed=0)
     parts.collector.eps.fill_(eps)
-    contexts, masks = [parts.collector.obs.clone()], [parts.collector.mask]
+    contexts, masks = [parts.collector.obs.clone()], [parts.collector.mask.clone()]
     for _ in range(20):
         parts.collector.collect()
         contexts.append(parts.collector.obs.clone())
-        masks.append(parts.collector.mask)
+        masks.append(parts.collector.mask.clone())
     ring = parts.ring
     assert torch.equal(ring.obs, torch.stack(contexts))
     assert torch.equal(ring.mask, torch.stack(masks))

@@ -73,6 +73,11 @@ def resumable(env: VecEnv) -> bool:
     return bool(getattr(env, "resumable", True))
 
 
+def capturable(env: VecEnv) -> bool:
+    """Whether a CUDA graph can hold its steps: all on the device, in buffers that stay, nothing read back."""
+    return bool(getattr(env, "capturable", False))
+
+
 def close(env: VecEnv) -> None:
     """End what an environment has running besides itself, such as worker processes; most have nothing."""
     if callable(end := getattr(env, "close", None)):

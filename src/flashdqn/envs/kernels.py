@@ -151,7 +151,10 @@ class Kernel:
         return functools.partial(driver, *counts, *arrays)
 
     def _worthwhile_threads(self, num_boards: int) -> int:
-        threads = int(numba.get_num_threads())
+        before = torch.get_num_threads()
+        threads = int(numba.get_num_threads())  # where it starts OpenMP's threads, PyTorch's change with them
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
         if threads == 1 or num_boards < self.parallel_from:
             return 1
         # get_num_threads() has started the threads, so that the layer is known.

@@ -7,6 +7,7 @@ the device, and the report that follows finds it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,40 +17,39 @@ from flashdqn.types import Batch
 
 
 class DivergenceWatch:
-    """Remembers the first update with a bad loss, and what its batch looked like."""
+    """Remembers the first update with a bad loss."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_host = device.type == "cpu"
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
-        self.statistics = torch.zeros(len(STATISTICS), device=device)
+        #: Says what learning draws from, where the batch itself is gone when the mark is found.
+        self.describe_replay: Callable[[], str] = str
 
-    def observe(self, loss: Tensor, batch: Batch, update: int) -> None:
-        """Called once per update."""
-        if self.on_host:
-            if not math.isfinite(loss.item()):
-                raise DivergedError(describe(update, batch_statistics(loss, batch).tolist()))
-            return
+    def look(self, loss: Tensor, batch: Batch, update: int) -> None:
+        """On the CPU, once per update: raise at once if its loss is bad."""
+        if not math.isfinite(loss.item()):
+            raise DivergedError(f"The loss of gradient step {update} is not finite ({describe(loss, batch)})")
+
+    def mark(self, loss: Tensor, update: Tensor) -> None:
+        """On CUDA, once per update, which is counted on the device too."""
         first = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
-        self.first_bad.masked_fill_(first, update)
-        torch.where(first, batch_statistics(loss, batch), self.statistics, out=self.statistics)
+        self.first_bad.copy_(torch.where(first, update.to(torch.int64), self.first_bad))
 
     def check(self) -> None:
         """Called once per report: raise if an update since the last one was bad."""
         if not self.on_host and int(self.first_bad) >= 0:
-            raise DivergedError(describe(int(self.first_bad), self.statistics.tolist()))
+            where = f"The loss of gradient step {int(self.first_bad)} is not finite"
+            raise DivergedError(f"{where} (in the replay: {self.describe_replay()})")
 
 
-STATISTICS = ("loss", "largest |obs|", "least reward", "largest reward", "mean discount")
-
-
-def batch_statistics(loss: Tensor, batch: Batch) -> Tensor:
-    """The five numbers that tell a bad batch from bad weights."""
+def describe(loss: Tensor, batch: Batch) -> str:
+    """The numbers that tell a bad batch from bad weights."""
     obs, _, reward, discount, next_obs, *_ = batch.transition
-    largest = torch.maximum(obs.abs().max(), next_obs.abs().max()).to(torch.float32)
-    return torch.stack((loss.detach(), largest, reward.min(), reward.max(), discount.mean()))
+    data = describe_data(torch.stack((obs, next_obs)), reward)
+    return f"loss {loss.item():g}, {data}, mean discount {discount.mean():g}"
 
 
-def describe(update: int, statistics: list[float]) -> str:
-    """One sentence with the update and its batch."""
-    numbers = ", ".join(f"{name} {value:g}" for name, value in zip(STATISTICS, statistics, strict=True))
-    return f"The loss of gradient step {update} is not finite ({numbers})"
+def describe_data(obs: Tensor, reward: Tensor) -> str:
+    """Observations and rewards by their extremes."""
+    least, most = reward.min(), reward.max()
+    return f"largest |obs| {obs.abs().max():g}, least reward {least:g}, largest reward {most:g}"

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
 
 from flashdqn.config import LearnConfig
+from flashdqn.learn.adam import Adam
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.build import build_bootstrap
 from flashdqn.learn.divergence import DivergenceWatch
+from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
-from flashdqn.learn.loss import td_loss
+from flashdqn.learn.loss import TDLoss, td_loss
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import draw_fractions_from, make_policy, make_target
+from flashdqn.runtime.precision import Precision, casting
 from flashdqn.types import Batch
+
+#: How a gradient step is computed: by autograd; by one compiled function for all of it; or written by hand.
+Way = Literal["eager", "compile", "written"]
 
 
 class Learner:
@@ -28,24 +36,26 @@ class Learner:
         head: Head,
         device: torch.device,
         generators: Mapping[str, torch.Generator] | None = None,
+        precision: Precision = "fp32",
     ) -> None:
         """`generators` has what the network's own randomness comes from: "noise" and "fractions", where needed."""
-        self.config, self.head, self.device = config, head, device
+        self.config, self.head, self.device, self.precision = config, head, device, precision
         self.generators = dict(generators or {})
         self.bootstrap = build_bootstrap(config)
         self.online = network.to(device)
         self.target = self.online  # PQN has no other
         if config.method == "replay":
             self.target = make_target(self.online, chooses=config.bootstrap != "double")
-        self.policy: Net = make_policy(self.online)
+        self.policy: Net = casting(make_policy(self.online), precision, device)
         self.noise = self._start_randomness()
-        self.parameters: list[Tensor] = list(self.online.parameters())
-        self._target_parameters: list[Tensor] = list(self.target.parameters())
+        self.flat = Flat(self.online)
+        self.target_flat = self.flat if self.target is self.online else Flat(self.target)
         self.lr = torch.tensor(config.lr, device=device)
-        self.optimizer = make_optimizer(config, self.parameters, self.lr)
+        self.adam = Adam(config, self.flat, self.lr)
         self.watch = DivergenceWatch(device)
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
+        self._step: Callable[[Batch], Tensor] = self.step_eagerly
 
     def _start_randomness(self) -> Noise | None:
         if "fractions" in self.generators:
@@ -59,29 +69,103 @@ class Learner:
 
     def update(self, batch: Batch) -> Tensor:
         """One gradient step; returns the samples' priorities, [B]."""
+        priority = self.step(batch)
+        self.counted(1)
+        return priority
+
+    def step(self, batch: Batch) -> Tensor:
+        """What the device does in a gradient step; a CUDA graph can hold it. The host must call `counted`."""
         if self.noise is not None:
             self.noise.resample()
-        result = td_loss(self.online, self.target, batch, self.head, self.bootstrap)
-        self.watch.observe(result.loss, batch, self.updates)
-        self.optimizer.zero_grad(set_to_none=True)
+        return self._step(batch)
+
+    def counted(self, updates: int) -> None:
+        """What the host does after gradient steps: count them, and copy into the target when it is time.
+
+        No more of them may go by at once than `until_copy`.
+        """
+        self.updates += updates
+        every = self.config.target_every
+        if every and self.target is not self.online and self.updates % every == 0:
+            self.target_flat.values.copy_(self.flat.values)
+
+    @property
+    def until_copy(self) -> int:
+        """Gradient steps until the next hard copy into the target, or very many."""
+        every = self.config.target_every
+        return every - self.updates % every if every and self.target is not self.online else 1 << 30
+
+    def compute(self, way: Way, step: Callable[[Batch], Tensor] | None = None) -> None:
+        """Choose how gradient steps are computed; `step` is what a way other than eager made of it."""
+        self._step = self.step_eagerly if way == "eager" else step or self._step
+
+    def step_eagerly(self, batch: Batch) -> Tensor:
+        """By autograd, operation by operation."""
+        result = self.loss(batch)
+        self._watch(result, batch)
+        self.flat.gradient.zero_()
         result.loss.backward()  # type: ignore[no-untyped-call]
-        limit = self.config.grad_clip or float("inf")
-        norm = nn.utils.clip_grad_norm_(self.parameters, limit)
-        self.optimizer.step()
-        self.updates += 1
-        self._move_target()
-        self.sums += torch.stack((result.loss.detach(), result.q, norm))
-        return result.priority
+        return self.apply(result)
+
+    def loss(self, batch: Batch) -> TDLoss:
+        """The TD loss of a batch with the present parameters."""
+        online, target = (casting(net, self.precision, self.device) for net in (self.online, self.target))
+        return td_loss(online, target, batch, self.head, self.bootstrap)
 
     @torch.no_grad()
-    def _move_target(self) -> None:
-        every = self.config.target_every
-        if self.target is self.online:
-            return
-        if every == 0:
-            torch._foreach_lerp_(self._target_parameters, self.parameters, self.config.target_tau)
-        elif self.updates % every == 0:
-            torch._foreach_copy_(self._target_parameters, self.parameters)
+    def apply(self, result: TDLoss) -> Tensor:
+        """Clip the gradient and move the parameters, and the target towards them; returns the priorities."""
+        norm = torch.linalg.vector_norm(self.flat.gradient)
+        if self.config.grad_clip:
+            self.flat.gradient.mul_((self.config.grad_clip / (norm + 1e-6)).clamp_(max=1.0))
+        self.adam.step()
+        if self._soft:
+            self.target_flat.values.lerp_(self.flat.values, self.config.target_tau)
+        self.sums.add_(torch.stack((result.loss.detach(), result.q, norm)))
+        return result.priority
+
+    def step_whole(self, batch: Batch) -> Tensor:
+        """The same as one function of flat tensors, without `backward()`: what a compiler can see through."""
+        flat, online, target = self.flat, self.online, self.target
+        frozen = self.target_flat.split(self.target_flat.values)
+
+        def call(net: nn.Module, parameters: dict[str, Tensor]) -> Net:
+            return casting(lambda obs: functional_call(net, parameters, (obs,)), self.precision, self.device)
+
+        def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
+            nets = call(online, parameters), call(target, parameters if target is online else frozen)
+            result = td_loss(*nets, batch, self.head, self.bootstrap)
+            return result.loss, result
+
+        gradients, (_, result) = grad_and_value(loss_of, has_aux=True)(flat.split(flat.values))
+        with torch.no_grad():
+            gradient = flat.join(gradients)
+            norm = torch.linalg.vector_norm(gradient)
+            if self.config.grad_clip:
+                gradient = gradient * (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0)
+            if not self.watch.on_host:
+                self.watch.mark(result.loss, self.adam.steps)
+            self.adam.step_by_formula(gradient)
+            if self._soft:
+                self.target_flat.values.lerp_(flat.values, self.config.target_tau)
+            self.sums.add_(torch.stack((result.loss.detach(), result.q.detach(), norm)))
+        priority: Tensor = result.priority.detach()
+        return priority
+
+    def _watch(self, result: TDLoss, batch: Batch) -> None:
+        if self.watch.on_host:
+            self.watch.look(result.loss, batch, self.updates)
+        else:
+            self.watch.mark(result.loss, self.adam.steps)
+
+    def look_back(self, batch: Batch) -> None:
+        """On the CPU, after a step whose loss nobody saw: the sums show whether it was bad."""
+        if not self.sums[0].isfinite():
+            self.watch.look(self.sums[0], batch, self.updates)
+
+    @property
+    def _soft(self) -> bool:
+        return self.config.target_every == 0 and self.target is not self.online
 
     def read_sums(self) -> dict[str, float]:
         """Sums since the last call; the one place that asks the device."""
@@ -99,41 +183,21 @@ class Learner:
         state: dict[str, Tensor] = {}
         if self.target is not self.online:
             state = {f"target.{name}": tensor for name, tensor in self.target.state_dict().items()}
-        for i, parameter in enumerate(self.parameters):
-            for name, tensor in self.optimizer.state[parameter].items():
-                state[f"optimizer.{i}.{name}"] = tensor
+        state |= {f"optimizer.{name}": tensor for name, tensor in self.adam.state_dict().items()}
         return state | {"lr": self.lr, "sums": self.sums}
 
     def load_state_dict(
         self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], updates: int
     ) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint; every tensor stays where it is, for graphs know their addresses."""
         self.online.load_state_dict(weights)
         if self.target is not self.online:
             self.target.load_state_dict(_part(state, "target."))
-        for i, parameter in enumerate(self.parameters):
-            moments = _part(state, f"optimizer.{i}.")
-            self.optimizer.state[parameter].clear()  # a checkpoint from before the first update has none
-            for name, tensor in moments.items():
-                device = "cpu" if name == "step" and not self._steps_on_device else self.device
-                self.optimizer.state[parameter][name] = tensor.to(device, copy=True)
+        self.adam.load_state_dict(_part(state, "optimizer."))
         self.lr.copy_(state["lr"])
         self.sums.copy_(state["sums"])
+        self.watch.first_bad.fill_(-1)
         self.updates = updates
-
-    @property
-    def _steps_on_device(self) -> bool:
-        group = self.optimizer.param_groups[0]
-        return bool(group.get("fused") or group["capturable"])
-
-
-def make_optimizer(config: LearnConfig, parameters: list[Tensor], lr: Tensor) -> torch.optim.Optimizer:
-    """Fused Adam or AdamW, or RAdam; the learning rate is a tensor, so that it can change inside a graph."""
-    if config.optimizer == "radam":  # PyTorch has no fused one
-        on_cuda = lr.device.type == "cuda"
-        return torch.optim.RAdam(parameters, lr=lr, eps=config.adam_eps, foreach=on_cuda, capturable=on_cuda)
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=lr, eps=config.adam_eps, weight_decay=config.weight_decay, fused=True)
 
 
 def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -40,17 +40,31 @@ class RolloutSampler:
         self.size = self.transitions // config.minibatches
         self.steps = 0  # of the rollout that is being collected
         self.remaining = 0  # minibatches of the complete rollout that are still to come
-        # Of the complete rollout, by time and environment, each [T · N]:
-        self._index: Tensor  # where it lies in the ring
-        self._returns: Tensor
-        self._weight: Tensor
-        self._order: Tensor  # [epochs · T · N]: a permutation per epoch
+        # Of the complete rollout, by time and environment, each [T · N]; a CUDA graph knows where they lie:
+        device, size = ring.device, self.transitions
+        self._index = torch.zeros(size, dtype=torch.int64, device=device)  # where it lies in the ring
+        self._returns = torch.zeros(size, device=device)
+        self._weight = torch.zeros(size, device=device)
+        # a permutation per epoch, and how much of them is used up
+        self._order = torch.zeros(config.epochs * size, dtype=torch.int64, device=device)
+        self._used = torch.zeros((), dtype=torch.int64, device=device)
 
     def appended(self) -> None:
+        """It looks at the ring when the rollout is complete."""
+
+    def rows_added(self) -> None:
         """Count the steps."""
         self.steps += 1
         if self.steps == self.config.rollout:
             self.steps, self.remaining = 0, self.updates
+
+    @torch.no_grad()
+    def drawing(self, count: int) -> None:
+        """Value a rollout before its first minibatch; there are no more than `remaining`."""
+        assert count <= self.remaining
+        if self.remaining == self.updates:
+            self._open()
+        self.remaining -= count
 
     def sample(self, size: int) -> Batch:
         """The next minibatch."""
@@ -58,14 +72,11 @@ class RolloutSampler:
 
     @torch.no_grad()
     def batches(self, count: int, size: int) -> list[Batch]:
-        """The next `count` minibatches, or what is left of the rollout; their size is a share of it."""
+        """The next `count` minibatches, which `drawing` was told of; their size is a share of the rollout."""
         assert size == self.size, f"minibatches have {self.size} transitions, not {size}"
-        count = min(count, self.remaining)
-        if self.remaining == self.updates:
-            self._open()
-        start = (self.updates - self.remaining) * size
-        self.remaining -= count
-        return cut(self._pick(self._order[start : start + count * size]), count, size)
+        place = self._used + torch.arange(count * size, device=self._used.device)
+        self._used.add_(count * size)
+        return cut(self._pick(self._order[place]), count, size)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """All of a rollout is used alike."""
@@ -88,16 +99,16 @@ class RolloutSampler:
         slots = rows[:, None] * ring.num_envs + torch.arange(ring.num_envs, device=ring.device)  # [T+1, N]
         kind, reward = (column.view(-1)[slots[:-1]] for column in (ring.kind, ring.reward))
         value = self._values(slots[1:].flatten()).view(kind.shape)
-        terminated, truncated = kind == Kind.TERMINATED, kind == Kind.TRUNCATED
+        terminated, truncated = kind == int(Kind.TERMINATED), kind == int(Kind.TRUNCATED)
         returns = lambda_returns(reward, terminated, truncated, value, self.gamma, self.config.trace)
-        weight = (kind != Kind.RESET).to(torch.float32).flatten()
+        weight = (kind != int(Kind.RESET)).to(torch.float32).flatten()
         weight /= weight.mean().clamp(min=1 / len(weight))  # an epoch's loss is the mean over its transitions
-        self._index, self._returns, self._weight = slots[:-1].flatten(), returns.flatten(), weight
-        shuffled = [
-            torch.randperm(self.transitions, generator=self.generator, device=ring.device)
-            for _ in range(self.config.epochs)
-        ]
-        self._order = torch.cat(shuffled)
+        self._index.copy_(slots[:-1].flatten())
+        self._returns.copy_(returns.flatten())
+        self._weight.copy_(weight)
+        for part in torch.split(self._order, self.transitions):
+            part.copy_(torch.randperm(self.transitions, generator=self.generator, device=ring.device))
+        self._used.zero_()
 
     def _values(self, slots: Tensor) -> Tensor:
         """max_a Q of the observations there, [T · N], in pieces that an update could take."""

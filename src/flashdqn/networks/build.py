@@ -12,14 +12,14 @@ from flashdqn.config import NetworkConfig
 from flashdqn.envs.contract import ObsSpec
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.networks.outputs import Dueling, make_stream
-from flashdqn.networks.torsos import CNN, MLP, MakeLinear
+from flashdqn.networks.outputs import Dueling, answer, make_stream
+from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
 
 
 class QNetwork(nn.Module):
     """Torso, then the output layer. Bytes are read as 0 … 1."""
 
-    def __init__(self, torso: MLP | CNN, output: nn.Module) -> None:
+    def __init__(self, torso: MLP | CNN | ResNet, output: nn.Module) -> None:
         super().__init__()
         self.torso = torso
         self.output = output
@@ -31,7 +31,9 @@ class QNetwork(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, *obs] → [B, A · size]; with implicit quantiles [B, 1 + n, A + 1]."""
-        return self.output(self.features(obs))  # type: ignore[no-any-return]
+        if isinstance(self.output, ImplicitQuantiles):
+            return self.output(self.features(obs))  # type: ignore[no-any-return]
+        return answer(self.output, self.features(obs))
 
 
 def build_network(
@@ -60,16 +62,17 @@ def _assemble(
     fractions: Fractions | None,
     linear: MakeLinear,
 ) -> QNetwork:
-    convolve = config.torso == "cnn" or (config.torso == "auto" and len(shape) == 3)
+    convolve = config.torso in ("cnn", "resnet") or (config.torso == "auto" and len(shape) == 3)
     shared: tuple[int, ...] = config.hidden
     own: tuple[int, ...] = ()
     # As in the papers, the last hidden layer belongs to the streams of a dueling network, and comes after the
     # fractions of implicit quantiles. The only hidden layer of an MLP is shared all the same.
     if (config.dueling or fractions is not None) and (convolve or len(config.hidden) > 1):
         shared, own = config.hidden[:-1], config.hidden[-1:]
-    torso: MLP | CNN
+    torso: MLP | CNN | ResNet
     if convolve:
-        torso = CNN(shape, config.channels, shared, config.layer_norm, linear)
+        kind = ResNet if config.torso == "resnet" else CNN
+        torso = kind(shape, config.channels, shared, config.layer_norm, linear)
     else:
         torso = MLP(shape, shared, config.layer_norm, linear)
     output: nn.Module
@@ -84,7 +87,8 @@ def _assemble(
 
 @torch.no_grad()
 def initialise(network: nn.Module, generator: torch.Generator) -> None:
-    """PyTorch's own default, U(−1/√fan_in, 1/√fan_in), but from an explicit generator."""
+    """PyTorch's own default, U(−1/√fan_in, 1/√fan_in), but from an explicit generator. Normalisations keep scale 1
+    and shift 0, and the last convolution of a residual block starts at zero."""
     for module in network.modules():
         if isinstance(module, NoisyLinear):
             module.initialise(generator)
@@ -93,3 +97,6 @@ def initialise(network: nn.Module, generator: torch.Generator) -> None:
             module.weight.uniform_(-bound, bound, generator=generator)
             if module.bias is not None:
                 module.bias.uniform_(-bound, bound, generator=generator)
+    for module in network.modules():  # after their convolutions
+        if isinstance(module, ResidualBlock):
+            module.start_as_skip()

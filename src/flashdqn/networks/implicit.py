@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from flashdqn.networks.outputs import answer
+
 
 @dataclass(frozen=True)
 class Fractions:
@@ -69,7 +71,7 @@ class ImplicitQuantiles(nn.Module):
         """The quantiles at fractions τ [B, n], as [B, n, A]."""
         cosine = torch.cos(tau[..., None] * self.frequencies)  # [B, n, cosines]
         joint = features[:, None] * torch.relu(self.embedding(cosine))  # [B, n, F]
-        return self.f(joint)  # type: ignore[no-any-return]
+        return answer(self.f, joint)
 
     def _draw(self, size: int, count: int) -> Tensor:
         return torch.rand((size, count), generator=self.generator, device=self.midpoints.device)

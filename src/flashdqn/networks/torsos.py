@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from flashdqn.errors import ConfigError
 
@@ -44,11 +45,7 @@ class CNN(nn.Module):
         linear: MakeLinear = nn.Linear,
     ) -> None:
         super().__init__()
-        if len(shape) != 3:
-            raise ConfigError(
-                f"The torso 'cnn' needs observations of shape [channels, height, width], and these are "
-                f"{list(shape)}: use --network.torso mlp."
-            )
+        require_planes("cnn", shape)
         layers: list[nn.Module] = []
         width = shape[0]
         for size in channels:
@@ -61,6 +58,105 @@ class CNN(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, features]."""
         return self.mlp(self.convolutions(obs))  # type: ignore[no-any-return]
+
+
+class ResNet(nn.Module):
+    """A 3x3 convolution and residual blocks that keep the side, then an MLP. For boards: [C, H, W] planes.
+
+    One block for each of `channels`, its width; the first convolution has the first block's. He et al. 2016b,
+    *Identity Mappings in Deep Residual Networks*, arXiv:1603.05027: nothing but additions on the way through, and
+    normalisation (if asked for) and ReLU before the convolutions and after the last block.
+
+    Planes lie as [B, H, W, C] in memory, which tensor cores read best; their shape stays [B, C, H, W].
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        channels: tuple[int, ...],
+        hidden: tuple[int, ...],
+        layer_norm: bool,
+        linear: MakeLinear = nn.Linear,
+    ) -> None:
+        super().__init__()
+        require_planes("resnet", shape)
+        self.stem = nn.Conv2d(shape[0], channels[0], kernel_size=3, padding=1)
+        pairs = zip((channels[0], *channels), channels, strict=False)
+        self.blocks = nn.Sequential(*(ResidualBlock(into, out, layer_norm) for into, out in pairs))
+        self.norm = BoardNorm(channels[-1]) if layer_norm else nn.Identity()
+        self.mlp = MLP((*shape[1:], channels[-1]), hidden, layer_norm, linear)
+        self.features = self.mlp.features
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """[B, C, H, W] → [B, features]."""
+        planes = to_planes(to_cells(obs).contiguous())
+        planes = torch.relu(self.norm(self.blocks(self.stem(planes))))
+        return self.mlp(to_cells(planes))  # type: ignore[no-any-return]
+
+
+class ResidualBlock(nn.Module):
+    """x + convolution(ReLU(convolution(ReLU(x)))), with normalisation before each ReLU if asked for; where the
+    width changes, x goes through a 1x1 convolution.
+    """
+
+    def __init__(self, channels: int, width: int, layer_norm: bool) -> None:
+        super().__init__()
+        self.skip = nn.Identity() if channels == width else nn.Conv2d(channels, width, 1, bias=False)
+        self.norm1 = BoardNorm(channels) if layer_norm else nn.Identity()
+        self.convolution1 = nn.Conv2d(channels, width, kernel_size=3, padding=1)
+        self.norm2 = BoardNorm(width) if layer_norm else nn.Identity()
+        self.convolution2 = nn.Conv2d(width, width, kernel_size=3, padding=1)
+
+    def start_as_skip(self) -> None:
+        """Let the block begin as if it were not there: the observation reaches the MLP unmixed, at any depth."""
+        nn.init.zeros_(self.convolution2.weight)
+        if self.convolution2.bias is not None:
+            nn.init.zeros_(self.convolution2.bias)
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """[B, C, H, W] → [B, width, H, W]."""
+        inner = self.convolution1(torch.relu(self.norm1(planes)))
+        inner = self.convolution2(torch.relu(self.norm2(inner)))
+        return self.skip(planes) + inner  # type: ignore[no-any-return]
+
+
+class BoardNorm(nn.Module):
+    """Normalise each sample over all its channels and cells together; then a scale and a shift for each channel.
+
+    Over the board and not cell by cell, so that the cell of the head goes on standing out among empty ones. It
+    is GroupNorm with one group, computed as a layer normalisation of cells: on CUDA, PyTorch's GroupNorm
+    leaves its planes in the other memory format, and every convolution would turn them back.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """[B, C, H, W] → the same."""
+        cells = to_cells(planes)
+        normal = F.layer_norm(cells, cells.shape[1:])
+        return to_planes(torch.addcmul(self.bias, normal, self.weight))
+
+
+def to_cells(planes: Tensor) -> Tensor:
+    """[B, C, H, W] → [B, H, W, C], a view."""
+    return planes.permute(0, 2, 3, 1)
+
+
+def to_planes(cells: Tensor) -> Tensor:
+    """[B, H, W, C] → [B, C, H, W], a view."""
+    return cells.permute(0, 3, 1, 2)
+
+
+def require_planes(torso: str, shape: tuple[int, ...]) -> None:
+    """Refuse observations that are no stack of planes."""
+    if len(shape) != 3:
+        raise ConfigError(
+            f"The torso '{torso}' needs observations of shape [channels, height, width], and these are "
+            f"{list(shape)}: use --network.torso mlp."
+        )
 
 
 def hidden_layers(

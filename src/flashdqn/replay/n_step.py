@@ -23,20 +23,20 @@ def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
     if n == 1:
         kind = kinds[index]
         reward = rewards[index]
-        discount = (kind != Kind.TERMINATED).to(torch.float32) * gamma
+        discount = (kind != int(Kind.TERMINATED)).to(torch.float32) * gamma
         following = (index + ring.num_envs) % slots
     else:
         offset = torch.arange(n, device=index.device) * ring.num_envs
         window = (index[:, None] + offset) % slots  # [B, n]
         kind = kinds[window]
-        ended = (kind == Kind.TERMINATED) | (kind == Kind.TRUNCATED)
+        ended = (kind == int(Kind.TERMINATED)) | (kind == int(Kind.TRUNCATED))
         # alive[:, j]: no end before step j, so that reward j belongs to this episode
         alive = torch.ones_like(ended)
         alive[:, 1:] = ~ended[:, :-1].cummax(1).values
         powers = gamma ** torch.arange(n + 1, dtype=torch.float32, device=index.device)
         reward = (rewards[window] * alive * powers[:-1]).sum(1)
         taken = alive.sum(1)  # k
-        terminated = ((kind == Kind.TERMINATED) & alive).any(1)
+        terminated = ((kind == int(Kind.TERMINATED)) & alive).any(1)
         discount = powers[taken] * ~terminated
         following = (index + taken * ring.num_envs) % slots
     obs = ring.obs.flatten(0, 1)

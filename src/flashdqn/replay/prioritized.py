@@ -80,9 +80,15 @@ class PrioritizedSampler:
         ring = self.ring
         ready = (ring.head - self.n_step) % ring.rows  # [1]
         kind = ring.kind.index_select(0, ready)[0]
-        enters = (kind != Kind.RESET) & (ring.filled >= self.n_step)
+        enters = (kind != int(Kind.RESET)) & (ring.filled >= self.n_step)
         torch.mul(enters, self.largest, out=self._rows[1])
         self.tree.set_rows(torch.cat((ring.head, ready)) * ring.num_envs, self._rows)
+
+    def rows_added(self) -> None:
+        """It keeps no count."""
+
+    def drawing(self, count: int) -> None:
+        """Nothing to prepare."""
 
     def set_beta(self, beta: float) -> None:
         """The exponent of the importance weights, a tensor on the device."""

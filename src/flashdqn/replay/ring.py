@@ -88,12 +88,17 @@ class Ring:
         """The episodes end here, truncated: what comes next starts anew, as after a resume without saved games."""
         before = (self.head - 1) % self.rows
         kind = self.kind.index_select(0, before)
-        self.kind.index_copy_(0, before, kind.masked_fill_(kind == Kind.STEP, int(Kind.TRUNCATED)))
+        self.kind.index_copy_(0, before, kind.masked_fill_(kind == int(Kind.STEP), int(Kind.TRUNCATED)))
         self.ended.fill_(True)
 
     def used_rows(self) -> int:
         """Rows that hold something, the newest included; asks the device."""
         return self.rows if int(self.filled) == self.rows - 1 else int(self.head) + 1
+
+    def learned_from(self) -> tuple[Tensor, Tensor]:
+        """Observations and rewards of the rows that hold something; asks the device."""
+        used = self.used_rows()
+        return self.obs[:used], self.reward[:used]
 
     def state_dict(self) -> dict[str, Tensor]:
         """The rows in use, and where the ring stands."""

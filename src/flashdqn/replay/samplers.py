@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -31,7 +31,14 @@ class Sampler(Protocol):
         """Take the learner's priorities, [B], for what lay at `index`."""
 
     def appended(self) -> None:
-        """Hear that the ring has taken one more row; called once after every append."""
+        """Hear that the ring has taken one more row, once after every append. A graph can hold it, as it can
+        `batches` and `update`: nothing in these depends on what only the host knows."""
+
+    def rows_added(self) -> None:
+        """What the host has to note of the same."""
+
+    def drawing(self, count: int) -> None:
+        """What the host has to do before so many batches are drawn."""
 
     def set_beta(self, beta: float) -> None:
         """Correct for unequal chances with this exponent from now on."""
@@ -48,11 +55,16 @@ class UniformSampler:
 
     def __init__(self, ring: Ring, n_step: int, gamma: float, generator: torch.Generator) -> None:
         self.ring, self.n_step, self.gamma, self.generator = ring, n_step, gamma, generator
+        self.pick: Callable[[Tensor], Batch] = self.pick_eagerly  # how it runs is for `train.engine` to say
 
     def sample(self, size: int) -> Batch:
         """One batch; the ring must hold at least `n_step` complete rows."""
         bits = torch.empty((TRIES, size), dtype=torch.int64, device=self.ring.device)
-        index, weight = uniform_index(self.ring, self.n_step, bits.random_(generator=self.generator))
+        return self.pick(bits.random_(generator=self.generator))
+
+    def pick_eagerly(self, bits: Tensor) -> Batch:
+        """The batch that random numbers, [TRIES, B], choose."""
+        index, weight = uniform_index(self.ring, self.n_step, bits)
         return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
 
     def batches(self, count: int, size: int) -> list[Batch]:
@@ -64,6 +76,12 @@ class UniformSampler:
 
     def appended(self) -> None:
         """It looks at the ring when it samples."""
+
+    def rows_added(self) -> None:
+        """It keeps no count."""
+
+    def drawing(self, count: int) -> None:
+        """Nothing to prepare."""
 
     def set_beta(self, beta: float) -> None:
         """There is nothing to correct."""
@@ -96,7 +114,7 @@ def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor
     newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
     age, env = draw // ring.num_envs, draw % ring.num_envs
     slot = (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
-    valid = ring.kind.view(-1)[slot] != Kind.RESET
+    valid = ring.kind.view(-1)[slot] != int(Kind.RESET)
     chosen = slot[-1]
     for k in reversed(range(len(slot) - 1)):  # the first valid draw wins
         chosen = torch.where(valid[k], slot[k], chosen)

@@ -1,22 +1,86 @@
-"""The one seam between the loop and how its work runs.
+"""How work can run: operation by operation, compiled, or as a recording that the GPU replays.
 
-The loop is written once and calls `collect()` and `update(batch)`. Here they become what is really called.
-What makes other modes possible lies elsewhere: static shapes, ε and learning rate as device tensors, no
-branch on a tensor's value.
+Nothing here knows what the work is: `train.engine` binds these to the parts of a training. What makes them safe
+lies in those parts: static shapes and addresses, ε and learning rate as device tensors, no branch on a tensor's
+value, random numbers drawn by explicit generators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, ParamSpec, TypeVar
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
 
-P = ParamSpec("P")
-R = TypeVar("R")
+import torch
 
-Mode = Literal["eager"]
+from flashdqn.envs.kernel_cache import cache_folder
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What a user asks for.
+Mode = Literal["auto", "eager", "compile", "written", "graph"]
+#: How one gradient step is computed: by autograd, by one compiled function, or by hand-written code.
+Way = Literal["eager", "compile", "written"]
 
 
-def prepare(function: Callable[P, R], mode: Mode) -> Callable[P, R]:
-    """`function` as the mode runs it; eager runs it as it is."""
-    assert mode == "eager"
-    return function
+@dataclass(frozen=True)
+class Plan:
+    """How a training runs: the way of its gradient steps, and whether a CUDA graph holds them."""
+
+    way: Way
+    graph: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """The mode that leads here."""
+        return "graph" if self.graph else self.way
+
+    def __str__(self) -> str:
+        if not self.graph:
+            return self.way
+        return "graph" if self.way == "eager" else f"graph of {self.way} updates"
+
+
+def compiler_missing(device: torch.device) -> str | None:
+    """Why torch.compile cannot work here; None where it can."""
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        return None if has_triton() else "there is no Triton"
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    return None if found else "there is no C++ compiler (g++ or clang++)"
+
+
+def compiled(function: F, dynamic: bool = False) -> F:
+    """`function` as one compiled whole; what it compiles to is kept on disk for the next start."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
+    return cast(F, torch.compile(function, fullgraph=True, dynamic=dynamic))
+
+
+class Recorder:
+    """Captures functions as CUDA graphs that share memory: they are replayed one after the other, never at once."""
+
+    def __init__(self, device: torch.device, generators: Iterable[torch.Generator]) -> None:
+        self.device = device
+        self.generators = list(generators)
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
+        self._pool: Any = None
+
+    def rehearse(self, function: Callable[[], object]) -> None:
+        """Run it for real where it will be captured: libraries make their workspaces at first use."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            function()
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def capture(self, function: Callable[[], object]) -> Callable[[], None]:
+        """Record without running; the result replays it on the current stream."""
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
+            function()
+        self._pool = self._pool or graph.pool()
+        return graph.replay

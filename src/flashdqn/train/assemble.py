@@ -13,6 +13,7 @@ from flashdqn.config import Config, ReplayConfig
 from flashdqn.envs.contract import VecEnv, resumable
 from flashdqn.errors import CheckpointError, ConfigError
 from flashdqn.learn.build import build_head
+from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.networks import build_network
@@ -53,8 +54,13 @@ class Parts:
         state = {f"{part}.{key}": x for part, p in parts.items() for key, x in p.state_dict().items()}
         return state | {f"generator.{name}": g.get_state() for name, g in self.generators.items()}
 
-    def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], counters: Any) -> None:
-        """Go on from a checkpoint."""
+    def load(
+        self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], counters: Any, fresh: bool = False
+    ) -> None:
+        """Go on from a checkpoint; or, `fresh`, be as before the first step, and wait for `collector.start`.
+
+        Nothing moves: every tensor is written where it lies, for graphs know the addresses.
+        """
 
         def part(name: str) -> dict[str, Tensor]:
             return {k.removeprefix(name): v for k, v in state.items() if k.startswith(name)}
@@ -63,16 +69,19 @@ class Parts:
             self.learner.load_state_dict(weights, part("learner."), counters["updates"])
             self.ring.load_state_dict(part("ring."))
             self.sampler.load_state_dict(part("sampler."))
-            self.env.load_state_dict(part("env."))
+            if resumable(self.env) or not fresh:
+                self.env.load_state_dict(part("env."))
             self.metrics.load_state_dict(part("metrics."))
             for name, state_ in part("generator.").items():
                 self.generators[name].set_state(state_)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(f"The checkpoint does not fit its run's configuration: {error}.") from error
+        self.counts.load(counters["transitions"], counters["episodes"])
+        if fresh:
+            return
         if not resumable(self.env):  # its unfinished episodes cannot go on
             self.ring.cut_off()
             self.metrics.cut_off()
-        self.counts.load(counters["transitions"], counters["episodes"])
         self.collector.resume()
 
 
@@ -86,9 +95,9 @@ def assemble(config: Config, env: VecEnv) -> Parts:
     sampler = build_sampler(config, ring, learner, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
-    collector = Collector(
-        env, learner.policy, learner.head, ring, metrics, counts, phases, generators["explore"]
-    )
+    explore = generators["explore"]
+    collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
+    learner.watch.describe_replay = lambda: describe_data(*ring.learned_from())
     generators |= learner.generators
     return Parts(env, learner, ring, sampler, collector, metrics, counts, phases, generators)
 
@@ -111,7 +120,7 @@ def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     network = build_network(config.network, env.obs_spec, env.num_actions, weights, head.size, head.fractions)
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
     generators = {name: generator(config.seed, name, device) for name, needed in used.items() if needed}
-    return Learner(config.learn, network, head, device, generators)
+    return Learner(config.learn, network, head, device, generators, config.runtime.precision)
 
 
 def storage(config: Config) -> ReplayConfig:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from flashdqn.envs.contract import VecEnv
 from flashdqn.learn.bootstraps import Net, masked_argmax
 from flashdqn.learn.heads import Head
+from flashdqn.replay import Sampler
 from flashdqn.replay.ring import Ring
 from flashdqn.train.counts import Counts
 from flashdqn.train.metrics import EpisodeMetrics
 from flashdqn.train.phases import Phases
+from flashdqn.types import Step
+
+#: Chooses actions, [N] int64, from observations, masks, ε and two random numbers for each environment.
+Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
 
 
 class Collector:
-    """Plays ε-greedily with the online network and fills the ring."""
+    """Plays ε-greedily with the online network and fills the ring. Nothing in it asks the device."""
 
     def __init__(
         self,
@@ -23,48 +30,68 @@ class Collector:
         policy: Net,
         head: Head,
         ring: Ring,
+        sampler: Sampler,
         metrics: EpisodeMetrics,
         counts: Counts,
         phases: Phases,
         generator: torch.Generator,
     ) -> None:
-        self.env, self.policy, self.head, self.ring = env, policy, head, ring
+        self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
+        shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
         self.eps = torch.ones(env.num_envs, device=ring.device)
-        self.obs: Tensor
-        self.mask: Tensor | None
+        # Buffers that stay where they are: a CUDA graph knows them by their address.
+        self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
+        self.mask = None if ring.mask is None else torch.ones_like(ring.mask[0])
+        self.act: Act = self.act_eagerly  # how it runs is for `train.engine` to say
+        self.record: Callable[[Tensor, Step, Tensor], None] = self.record_eagerly
 
     def start(self, seed: int) -> None:
         """Begin with fresh episodes."""
-        self.obs = self.env.reset(seed)
-        self.mask = self.env.mask
+        self._see(self.env.reset(seed), self.env.mask)
         self.ring.start(self.obs, self.mask)
 
     def resume(self) -> None:
         """Go on where ring and environments stand."""
-        self.obs = self.ring.obs[int(self.ring.head)].clone()
-        self.mask = self.env.mask
+        self._see(self.ring.obs[int(self.ring.head)], self.env.mask)
 
     @torch.no_grad()
     def collect(self) -> None:
         """One step of every environment."""
         with self.phases("act"):
-            q = self.head.q(self.policy(self.obs))
-            action = explore(q, self.mask, self.eps, self.generator)
+            luck = torch.rand((2, len(self.eps)), generator=self.generator, device=self.eps.device)
+            action = self.act(self.obs, self.mask, self.eps, luck)
         with self.phases("step"):
             step = self.env.step(action)
         with self.phases("append"):
-            self.metrics.observe(step, self.ring.ended, self.env.outcomes, self.counts.totals)
-            self.ring.append(action, step)
-        self.obs, self.mask = step.obs, step.mask
+            self.record(action, step, self.env.outcomes)
+            self.sampler.appended()
+
+    def act_eagerly(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """The network's choice, or chance's."""
+        return explore(self.head.q(self.policy(obs)), mask, eps, luck)
+
+    def record_eagerly(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
+        """Take what the environments answered into metrics and ring."""
+        self.metrics.observe(step, self.ring.ended, outcomes, self.counts.totals)
+        self.ring.append(action, step)
+        self._see(step.obs, step.mask)
+
+    def _see(self, obs: Tensor, mask: Tensor | None) -> None:
+        self.obs.copy_(obs)
+        if self.mask is not None and mask is not None:
+            self.mask.copy_(mask)
 
 
-def explore(q: Tensor, mask: Tensor | None, eps: Tensor, generator: torch.Generator) -> Tensor:
-    """The best legal action, or with probability ε_i a random legal one; a coin for every environment."""
-    coin = torch.rand(len(q), generator=generator, device=q.device)
+def explore(q: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+    """The best legal action, or with probability ε_i a random legal one. `luck`, [2, N] in [0, 1): a coin for
+    every environment, and which of its legal actions it would be."""
     if mask is None:
-        chance = torch.randint(q.shape[1], (len(q),), generator=generator, device=q.device)
+        actions = q.shape[1]
+        chance = (luck[1] * actions).to(torch.int64).clamp(max=actions - 1)
     else:
-        luck = torch.rand(q.shape, generator=generator, device=q.device)
-        chance = luck.masked_fill_(~mask, -1.0).argmax(1)
-    return torch.where(coin < eps, chance, masked_argmax(q, mask))
+        legal = mask.sum(1)
+        nth = torch.minimum((luck[1] * legal).to(torch.int64), legal - 1)
+        # the first action with more than `nth` legal ones up to and with it
+        chance = (mask.cumsum(1) > nth[:, None]).to(torch.uint8).argmax(1)
+    return torch.where(luck[0] < eps, chance, masked_argmax(q, mask))

@@ -22,15 +22,17 @@ class Counts:
         self.transitions = 0
         self.episodes = 0
         self._travelling: deque[tuple[Tensor, torch.cuda.Event]] = deque()
+        self._idle: list[
+            tuple[Tensor, torch.cuda.Event]
+        ] = []  # pinned memory is dear to allocate: it is reused
 
     def publish(self) -> None:
         """Called once per iteration, after the totals were raised."""
         if self.totals.device.type == "cpu":
             self.transitions, self.episodes = self.totals.tolist()
             return
-        copy = torch.empty(2, dtype=torch.int64, pin_memory=True)
+        copy, event = self._idle.pop() if self._idle else new_courier()
         copy.copy_(self.totals, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
         event.record()
         self._travelling.append((copy, event))
         if len(self._travelling) > self.LAG:
@@ -51,3 +53,10 @@ class Counts:
         copy, event = self._travelling.popleft()
         event.synchronize()
         self.transitions, self.episodes = copy.tolist()
+        self._idle.append((copy, event))
+
+
+def new_courier() -> tuple[Tensor, torch.cuda.Event]:
+    """Pinned memory for the totals, and the event that says that they have arrived."""
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
+    return torch.empty(2, dtype=torch.int64, pin_memory=True), event

@@ -12,35 +12,40 @@ import torch
 from flashdqn.config import Config
 from flashdqn.envs.contract import VecEnv
 from flashdqn.errors import DivergedError
-from flashdqn.runtime.execute import prepare
 from flashdqn.runtime.seeds import purpose_seed
-from flashdqn.train import checkpoint, schedules
+from flashdqn.train import checkpoint
 from flashdqn.train.assemble import Parts
 from flashdqn.train.budget import Budget, crossed
+from flashdqn.train.engine import Engine
 from flashdqn.train.evaluate import evaluate
 from flashdqn.train.interrupt import Interrupt
 from flashdqn.train.progress import Progress
 from flashdqn.train.ratio import build_ratio
 from flashdqn.train.reporter import Reporter
 from flashdqn.train.run import RunFolder, read_table
-
-#: Batches gathered at once: enough to spread the cost, few enough to stay in the cache.
-GROUP = 16
+from flashdqn.train.schedules import Schedules
 
 
 class Loop:
     """One training, from its first step or from a checkpoint."""
 
     def __init__(
-        self, config: Config, parts: Parts, folder: RunFolder, progress: Progress, games: VecEnv
+        self,
+        config: Config,
+        parts: Parts,
+        folder: RunFolder,
+        progress: Progress,
+        games: VecEnv,
+        engine: Engine | None = None,
     ) -> None:
+        """Without an engine that was prepared before, everything runs eagerly."""
         self.config, self.parts, self.folder, self.progress = config, parts, folder, progress
+        self.engine = engine or Engine(config, parts)
         self.ratio = build_ratio(config, parts.sampler)
         self.reporter = Reporter(config, parts, folder, self.ratio, progress)
+        self.schedules = Schedules(config, parts.collector.eps, parts.learner.lr, parts.sampler)
         self.budget = Budget.of(config)
         self.games = games  # to evaluate on
-        self.collect = prepare(parts.collector.collect, config.runtime.mode)
-        self.update = prepare(parts.learner.update, config.runtime.mode)
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
         self._evaluated = -1  # the step of the last evaluation
@@ -53,14 +58,12 @@ class Loop:
     def start(self) -> None:
         """Begin a new run."""
         self.parts.collector.start(purpose_seed(self.config.seed, "envs"))
-        schedules.exploration(self.config.explore, 0, self.parts.collector.eps)
         self.reporter.begin(step=0, updates=0)
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint."""
         weights, state, counters = checkpoint.load(path, with_state=True)
         self.parts.load(weights, state, counters)
-        schedules.exploration(self.config.explore, 0, self.parts.collector.eps)
         self._before = counters["seconds"]
         self.folder.rewind(counters["transitions"])
         evaluations = read_table(self.folder.path / "evaluations.csv")
@@ -101,28 +104,16 @@ class Loop:
 
     def iterate(self) -> None:
         """One step of every environment, and the updates that it earned."""
-        parts, config = self.parts, self.config
+        parts = self.parts
         parts.phases.next_iteration()
-        schedules.exploration(config.explore, parts.counts.transitions, parts.collector.eps)
-        parts.learner.lr.fill_(schedules.learning_rate(config.learn, parts.counts.transitions))
-        parts.sampler.set_beta(schedules.importance_exponent(config.replay, parts.counts.transitions))
-        self.collect()
-        with parts.phases("append"):
-            parts.sampler.appended()
+        self.schedules.write(parts.counts.transitions)
+        self.engine.collect()
         parts.counts.publish()
         self.learn()
 
     def learn(self) -> None:
         """The updates that are due."""
-        parts, config = self.parts, self.config
-        due = self.ratio.due(parts.counts.transitions, parts.learner.updates)
-        while due > 0:
-            with parts.phases("sample"):
-                batches = parts.sampler.batches(min(due, GROUP), config.update_size)
-            with parts.phases("update"):
-                for batch in batches:
-                    parts.sampler.update(batch.index, self.update(batch))
-            due -= len(batches)
+        self.engine.learn(self.ratio.due(self.parts.counts.transitions, self.parts.learner.updates))
 
     def occasionally(self, before: int, after: int) -> None:
         """What is due when the transitions pass a multiple of its period."""

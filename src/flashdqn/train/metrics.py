@@ -23,20 +23,18 @@ class EpisodeMetrics:
         self.running = torch.zeros((num_envs, len(self.names)), device=device)
         self.running[:, 0] = 1.0
         self.sums = torch.zeros(len(self.names), device=device)
-        self._returns, self._lengths = self.running[:, 1], self.running[:, 2]
-        self._outcomes = self.running[:, 3:]
 
     def observe(self, step: Step, was_reset: Tensor, outcomes: Tensor, totals: Tensor) -> None:
         """Take in one step; `totals` ([2] int64) are raised by its transitions and finished episodes."""
         ended = step.terminated | step.truncated
         keep = ~ended
-        self._returns += step.reward
-        self._lengths += ~was_reset
+        running = self.running
+        running[:, 1] += step.reward
+        running[:, 2] += ~was_reset
         # those of unfinished episodes mean nothing: they may be NaN, and 0 · NaN would spoil the product
-        self._outcomes.copy_(outcomes).masked_fill_(keep[:, None], 0.0)
-        self.sums += ended.to(torch.float32) @ self.running
-        self._returns *= keep
-        self._lengths *= keep
+        running[:, 3:] = outcomes.masked_fill(keep[:, None], 0.0)
+        self.sums += ended.to(torch.float32) @ running
+        running[:, 1:3] *= keep[:, None]
         totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))
 
     def read(self) -> dict[str, float]:
@@ -48,8 +46,7 @@ class EpisodeMetrics:
 
     def cut_off(self) -> None:
         """Forget the unfinished episodes: they will not go on."""
-        self._returns.zero_()
-        self._lengths.zero_()
+        self.running[:, 1:3].zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
         """The unfinished episodes and the unfinished window."""

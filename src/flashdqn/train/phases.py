@@ -24,6 +24,7 @@ class Phases:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
         self._iteration = 0
+        self.inside_graph = False  # while a graph is captured nothing is timed: a replay would not know of it
 
     def next_iteration(self) -> None:
         """Called once per iteration of the loop."""
@@ -32,7 +33,9 @@ class Phases:
     @contextmanager
     def __call__(self, name: str, host: bool = False) -> Iterator[None]:
         """Time a block; `host=True` for work that waits for the device anyway."""
-        if not self.cuda or host:
+        if self.inside_graph:
+            yield
+        elif not self.cuda or host:
             start = time.perf_counter()
             yield
             self.seconds[name] += time.perf_counter() - start

@@ -5,16 +5,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashdqn.config import ExploreConfig, LearnConfig, ReplayConfig
+from flashdqn.config import Config, ExploreConfig, LearnConfig, ReplayConfig
+from flashdqn.replay import Sampler
 
 
-def exploration(config: ExploreConfig, transitions: int, eps: Tensor) -> None:
-    """Write every environment's ε, [N], for the present moment."""
-    if config.schedule == "spread":
-        if transitions == 0:
-            eps.copy_(spread(config.start, config.end, len(eps)))
-        return
-    eps.fill_(exploration_rate(config, transitions))
+class Schedules:
+    """Writes the present ε, learning rate and β where the device reads them, but only when they have changed."""
+
+    def __init__(self, config: Config, eps: Tensor, lr: Tensor, sampler: Sampler) -> None:
+        self.config, self.eps, self.lr, self.sampler = config, eps, lr, sampler
+        self._written: tuple[float, float, float] = (-1.0, -1.0, -1.0)
+        if config.explore.schedule == "spread":
+            eps.copy_(spread(config.explore.start, config.explore.end, len(eps)))
+
+    def write(self, transitions: int) -> None:
+        """For the present number of transitions."""
+        config, (eps, lr, beta) = self.config, self._written
+        spread_out = config.explore.schedule == "spread"
+        now = (
+            0.0 if spread_out else exploration_rate(config.explore, transitions),
+            learning_rate(config.learn, transitions),
+            importance_exponent(config.replay, transitions),
+        )
+        if now[0] != eps and not spread_out:
+            self.eps.fill_(now[0])
+        if now[1] != lr:
+            self.lr.fill_(now[1])
+        if now[2] != beta:
+            self.sampler.set_beta(now[2])
+        self._written = now
 
 
 def exploration_rate(config: ExploreConfig, transitions: int) -> float:

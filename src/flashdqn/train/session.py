@@ -7,7 +7,7 @@ import math
 import shlex
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from flashdqn.envs import build_env, build_games
 from flashdqn.envs.contract import close
 from flashdqn.errors import ConfigError, DivergedError, EnvError
 from flashdqn.runtime.device import choose_device, hardware
+from flashdqn.runtime.precision import tensor_cores
 from flashdqn.runtime.seeds import purpose_seed
 from flashdqn.runtime.threads import compute_threads, cores, threads
 from flashdqn.show.curve import draw_curve
@@ -25,12 +26,13 @@ from flashdqn.show.report import write_report
 from flashdqn.train import checkpoint
 from flashdqn.train.assemble import Parts, assemble, build_learner, check_fits
 from flashdqn.train.budget import Budget
+from flashdqn.train.choose import Choice, prepare
 from flashdqn.train.counts import Counts
 from flashdqn.train.evaluate import Evaluation, evaluate
 from flashdqn.train.loop import Loop
 from flashdqn.train.progress import Progress
 from flashdqn.train.run import RunFolder, check_writable
-from flashdqn.train.warmup import warm_up
+from flashdqn.train.warm_times import WarmUp
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,16 @@ def start_run(config: Config, progress: Progress) -> Run:
     device = choose_device(config.device)
     check_writable(config.out)
     start = _announce(progress)
-    with own_threads(config, check_settings(config, device)):
-        if config.runtime.warmup:
-            warm_up(config, device)
+    with own_threads(config, check_settings(config, device)), tensor_cores(device):
         parts = assemble(config, build_env(config.env, config.envs, device))
-        folder = RunFolder.create(config, hardware(device))
-        loop = Loop(config, parts, folder, progress, build_games(config.env, config.eval.episodes, device))
+        engine, choice = prepare(config, parts, progress.note)
+        config = as_chosen(config, choice)
+        folder = RunFolder.create(config, hardware(device) | {"mode": choice.why})
+        games = build_games(config.env, config.eval.episodes, device)
+        loop = Loop(config, parts, folder, progress, games, engine)
         loop.start()
         with folder.locked():
-            return _finish(loop, time.perf_counter() - start)
+            return _finish(loop, WarmUp.took(config, time.perf_counter() - start, choice))
 
 
 def resume_run(config: Config, path: Path, progress: Progress) -> Run:
@@ -81,17 +84,22 @@ def _resume(config: Config, folder: RunFolder, path: Path, progress: Progress) -
     device = choose_device(config.device)
     check_writable(str(folder.path))
     start = _announce(progress)
-    with own_threads(config, check_settings(config, device)):
-        if config.runtime.warmup:
-            warm_up(config, device)
+    with own_threads(config, check_settings(config, device)), tensor_cores(device):
         parts = assemble(config, build_env(config.env, config.envs, device))
-        loop = Loop(config, parts, folder, progress, build_games(config.env, config.eval.episodes, device))
+        engine, choice = prepare(config, parts, progress.note)
+        games = build_games(config.env, config.eval.episodes, device)
+        loop = Loop(config, parts, folder, progress, games, engine)
         loop.resume(point)
         (folder.path / "summary.json").unlink(missing_ok=True)
         data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
         data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
         checkpoint.write_json(folder.path / "config.json", data)
-        return _finish(loop, time.perf_counter() - start)
+        return _finish(loop, WarmUp.took(config, time.perf_counter() - start, choice))
+
+
+def as_chosen(config: Config, choice: Choice) -> Config:
+    """The configuration with what `auto` chose, so that a resumed run goes on in the same way."""
+    return replace(config, runtime=replace(config.runtime, mode=choice.plan.mode, threads=choice.threads))
 
 
 def check_settings(config: Config, device: torch.device) -> int:
@@ -128,10 +136,11 @@ def _announce(progress: Progress) -> float:
     return time.perf_counter()
 
 
-def _finish(loop: Loop, warm_seconds: float) -> Run:
+def _finish(loop: Loop, warm_up: WarmUp) -> Run:
     config, folder, parts = loop.config, loop.folder, loop.parts
     device = parts.learner.device
     title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
+    loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
     loop.progress.begin(title, loop.ratio.asked)
     try:
         finished = loop.run()
@@ -150,14 +159,14 @@ def _finish(loop: Loop, warm_seconds: float) -> Run:
         close(loop.games)
         loop.progress.end()
         loop.reporter.close()
-    summary = summarise(loop, warm_seconds, finished)
+    summary = summarise(loop, warm_up, finished)
     checkpoint.write_json(folder.path / "summary.json", summary)
     draw_curve(folder.path)
     write_report(folder.path)
     return Run(folder.path, config, finished, summary)
 
 
-def summarise(loop: Loop, warm_seconds: float, finished: bool) -> dict[str, Any]:
+def summarise(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
     """The run in figures. The best checkpoint is judged anew on fresh games, so that luck in choosing it does
     not count."""
     parts, config = loop.parts, loop.config
@@ -167,7 +176,9 @@ def summarise(loop: Loop, warm_seconds: float, finished: bool) -> dict[str, Any]
         "episodes": parts.counts.episodes,
         "updates": parts.learner.updates,
         "seconds": round(loop.seconds, 3),
-        "warm_up_seconds": round(warm_seconds, 3),
+        "warm_up_seconds": round(warm_up.seconds, 3),
+        "first_warm_up_seconds": round(warm_up.first, 3),
+        "mode": str(warm_up.choice.plan),
         "train_ratio_asked": loop.ratio.asked,
         "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
         "weights": checkpoint.weights_hash(parts.learner.weights()),

@@ -1,45 +1,79 @@
-"""Warm-up: pay once, before the clock starts, for compilation, allocation and first use.
+"""Warm-up: pay once, before the clock starts, for compilation, capture, allocation and first use.
 
-It works on parts of its own, made from the same configuration and thrown away, so it leaves no trace: a
-warmed run and a cold one give the same weights.
+It works on the training's own parts, for graphs hold their addresses; then everything that it touched is put back.
+So it leaves no trace: a warmed run and a cold one give the same weights.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import torch
+from torch import Tensor
 
 from flashdqn.config import Config
 from flashdqn.envs import build_env, build_games
-from flashdqn.envs.contract import close
+from flashdqn.envs.contract import capturable, close, resumable
 from flashdqn.errors import DivergedError
-from flashdqn.train.assemble import assemble
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.train.assemble import Parts
+from flashdqn.train.engine import Engine
 from flashdqn.train.evaluate import evaluate
 
-UPDATES = 3
+NOTHING_YET = {"transitions": 0, "episodes": 0, "updates": 0}
 
 
-def warm_up(config: Config, device: torch.device) -> None:
-    """Run every piece of the loop a few times. A loss that is not finite is for the run itself to report."""
-    rows = config.pqn.rollout if config.learn.method == "pqn" else config.replay.n_step + 3
-    small = dataclasses.replace(config.replay, capacity=rows * config.envs)
-    env = build_env(config.env, config.envs, device)
-    parts = assemble(dataclasses.replace(config, replay=small), env)
-    parts.collector.start(seed=0)
-    for _ in range(rows):
-        parts.collector.collect()
-        parts.sampler.appended()
-    with suppress(DivergedError):
-        for batch in parts.sampler.batches(UPDATES, config.update_size):
-            parts.sampler.update(batch.index, parts.learner.update(batch))
+@contextmanager
+def put_back(config: Config, parts: Parts) -> Iterator[None]:
+    """Whatever happens inside, afterwards the parts are as before their first step."""
+    weights = copies(parts.learner.weights())
+    state = copies(parts.state_dict())
+    games = parts.env
+    if not resumable(games):  # games that cannot be put back are not touched: others are played
+        parts.collector.env = build_env(config.env, config.envs, games.device)
+    try:
+        yield
+    finally:
+        if parts.collector.env is not games:
+            close(parts.collector.env)
+            parts.collector.env = games
+        parts.load(weights, state, NOTHING_YET, fresh=True)
+        parts.metrics.read()
+        parts.phases.read()
+
+
+def exercise(engine: Engine) -> None:
+    """Fill a small part of the ring and learn from it, in groups of every size.
+
+    Games that may be slow, or fail, are not played again for every plan that changes nothing for them.
+    """
+    parts, due = engine.parts, 2 * engine.largest - 1
+    rows = engine.config.replay.n_step + 3
+    if isinstance(parts.sampler, RolloutSampler):
+        rows = engine.config.pqn.rollout
+    if not int(parts.ring.filled) or engine.plan.way == "compile" or capturable(parts.collector.env):
+        parts.collector.start(seed=0)
+        for _ in range(rows):
+            engine.collect()
+    with suppress(DivergedError):  # a loss that is not finite is for the run itself to report
+        if isinstance(parts.sampler, RolloutSampler):
+            parts.sampler.remaining = parts.sampler.updates
+            due = min(due, parts.sampler.updates)
+        engine.learn(due)
         parts.learner.read_sums()
-    games = build_games(config.env, config.eval.episodes, device)
+
+
+def warm_games(config: Config, parts: Parts) -> None:
+    """Evaluate a little."""
+    games = build_games(config.env, config.eval.episodes, parts.learner.device)
     evaluate(games, parts.learner.online, parts.learner.head, seed=0, step_limit=2)
-    close(env)
     close(games)
-    parts.metrics.read()
-    if device.type == "cuda":
+    if parts.learner.device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
+
+
+def copies(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What a state holds now."""
+    return {name: tensor.clone() for name, tensor in state.items()}

@@ -26,7 +26,8 @@ class SnakeConfig:
     actions: Actions = "relative"
     """relative: straight, right, left. absolute: up, right, down, left; a reversal goes straight on."""
     features: Features = "flood"
-    """What the agent sees: basic ⊂ flood ⊂ selective ⊂ enhanced are vectors, grid is three uint8 planes."""
+    """What the agent sees: basic ⊂ flood ⊂ selective ⊂ enhanced are vectors, grid is three uint8 planes
+    (head, body, food)."""
     start_length: int = 3
     """Cells of the starting snake, at least 2; it lies straight behind its head."""
     start: Start = "center"

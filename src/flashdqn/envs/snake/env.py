@@ -14,7 +14,13 @@ from flashdqn.envs.random_bits import board_keys
 from flashdqn.envs.snake import rules
 from flashdqn.envs.snake.board import MASK, SHIFT
 from flashdqn.envs.snake.config import SnakeConfig
-from flashdqn.envs.snake.features import LEVELS, observe_grid, observe_vector, vector_length
+from flashdqn.envs.snake.features import (
+    LEVELS,
+    body_shades,
+    observe_grid,
+    observe_vector,
+    vector_length,
+)
 from flashdqn.envs.snake.rules import advance
 from flashdqn.errors import CheckpointError, EnvError
 from flashdqn.types import Step
@@ -51,6 +57,7 @@ def play_grid(
     rng: Array,
     params: Array,
     rewards: Array,
+    shades: Array,
     obs: Array,
     reward: Array,
     terminated: Array,
@@ -59,7 +66,7 @@ def play_grid(
 ) -> None:
     """Step board `i` and observe it as planes."""
     advance(i, action, state, body, bits, rng, params, rewards, reward, terminated, truncated, outcomes)
-    observe_grid(i, state, body, params, obs)
+    observe_grid(i, state, body, params, shades, obs)
 
 
 # A board takes 30 to 150 ns: a single thread plays a thousand in the time of a small network's forward pass,
@@ -91,10 +98,12 @@ class Snake:
         self.device = _usable(torch.device(device))
         self.num_actions = config.num_actions
         self.obs_spec = _obs_spec(config)
+        self.capturable = self.device.type == "cuda"
         if num_envs < 1:
             raise EnvError(f"Snake needs at least one board; num_envs is {num_envs}.")
         self._allocate()
         grid = config.features == "grid"
+        tables = [_params(config), _rewards(config), *([_shades(config)] if grid else [])]
         self._launch = Kernel(play_grid if grid else play_vector, PARALLEL_FROM).bind(
             num_envs,
             self._action,
@@ -102,8 +111,7 @@ class Snake:
             self._body,
             self._bits,
             self._rng,
-            _params(config).to(self.device),
-            _rewards(config).to(self.device),
+            *(table.to(self.device) for table in tables),
             *self._step[:4],
             self.outcomes,
         )
@@ -256,3 +264,8 @@ def _rewards(config: SnakeConfig) -> Tensor:
     rewards[rules.WON] = config.food_reward + config.win_reward + shaping
     rewards[rules.DIED] = config.death_reward
     return rewards
+
+
+def _shades(config: SnakeConfig) -> Tensor:
+    """What stands in the body's plane for each number of steps until a cell is free; [S² + 1] uint8."""
+    return torch.tensor(body_shades(config.size), dtype=torch.uint8)

@@ -21,14 +21,18 @@ enhanced, + A + 2:
     tail distance  Manhattan distance of head and tail / (2 · (S − 1))
     length         length / S²
 
-grid: uint8 [3, S, S]. Plane 0: the head, 255. Plane 1: each body cell, head included, holds the number of steps
-until it is free again if the snake does not eat (tail 1, head its length), at most 255. Plane 2: the food, 255.
+grid: uint8 [3, S, S]. Plane 0: the head, 255. Plane 1: each body cell, head included, by the number t of steps
+until it is free again if the snake does not eat (tail 1, head its length): 51 + ⌊204 √(t / S²)⌋. Plane 2:
+the food, 255. Networks read bytes as 0 … 1. So any body cell stands out from a free one, by 0.2; the steps near the
+tail, which decide whether a cell will be free in time, differ most; and up to S = 10 no two are shaded alike.
 
 After a death the snake lies where it was before the fatal move, and is seen so.
 Every float is one division of two small integers: CPU and CUDA round it alike.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -50,6 +54,12 @@ from flashdqn.envs.snake.rules import (
 # feature sets as levels
 LEVELS = ("basic", "flood", "selective", "enhanced")
 FLOOD, SELECTIVE, ENHANCED = 1, 2, 3
+
+
+def body_shades(size: int) -> list[int]:
+    """The byte that stands for t = 0 … S² steps until a cell is free; looked up, so that all devices agree."""
+    cells = size * size
+    return [0] + [51 + math.isqrt(204 * 204 * t // cells) for t in range(1, cells + 1)]
 
 
 def vector_length(features: str, num_actions: int) -> int:
@@ -199,7 +209,7 @@ def observe_vector(i: Scalar, state: Array, body: Array, bits: Array, params: Ar
 
 
 @scalar
-def observe_grid(i: Scalar, state: Array, body: Array, params: Array, obs: Array) -> None:
+def observe_grid(i: Scalar, state: Array, body: Array, params: Array, shades: Array, obs: Array) -> None:
     """Write the three planes."""
     size = params[SIZE]
     for plane in range(3):
@@ -213,5 +223,5 @@ def observe_grid(i: Scalar, state: Array, body: Array, params: Array, obs: Array
     at = state[i, TAIL_AT]
     for k in range(state[i, LENGTH]):
         cell = body[i, at]
-        obs[i, 1, (cell >> SHIFT) - 1, (cell & MASK) - 1] = min(k + 1, 255)
+        obs[i, 1, (cell >> SHIFT) - 1, (cell & MASK) - 1] = shades[k + 1]
         at = at + 1 if at + 1 < size * size else 0

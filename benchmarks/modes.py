@@ -1,0 +1,207 @@
+"""Every mode of execution side by side: time per transition and update, warm-up, and whether it learns the same.
+
+    python benchmarks/modes.py [--device cuda] [--case small] [--algo rainbow] [--json FILE]
+
+Each mode starts from the same weights and replay and does the same updates: then its weights are compared with
+those of eager. After that all of them train on, timed in alternation, so that a busy machine is unfair to none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from flashdqn.algorithms import with_algorithm
+from flashdqn.config import Config
+from flashdqn.config_io import apply
+from flashdqn.envs import build_env
+from flashdqn.errors import ExecutionError
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.presets import base_config
+from flashdqn.runtime.device import choose_device
+from flashdqn.runtime.execute import Plan
+from flashdqn.runtime.precision import tensor_cores
+from flashdqn.runtime.threads import threads
+from flashdqn.train.assemble import assemble
+from flashdqn.train.choose import warm
+from flashdqn.train.engine import Engine
+from flashdqn.train.loop import Loop
+from flashdqn.train.progress import Silent
+from flashdqn.train.run import RunFolder
+from flashdqn.train.warmup import copies, put_back
+from measure import context, write_json
+
+#: The work: preset, and what is changed in it.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "small": (
+        "snake",
+        {"envs": 256, "train_ratio": 1 / 32, "network.hidden": (256, 256), "learn.batch_size": 64},
+    ),
+    "default": ("snake-flood", {}),
+    "large": (
+        "snake",
+        {
+            "envs": 65_536,
+            "train_ratio": 8 / 65_536,
+            "network.hidden": (256, 256),
+            "learn.batch_size": 16_384,
+            "replay.capacity": 4_000_000,
+            "learn.starts": 300_000,
+        },
+    ),
+    "grid": ("snake-grid", {}),
+}
+PLANS = {
+    "cpu": [Plan("eager"), Plan("compile"), Plan("written")],
+    "cuda": [
+        Plan("eager"),
+        Plan("compile"),
+        Plan("eager", graph=True),
+        Plan("compile", graph=True),
+        Plan("written", graph=True),
+    ],
+}
+
+
+@dataclass
+class Candidate:
+    """A training in one mode."""
+
+    plan: Plan
+    loop: Loop
+    warm_up: float
+    rates: list[float]
+
+
+def start(config: Config, plan: Plan, device: torch.device, folder: Path) -> Candidate:
+    """A training that has filled its replay, warm."""
+    begun = time.perf_counter()
+    parts = assemble(config, build_env(config.env, config.envs, device))
+    engine = Engine(config, parts)
+    with put_back(config, parts):
+        warm(engine, plan)
+    seconds = time.perf_counter() - begun
+    loop = Loop(config, parts, RunFolder(folder), Silent(), parts.env, engine)
+    loop.start()
+    while parts.counts.transitions < loop.ratio.starts:
+        loop.iterate()
+    return Candidate(plan, loop, seconds, [])
+
+
+def settle(candidate: Candidate) -> None:
+    counts = candidate.loop.parts.counts
+    counts.settle()
+    if counts.totals.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def rate(candidate: Candidate, seconds: float) -> float:
+    """Transitions per second over a window."""
+    settle(candidate)
+    before, begun = candidate.loop.parts.counts.transitions, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        for _ in range(4):
+            candidate.loop.iterate()
+    settle(candidate)
+    return (candidate.loop.parts.counts.transitions - before) / (time.perf_counter() - begun)
+
+
+def relearn(candidate: Candidate, weights: dict[str, Tensor], state: dict[str, Tensor], updates: int) -> None:
+    """So many updates from the same state."""
+    parts = candidate.loop.parts
+    counts = {"transitions": parts.counts.transitions, "episodes": parts.counts.episodes, "updates": 0}
+    parts.load(weights, state, counts)
+    if isinstance(parts.sampler, RolloutSampler):
+        parts.sampler.remaining = parts.sampler.updates
+        updates = min(updates, parts.sampler.updates)
+    candidate.loop.engine.learn(updates)
+    settle(candidate)
+
+
+def apart(one: Candidate, other: Candidate) -> float:
+    """‖difference‖ / ‖weights‖."""
+    first, second = (c.loop.parts.learner.flat.values for c in (one, other))
+    return float((first - second).norm() / second.norm())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--case", choices=CASES, default="small")
+    parser.add_argument("--algo")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--updates", type=int, default=50, help="updates before weights are compared")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
+    parser.add_argument(
+        "--plans", default="", help="only those whose name contains one of these, comma-separated"
+    )
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    device, console = choose_device(arguments.device), Console(width=110)
+    preset, changes = CASES[arguments.case]
+    config = apply(base_config(preset), changes | {"runtime.precision": arguments.precision})
+    config = with_algorithm(config, arguments.algo) if arguments.algo else config
+    if device.type == "cpu":
+        config = replace(config, device="cpu")
+    wanted = [w for w in arguments.plans.split(",") if w]
+    plans = [p for p in PLANS[device.type] if not wanted or any(w == str(p) for w in wanted)]
+    rows: list[dict[str, Any]] = []
+    with threads(1, 1), tensor_cores(device), tempfile.TemporaryDirectory() as folder:
+        candidates: list[Candidate] = []
+        for plan in plans:
+            try:
+                candidates.append(start(config, plan, device, Path(folder)))
+            except ExecutionError as error:
+                console.print(f"{plan}: {error}", highlight=False, markup=False)
+        first = candidates[0].loop.parts
+        weights, state = copies(first.learner.weights()), copies(first.state_dict())
+        for candidate in candidates:
+            relearn(candidate, weights, state, arguments.updates)
+        differences = [apart(candidate, candidates[0]) for candidate in candidates]
+        for _ in range(arguments.rounds):
+            for candidate in candidates:
+                candidate.rates.append(rate(candidate, arguments.seconds))
+        for candidate, difference in zip(candidates, differences, strict=True):
+            median = statistics.median(candidate.rates)
+            rows.append(
+                {
+                    "mode": str(candidate.plan),
+                    "warm_up_seconds": round(candidate.warm_up, 2),
+                    "steps_per_second": round(median),
+                    "least": round(min(candidate.rates)),
+                    "most": round(max(candidate.rates)),
+                    "microseconds_per_update": round(1e6 / median / candidate.loop.ratio.asked, 1),
+                    "weights_apart": difference,
+                }
+            )
+    title = f"{arguments.case}{' ' + arguments.algo if arguments.algo else ''}: {config.envs:,} boards, "
+    title += (
+        f"batch {config.update_size:,}, ratio {config.train_ratio:.5g}, {arguments.precision}, {device.type}"
+    )
+    table = Table(
+        "mode", "warm-up s", "steps/s", "least … most", "µs/update, all in", "weights apart", title=title
+    )
+    for row in rows:
+        spread = f"{row['least']:,} … {row['most']:,}"
+        cells = f"{row['warm_up_seconds']:.1f}", f"{row['steps_per_second']:,}", spread
+        table.add_row(
+            row["mode"], *cells, f"{row['microseconds_per_update']:,}", f"{row['weights_apart']:.1e}"
+        )
+    console.print(table)
+    if arguments.json:
+        write_json(arguments.json, {"context": context(arguments.device), "title": title, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

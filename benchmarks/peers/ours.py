@@ -1,0 +1,70 @@
+"""flashdqn itself, through `flashdqn.train`: double DQN as it is by default, threads included.
+
+The window runs from the first report after the burn-in to the last one, by the clock of the run: reports and
+TensorBoard events are inside. Evaluation and checkpoints are off, as they are for the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import tempfile
+from typing import Any
+
+import flashdqn
+from peers import task
+
+REPORT_EVERY = 2_000  # transitions: the window begins and ends at a report
+
+
+def settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
+    """The shared task in our words."""
+    return {
+        "max_time": task.BURN_IN_SECONDS + asked.seconds,
+        "envs": asked.envs,
+        "train_ratio": task.RATIO,
+        "device": asked.device,
+        "out": out,
+        "env": {"features": "basic", "size": 10},
+        "network": {"hidden": task.HIDDEN},
+        "replay": {"capacity": task.REPLAY},
+        "learn": {
+            "batch_size": task.BATCH,
+            "lr": task.LR,
+            "gamma": task.GAMMA,
+            "starts": task.STARTS,
+            "target_every": task.TARGET_EVERY,
+        },
+        "explore": {"start": task.EPS, "end": task.EPS},
+        "eval": {"every": 0, "episodes": 1},
+        "log": {"every": REPORT_EVERY, "checkpoint_every": 0},
+    }
+
+
+def window(rows: list[dict[str, str]]) -> dict[str, Any]:
+    """From the first report after the burn-in to the last."""
+    late = [row for row in rows if float(row["seconds"]) >= task.BURN_IN_SECONDS]
+    if len(late) < 2:
+        raise SystemExit("Too few reports in the window: give more --seconds.")
+    first, last = late[0], late[-1]
+    return {
+        "steps": int(last["step"]) - int(first["step"]),
+        "seconds": round(float(last["seconds"]) - float(first["seconds"]), 4),
+        "updates": int(last["updates"]) - int(first["updates"]),
+    }
+
+
+def main() -> None:
+    asked = task.arguments()
+    with tempfile.TemporaryDirectory() as out:
+        run = flashdqn.train("snake", progress=False, **settings(asked, out))
+        with (run.path / "metrics.csv").open(encoding="utf-8") as file:
+            result = window(list(csv.DictReader(file)))
+        hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
+    about = {"envs": asked.envs, "threads": hardware["threads"], "version": flashdqn.__version__}
+    task.report(result, algorithm="double DQN", **about)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The task that all programs share, and the window that they are measured in.
+
+benchmarks/throughput.py runs each as `python -m peers.NAME --seconds 15 --threads 1` from its own folder (run as a
+file, peers/torchrl.py would import itself). Each prints one JSON line: steps, updates, seconds of the window.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import torch
+
+NUM_ENVS = 8
+HIDDEN = (256, 256)
+BATCH = 64
+LR = 5e-4
+GAMMA = 0.99
+EPS = 0.05  # constant, so that every policy is asked for its opinion equally often
+REPLAY = 100_000
+STARTS = 10_000  # transitions before the first gradient step
+EVERY = 4  # transitions per gradient step: a ratio of 0.25
+RATIO = 1 / EVERY
+TARGET_EVERY = 1_000  # gradient steps between copies into the target network
+
+# The window opens when both are behind it, counted from the end of the first update: that is where compilers work.
+BURN_IN_SECONDS = 2.0
+BURN_IN_UPDATES = 200
+
+
+def arguments() -> argparse.Namespace:
+    """What throughput.py asks of a program; the threads of PyTorch are set here."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of the measured window")
+    parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, or of XLA")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--envs", type=int, default=NUM_ENVS)
+    parser.add_argument("--compile", action="store_true", help="compile the update (TorchRL)")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    return asked
+
+
+def synchronize() -> None:
+    """Wait for the GPU, where there is one at work."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+class Window:
+    """Hears after every step or group of steps how far the training is; says when the window is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.first: tuple[int, int, float] | None = None  # after the first update
+        self.opened: tuple[int, int, float] | None = None
+        self.closed: tuple[int, int, float] | None = None
+
+    def over(self, steps: int, updates: int) -> bool:
+        """True once the window has been measured."""
+        now = time.perf_counter()
+        if self.opened is not None:
+            if now - self.opened[2] >= self.seconds:
+                synchronize()
+                self.closed = (steps, updates, time.perf_counter())
+        elif self.first is None:
+            if updates > 0:
+                self.first = (steps, updates, now)
+        elif now - self.first[2] >= BURN_IN_SECONDS and updates - self.first[1] >= BURN_IN_UPDATES:
+            synchronize()
+            self.opened = (steps, updates, time.perf_counter())
+        return self.closed is not None
+
+    def result(self) -> dict[str, Any]:
+        """Steps, updates and seconds of the window."""
+        if self.opened is None or self.closed is None:
+            raise SystemExit("The training ended before its measured window did.")
+        steps, updates, seconds = (b - a for a, b in zip(self.opened, self.closed, strict=True))
+        return {"steps": steps, "seconds": round(seconds, 4), "updates": updates}
+
+
+def report(result: dict[str, Any], **about: Any) -> None:
+    """The one line on standard output; `threads` are those that PyTorch had at the end."""
+    print(json.dumps(result | {"threads": torch.get_num_threads()} | about), flush=True)

@@ -1,0 +1,298 @@
+"""How fast is training, side by side with other libraries: the same task, the same work, in one run.
+
+    make bench-setup
+    python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx]
+
+Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. Every program is a process
+of its own and is measured in a window after its burn-in; they alternate, backwards in every other round. A short
+trial first finds the number of threads that serves each peer best. What each does is told in peers/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flashdqn.errors import ConfigError
+from flashdqn.runtime.threads import cores
+from measure import context, write_json
+
+HERE = Path(__file__).parent
+PYTHON = HERE.parent / ".venv-bench" / "bin" / "python"
+RATIO = 0.25
+
+
+@dataclass(frozen=True)
+class Program:
+    """A row of the table: what is run, and what it should keep to."""
+
+    label: str
+    module: str
+    envs: int = 8
+    ratio: float = RATIO
+    own_threads: bool = False  # chooses its threads itself
+    flags: tuple[str, ...] = ()
+
+
+PROGRAMS = {
+    "ours": Program("flashdqn", "ours", own_threads=True),
+    "ours-256": Program("flashdqn, 256 boards", "ours", envs=256, own_threads=True),
+    "sbx": Program("SBX (JAX)", "sbx"),
+    "sb3": Program("Stable-Baselines3", "sb3"),
+    "tianshou": Program("Tianshou", "tianshou"),
+    "torchrl": Program("TorchRL", "torchrl"),
+    "torchrl-compiled": Program("TorchRL, compiled", "torchrl", flags=("--compile",)),
+    "cleanrl": Program("CleanRL's style", "cleanrl", envs=1),
+    "naive": Program("naive loop", "naive", envs=1, ratio=1.0),
+}
+OURS = ("ours", "ours-256")
+
+
+class ProgramError(Exception):
+    """A program failed, or did not do the work it was asked for."""
+
+
+def measure(program: Program, threads: int | None, seconds: float, device: str) -> dict[str, Any]:
+    """Run a program once; returns its JSON line with steps and updates per second."""
+    command = [str(PYTHON), "-m", f"peers.{program.module}", "--seconds", str(seconds), "--device", device]
+    command += ["--envs", str(program.envs), *program.flags]
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    if threads is not None:
+        command += ["--threads", str(threads)]
+        env["OMP_NUM_THREADS"] = str(threads)
+    try:
+        done = subprocess.run(
+            command, cwd=HERE, env=env, capture_output=True, text=True, timeout=seconds + 600
+        )
+    except subprocess.TimeoutExpired:
+        raise ProgramError(f"{program.label} did not end within {seconds + 600:.0f} s.") from None
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        raise ProgramError(f"{program.label} failed:\n{done.stderr[-2000:]}")
+    row: dict[str, Any] = json.loads(lines[-1])
+    check_work(program, threads, row)
+    return row | {
+        "steps_per_second": row["steps"] / row["seconds"],
+        "updates_per_second": row["updates"] / row["seconds"],
+    }
+
+
+def check_work(program: Program, threads: int | None, row: dict[str, Any]) -> None:
+    """The ratio within the window, but for the rounding at its two ends; environments; threads."""
+    rounding = program.ratio * program.envs + 1
+    if abs(row["updates"] - program.ratio * row["steps"]) > rounding:
+        raise ProgramError(
+            f"{program.label} should have done {program.ratio:g} gradient steps per transition, and did "
+            f"{row['updates']} in {row['steps']}."
+        )
+    if row["envs"] != program.envs or (threads is not None and row["threads"] != threads):
+        raise ProgramError(f"{program.label} did not keep to its environments and threads: {row}")
+
+
+def best_threads(program: Program, seconds: float, device: str) -> tuple[int, dict[int, float]]:
+    """The number of threads that serves a peer best, and what each gave."""
+    found = {}
+    for threads in sorted({1, 2, cores()} & set(range(1, cores() + 1))):
+        found[threads] = measure(program, threads, seconds, device)["steps_per_second"]
+    return max(found, key=lambda threads: found[threads]), found
+
+
+def summarise(name: str, rows: list[dict[str, Any]], trial: dict[int, float]) -> dict[str, Any]:
+    """Medians and spread over the rounds."""
+    program = PROGRAMS[name]
+    steps = [row["steps_per_second"] for row in rows]
+    return {
+        "name": name,
+        "label": program.label,
+        **{key: rows[0][key] for key in ("version", "algorithm", "envs", "threads")},
+        "ratio": sum(row["updates"] for row in rows) / sum(row["steps"] for row in rows),
+        "steps_per_second": statistics.median(steps),
+        "steps_per_second_min": min(steps),
+        "steps_per_second_max": max(steps),
+        "updates_per_second": statistics.median(row["updates_per_second"] for row in rows),
+        "trial_steps_per_second_by_threads": trial,
+        "rounds": rows,
+    }
+
+
+def compare(summaries: list[dict[str, Any]]) -> None:
+    """Ours over theirs. By gradient steps, which is the same as by steps where the ratio is the same."""
+    ours = next((s["updates_per_second"] for s in summaries if s["name"] == "ours"), None)
+    for summary in summaries:
+        summary["ours_over_theirs"] = ours / summary["updates_per_second"] if ours else None
+
+
+def table(summaries: list[dict[str, Any]]) -> Table:
+    """What is printed."""
+    grid = Table(title="DQN on Snake: batch 64, MLP 2x256", caption_justify="left")
+    grid.caption = (
+        "ours ÷ theirs compares gradient steps per second: the naive loop takes one after every step."
+    )
+    for name in ("", "version", "algorithm"):
+        grid.add_column(name)
+    for name in ("envs", "threads", "ratio", "steps/s", "min – max", "updates/s", "ours ÷ theirs"):
+        grid.add_column(name, justify="right")
+    for s in summaries:
+        factor = s["ours_over_theirs"]
+        grid.add_row(
+            s["label"],
+            s["version"],
+            s["algorithm"],
+            str(s["envs"]),
+            str(s["threads"]),
+            f"{s['ratio']:.3f}",
+            f"{s['steps_per_second']:,.0f}",
+            f"{s['steps_per_second_min']:,.0f} – {s['steps_per_second_max']:,.0f}",
+            f"{s['updates_per_second']:,.0f}",
+            "" if factor is None or s["name"] in OURS else f"{factor:.1f}",
+        )
+    return grid
+
+
+def draw(summaries: list[dict[str, Any]], machine: str, path: Path) -> None:
+    """A bar per program; whiskers from the slowest round to the fastest."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ordered = sorted(summaries, key=lambda s: s["steps_per_second"])
+    speeds = [s["steps_per_second"] for s in ordered]
+    whiskers = [
+        [speed - s["steps_per_second_min"] for s, speed in zip(ordered, speeds, strict=True)],
+        [s["steps_per_second_max"] - speed for s, speed in zip(ordered, speeds, strict=True)],
+    ]
+    labels = []
+    for s in ordered:
+        boards = "1 environment" if s["envs"] == 1 else f"{s['envs']} environments"
+        own_ratio = "" if PROGRAMS[s["name"]].ratio == RATIO else f", ratio {PROGRAMS[s['name']].ratio:g}"
+        labels.append(
+            f"{s['label'].partition(',')[0] if s['name'] in OURS else s['label']}\n{boards}{own_ratio}"
+        )
+    colors = ["#d95f02" if s["name"] in OURS else "#7a8ca3" for s in ordered]
+    colors = ["#c9ced6" if s["name"] == "naive" else c for s, c in zip(ordered, colors, strict=True)]
+    figure, axes = plt.subplots(figsize=(8, 0.9 + 0.55 * len(ordered)), layout="constrained")
+    axes.barh(labels, speeds, xerr=whiskers, color=colors, error_kw={"ecolor": "#333333", "capsize": 3})
+    for place, s in enumerate(ordered):
+        axes.annotate(
+            f"{s['steps_per_second']:,.0f}",
+            (s["steps_per_second_max"], place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    axes.set_xlim(0, max(s["steps_per_second_max"] for s in ordered) * 1.15)
+    axes.set_xlabel(f"transitions per second while learning ({machine})")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_title(
+        "DQN on Snake: one gradient step per 4 transitions (ratio 0.25), batch 64, MLP 2x256", fontsize=10
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def run_all(
+    names: list[str], options: argparse.Namespace, console: Console
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[int, float]]]:
+    """Trials, then rounds; a program that fails is named and left out."""
+    threads: dict[str, int | None] = {}
+    trials: dict[str, dict[int, float]] = {}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+
+    def drop(name: str, error: ProgramError) -> None:
+        console.print(f"[red]{error}[/red]")
+        found.pop(name)
+
+    for name in names:
+        try:
+            if PROGRAMS[name].own_threads:
+                threads[name], trials[name] = None, {}
+                continue
+            threads[name], trials[name] = best_threads(PROGRAMS[name], options.trial_seconds, options.device)
+            tried = ", ".join(f"{count}: {speed:,.0f}" for count, speed in trials[name].items())
+            console.print(f"trial    {name:<17} steps/s by threads: {tried}")
+        except ProgramError as error:
+            drop(name, error)
+    for number in range(options.rounds):
+        for name in in_order(list(found), number):
+            try:
+                row = measure(PROGRAMS[name], threads[name], options.seconds, options.device)
+            except ProgramError as error:
+                drop(name, error)
+                continue
+            found[name].append(row | {"round": number + 1})
+            console.print(f"round {number + 1:<2} {name:<17} {row['steps_per_second']:>10,.0f} steps/s")
+    return {name: rows for name, rows in found.items() if rows}, trials
+
+
+def in_order(names: list[str], number: int) -> Iterable[str]:
+    """Forwards, then backwards, so that nobody always follows the same neighbour."""
+    return names if number % 2 == 0 else reversed(names)
+
+
+def choose(only: str | None) -> list[str]:
+    """All programs, or ours and those that were named."""
+    if only is None:
+        return list(PROGRAMS)
+    named = only.split(",")
+    if unknown := [name for name in named if name not in PROGRAMS]:
+        raise SystemExit(f"Unknown: {', '.join(unknown)}. There are {', '.join(PROGRAMS)}.")
+    return [name for name in PROGRAMS if name in named or name in OURS]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="measured window of each program and round"
+    )
+    parser.add_argument("--trial-seconds", type=float, default=5.0, help="window of the trials for threads")
+    parser.add_argument("--only", help="peers by name, with commas between; ours always runs")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--machine", help="name for the files; else the number of cores")
+    parser.add_argument("--json", type=Path, help="else benchmarks/results/throughput-MACHINE.json")
+    parser.add_argument("--picture", type=Path, help="else docs/images/throughput.png")
+    options = parser.parse_args()
+    if not PYTHON.exists():
+        raise SystemExit("The peers are not installed: run `make bench-setup` first.")
+    try:
+        measured = context(options.device)
+    except ConfigError as error:
+        raise SystemExit(str(error)) from None
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    names = choose(options.only)
+    found, trials = run_all(names, options, console)
+    summaries = [summarise(name, rows, trials[name]) for name, rows in found.items()]
+    compare(summaries)
+    console.print(table(summaries))
+
+    complete = options.only is None
+    machine = options.machine or f"{cores()}cores"
+    results = options.json or (HERE / "results" / f"throughput-{machine}.json" if complete else None)
+    picture = options.picture or (HERE.parent / "docs" / "images" / "throughput.png" if complete else None)
+    if results:
+        command = shlex.join(["python", *sys.argv])
+        write_json(results, {**measured, "command": command, "ratio": RATIO, "results": summaries})
+    if picture:
+        draw(summaries, f"{measured['device']}, {measured['cores']} cores", picture)
+    if len(found) < len(names):
+        raise SystemExit(f"Left out: {', '.join(sorted(set(names) - set(found)))}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""What one gradient step of double DQN costs on the CPU, against the matrix products that it cannot do without.
+
+    python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE]
+
+`floor` is those products alone, in the fastest form that we found, into memory that is there already: the online
+network over observations and next observations, the target over the next ones, the gradients of activations and
+weights. All other rows are whole updates, with gradient clipping and a soft update of the target. The rows take
+turns, round by round, on one thread: a neighbour on the machine disturbs all of them alike, and the least time of
+a single update is what the work costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from flashdqn.config import LearnConfig, NetworkConfig
+from flashdqn.envs.contract import ObsSpec
+from flashdqn.learn.bootstraps import double
+from flashdqn.learn.heads import ScalarHead
+from flashdqn.learn.learner import Learner
+from flashdqn.learn.loss import td_loss
+from flashdqn.learn.written import NARROW, WrittenGradients
+from flashdqn.networks.build import QNetwork, build_network
+from flashdqn.networks.roles import make_target
+from flashdqn.runtime.threads import threads
+from flashdqn.types import Batch, Transition
+from measure import context, write_json
+
+LEARN = LearnConfig(bootstrap="double", huber=1.0, target_every=0, lr=1e-4)
+Update = Callable[[Batch], Any]
+
+
+class Case(NamedTuple):
+    """An MLP and its batch."""
+
+    inputs: int
+    hidden: tuple[int, ...]
+    actions: int
+    batch: int
+
+    def __str__(self) -> str:
+        return "-".join(map(str, (self.inputs, *self.hidden, self.actions))) + f", batch {self.batch}"
+
+
+CASES = (Case(11, (256, 256), 3, 64), Case(14, (128, 128), 3, 256))
+
+
+def make_network(case: Case) -> QNetwork:
+    spec = ObsSpec((case.inputs,), torch.float32)
+    return build_network(
+        NetworkConfig(hidden=case.hidden), spec, case.actions, torch.Generator().manual_seed(0)
+    )
+
+
+def make_batches(case: Case, count: int = 16) -> list[Batch]:
+    g = torch.Generator().manual_seed(1)
+    rows, batches = case.batch, []
+    for _ in range(count):
+        transition = Transition(
+            torch.rand(rows, case.inputs, generator=g),
+            torch.randint(case.actions, (rows,), generator=g),
+            torch.randn(rows, generator=g),
+            torch.full((rows,), 0.97),
+            torch.rand(rows, case.inputs, generator=g),
+        )
+        batches.append(Batch(transition, torch.ones(rows), torch.arange(rows)))
+    return batches
+
+
+def floor(case: Case) -> Update:
+    """The products and nothing else."""
+    sizes = [case.inputs, *case.hidden, case.actions]
+    works: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]] = []
+    for rows in (2 * case.batch, case.batch):  # online, target
+        for i, (width, size) in enumerate(itertools.pairwise(sizes)):
+            x, weight, bias = torch.rand(rows, width), torch.rand(size, width), torch.rand(size)
+            if i < len(case.hidden):
+                works.append((torch.addmm, (bias, x, weight.t()), torch.empty(rows, size)))
+            else:
+                works.append((torch.addmm, (bias[:, None], weight, x.t()), torch.empty(size, rows)))
+    for width, size in reversed(list(itertools.pairwise(sizes))):
+        x, weight = torch.rand(case.batch, width), torch.rand(size, width)
+        delta = torch.rand(case.batch, size) if size > case.actions else torch.rand(size, case.batch).t()
+        if width < NARROW:
+            works.append((torch.mm, (x.t(), delta), torch.empty(width, size)))
+        else:
+            works.append((torch.mm, (delta.t(), x), torch.empty(size, width)))
+        if width > case.inputs:
+            works.append((torch.mm, (delta, weight), torch.empty(case.batch, width)))
+
+    @torch.no_grad()
+    def multiply(batch: Batch) -> None:
+        for multiplication, factors, out in works:
+            multiplication(*factors, out=out)
+
+    return multiply
+
+
+def autograd(case: Case, fused: bool | None) -> Update:
+    """As one would write it: eager PyTorch and its own optimiser."""
+    online = make_network(case)
+    target, head = make_target(online), ScalarHead(LEARN.huber)
+    parameters: list[Tensor] = list(online.parameters())
+    old: list[Tensor] = list(target.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=LEARN.lr, fused=fused)
+
+    def update(batch: Batch) -> None:
+        loss = td_loss(online, target, batch, head, double).loss
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, LEARN.grad_clip)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(old, parameters, LEARN.target_tau)
+
+    return update
+
+
+def learner(case: Case) -> Update:
+    """`Learner.update` as the training calls it, with all that it does besides: sums, a look at the loss."""
+    return Learner(LEARN, make_network(case), ScalarHead(LEARN.huber), torch.device("cpu"), {}).update
+
+
+def flatten(network: nn.Module) -> Tensor:
+    """Make the parameters views of one tensor, which is returned; so are their gradients, of its `grad`."""
+    parameters = list(network.parameters())
+    flat = torch.cat([parameter.detach().view(-1) for parameter in parameters])
+    flat.grad = torch.zeros_like(flat)
+    sizes = [parameter.numel() for parameter in parameters]
+    for parameter, data, grad in zip(parameters, flat.split(sizes), flat.grad.split(sizes), strict=True):
+        parameter.data, parameter.grad = data.view(parameter.shape), grad.view(parameter.shape)
+    return flat
+
+
+def written(case: Case, gradients_only: bool = False) -> Update:
+    """Gradients by hand; clipping, Adam and the target in one pass each over flat tensors."""
+    online = make_network(case)
+    target = copy.deepcopy(online).requires_grad_(False)
+    flat, old = flatten(online), flatten(target)
+    gradient = flat.grad
+    assert gradient is not None
+    gradients = WrittenGradients(online, target, ScalarHead(LEARN.huber), double, case.batch)
+    first, second, step = torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros(())
+    lists = [[flat], [gradient], [first], [second], [], [step]]
+    settings = {"lr": LEARN.lr, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "eps": LEARN.adam_eps}
+
+    @torch.no_grad()
+    def update(batch: Batch) -> None:
+        gradients(batch)
+        norm = torch.linalg.vector_norm(gradient).item()
+        if norm > LEARN.grad_clip:
+            gradient.mul_(LEARN.grad_clip / (norm + 1e-6))
+        step.add_(1)
+        torch._fused_adam_(*lists, **settings, amsgrad=False, maximize=False)
+        old.lerp_(flat, LEARN.target_tau)
+
+    return gradients if gradients_only else update
+
+
+def rows(case: Case) -> dict[str, Update]:
+    return {
+        "floor: the matrix products": floor(case),
+        "autograd, Adam": autograd(case, fused=None),
+        "autograd, fused Adam": autograd(case, fused=True),
+        "Learner.update": learner(case),
+        "written gradients, flat Adam": written(case),
+        "of which gradients": written(case, gradients_only=True),
+    }
+
+
+def microseconds(update: Update, batches: Iterator[Batch], seconds: float) -> list[float]:
+    """Times of single updates over so many seconds: short enough for some to run undisturbed."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        update(next(batches))
+        times.append((time.perf_counter() - start) * 1e6)
+    return times
+
+
+def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """Least and median time of every row."""
+    batches, updates = itertools.cycle(make_batches(case)), rows(case)
+    times: dict[str, list[float]] = {name: [] for name in updates}
+    for update in updates.values():  # burn-in
+        microseconds(update, batches, seconds)
+    for _ in range(rounds):
+        for name, update in updates.items():
+            times[name] += microseconds(update, batches, seconds)
+    least = [min(values) for values in times.values()]
+    return [
+        {"case": str(case), "update": name, "min_us": low, "median_us": statistics.median(values)}
+        | {"to_floor": low / least[0]}
+        for (name, values), low in zip(times.items(), least, strict=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=0.05, help="for each row in each round")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    for case in CASES:
+        with threads(1, 1):
+            measured = measure(case, arguments.rounds, arguments.seconds)
+        table = Table("µs per update", title=str(case))
+        for column in ("least", "median", "to floor"):
+            table.add_column(column, justify="right")
+        for row in measured:
+            figures = (f"{row['min_us']:,.0f}", f"{row['median_us']:,.0f}", f"{row['to_floor']:.2f}")
+            table.add_row(row["update"], *figures)
+        Console().print(table)
+        results += measured
+    if arguments.json:
+        settings = {"rounds": arguments.rounds, "seconds": arguments.seconds}
+        write_json(arguments.json, {**context("cpu"), **settings, "updates": results})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""A module's parameters as views of one tensor, so that optimiser, clipping and target update are one call each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+#: Every parameter starts at a multiple of so many numbers, 64 bytes, as matrix libraries like it. What is left
+#: over in between stays zero: its gradient is.
+ALIGNMENT = 16
+
+
+class Flat:
+    """All parameters of a module in `values`, [P], and all gradients in `gradient`, [P]; works for any module.
+
+    The module goes on as before: its parameters and their `.grad` are views of these two tensors.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        named = dict(module.named_parameters())
+        self.names = list(named)
+        self.shapes = [parameter.shape for parameter in named.values()]
+        self.sizes = [parameter.numel() for parameter in named.values()]
+        self.padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.sizes]
+        first = next(iter(named.values()))
+        assert all(parameter.dtype == torch.float32 for parameter in named.values())
+        self.values = torch.zeros(sum(self.padded), device=first.device)
+        self.gradient = torch.zeros_like(self.values)
+        values, gradients = self.split(self.values), self.split(self.gradient)
+        for name, parameter in named.items():
+            values[name].copy_(parameter.detach())
+            parameter.data = values[name]
+            if parameter.requires_grad:
+                parameter.grad = gradients[name]
+
+    def split(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of a tensor of this layout, by the parameters' names and in their shapes."""
+        pieces = torch.split(flat, self.padded)
+        return {
+            name: piece[:size].view(shape)
+            for name, piece, size, shape in zip(self.names, pieces, self.sizes, self.shapes, strict=True)
+        }
+
+    def join(self, pieces: dict[str, Tensor]) -> Tensor:
+        """One tensor of this layout from a tensor for each parameter."""
+        flat: list[Tensor] = []
+        for name, size, padded in zip(self.names, self.sizes, self.padded, strict=True):
+            flat.append(pieces[name].reshape(-1))
+            if padded > size:
+                flat.append(self.values.new_zeros(padded - size))
+        return torch.cat(flat)

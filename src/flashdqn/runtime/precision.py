@@ -1,0 +1,41 @@
+"""Numbers that the networks compute with. Losses, targets and parameters are float32 whatever is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Precision = Literal["fp32", "bf16"]
+
+
+def casting(
+    network: Callable[[Tensor], Tensor], precision: Precision, device: torch.device
+) -> Callable[[Tensor], Tensor]:
+    """The network as it is, or computing in bfloat16 where that is safe (autocast); it answers in float32."""
+    if precision == "fp32":
+        return network
+
+    def cast(obs: Tensor) -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16):
+            output = network(obs)
+        return output.to(torch.float32)
+
+    return cast
+
+
+@contextmanager
+def tensor_cores(device: torch.device) -> Iterator[None]:
+    """TF32 for float32 products on GPUs that have it: ten bits of mantissa in, float32 sums; nothing on the CPU."""
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn

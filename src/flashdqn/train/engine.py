@@ -1,0 +1,224 @@
+"""The engine: collection and updates as a plan runs them. The loop calls `collect()` and `learn(count)`.
+
+Every mode draws the same random numbers in the same order, so that all of them learn the same but for rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from flashdqn.config import Config
+from flashdqn.envs.contract import capturable
+from flashdqn.errors import ExecutionError
+from flashdqn.learn.fused import FusedPolicy, FusedUpdate, fused_available
+from flashdqn.learn.learner import Learner
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.learn.written import WrittenGradients
+from flashdqn.replay import UniformSampler
+from flashdqn.runtime.execute import Plan, Recorder, Way, compiled, compiler_missing
+from flashdqn.train.assemble import Parts
+from flashdqn.types import Batch
+
+#: Batches gathered at once: enough to spread the cost, few enough to stay in the cache.
+GROUP = 16
+
+
+class Engine:
+    """Runs the parts of a training in one of the modes."""
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        self.config, self.parts = config, parts
+        self.largest = largest_group(config, parts)
+        self.plan = Plan("eager")
+        self._graphs: dict[int, Callable[[], None]] = {}  # of so many updates at once
+        self._collect: Callable[[], None] | None = None  # a graph, where the environment can be in one
+
+    def use(self, plan: Plan) -> None:
+        """Run as this plan says from now on, but for graphs, which `capture` adds.
+
+        Raises ExecutionError where the plan does not apply.
+        """
+        self._graphs.clear()
+        self._collect = None
+        self._bind(plan)
+        self.plan = plan
+
+    def collect(self) -> None:
+        """One step of every environment."""
+        if self._collect is None:
+            self.parts.collector.collect()
+        else:
+            with self.parts.phases("collect"):
+                self._collect()
+        self.parts.sampler.rows_added()
+
+    def learn(self, due: int) -> None:
+        """So many gradient steps, in groups."""
+        learner, sampler = self.parts.learner, self.parts.sampler
+        while due > 0:
+            count = group(min(due, self.largest, learner.until_copy))
+            sampler.drawing(count)
+            if count in self._graphs:
+                with self.parts.phases("learn"):
+                    self._graphs[count]()
+            else:
+                self._learn(count)
+            learner.counted(count)
+            due -= count
+
+    def _learn(self, count: int) -> None:
+        parts = self.parts
+        with parts.phases("sample"):
+            batches = parts.sampler.batches(count, self.config.update_size)
+        with parts.phases("update"):
+            for batch in batches:
+                parts.sampler.update(batch.index, parts.learner.step(batch))
+
+    def capture(self, rehearse: Callable[[], None]) -> None:
+        """Record the graphs of a graph plan; `rehearse` runs everything for real where it will be captured."""
+        parts = self.parts
+        recorder = Recorder(parts.learner.device, parts.generators.values())
+        recorder.rehearse(rehearse)
+        parts.phases.inside_graph = True
+        try:
+            if capturable(parts.collector.env):
+                self._collect = recorder.capture(parts.collector.collect)
+            for count in groups(self.largest):
+                self._graphs[count] = recorder.capture(functools.partial(self._learn, count))
+        finally:
+            parts.phases.inside_graph = False
+
+    def _bind(self, plan: Plan) -> None:
+        """Put compiled or hand-written code in the place of plain calls."""
+        parts, device = self.parts, self.parts.learner.device
+        collector, learner, sampler = parts.collector, parts.learner, parts.sampler
+        if plan.graph and device.type != "cuda":
+            raise ExecutionError("CUDA graphs need --device cuda")
+        collector.act, collector.record = collector.act_eagerly, collector.record_eagerly
+        learner.compute("eager")
+        if isinstance(sampler, UniformSampler):
+            sampler.pick = sampler.pick_eagerly
+        if plan.way == "eager":
+            return
+        if reason := way_missing(self.config, parts, plan.way):
+            raise ExecutionError(reason)
+        if (device.type == "cuda" or plan.way == "compile") and compiler_missing(device) is None:
+            self._compile_around()
+        learner.compute(plan.way, self._written() if plan.way == "written" else self._compiled())
+
+    def _compile_around(self) -> None:
+        """Compile what surrounds the update: acting, taking in, picking samples."""
+        collector, sampler = self.parts.collector, self.parts.sampler
+        if self.parts.learner.head.fractions is None:
+            collector.act = compiled(collector.act_eagerly)
+        collector.record = compiled(collector.record_eagerly)
+        if isinstance(sampler, UniformSampler):
+            sampler.pick = compiled(sampler.pick_eagerly)
+
+    def _compiled(self) -> Callable[[Batch], Tensor]:
+        learner = self.parts.learner
+        whole = compiled(learner.step_whole)
+        if learner.device.type == "cuda":
+            return whole
+
+        def step(batch: Batch) -> Tensor:
+            priority = whole(batch)
+            learner.look_back(batch)
+            return priority
+
+        return step
+
+    def _written(self) -> Callable[[Batch], Tensor]:
+        learner, config = self.parts.learner, self.config
+        if learner.device.type == "cuda":
+            policy = FusedPolicy(learner.online, config.envs)  # type: ignore[arg-type]
+            self.parts.collector.act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
+            return fused_update(learner, config)
+        gradients = WrittenGradients(
+            learner.online, learner.target, learner.head, learner.bootstrap, config.update_size
+        )
+
+        def step(batch: Batch) -> Tensor:
+            result = gradients(batch)
+            learner.watch.look(result.loss, batch, learner.updates)
+            return learner.apply(result)
+
+        return step
+
+
+def fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
+    """The whole gradient step in a few kernels, on the learner's own tensors."""
+    used = sum(learner.flat.sizes)  # the layout's padding is at the end, for all widths are multiples of 16
+    return FusedUpdate(
+        learner.online,  # type: ignore[arg-type]
+        learner.target,  # type: ignore[arg-type]
+        flat=learner.flat.values[:used],
+        target_flat=learner.target_flat.values[:used],
+        exp_avg=learner.adam.first[:used],
+        exp_avg_sq=learner.adam.second[:used],
+        step=learner.adam.steps,
+        lr=learner.lr,
+        sums=learner.sums,
+        first_bad=learner.watch.first_bad,
+        head=learner.head,  # type: ignore[arg-type]
+        bootstrap=learner.bootstrap,
+        config=config.learn,
+        batch_size=config.update_size,
+    )
+
+
+def way_missing(config: Config, parts: Parts, way: Way) -> str | None:
+    """Why gradient steps cannot be computed this way; None where they can."""
+    learner = parts.learner
+    if way == "compile":
+        if learner.head.fractions is not None:
+            return (
+                "implicit quantiles draw their fractions inside the network, where the compiler cannot follow"
+            )
+        missing = compiler_missing(learner.device)
+        return f"{missing}, which torch.compile needs" if missing else None
+    if way == "written":
+        if learner.precision != "fp32":
+            return "the hand-written update computes in fp32 alone"
+        if learner.device.type == "cuda":
+            if not FusedUpdate.fits(
+                learner.online, learner.head, learner.bootstrap, config.learn, config.update_size
+            ):
+                return (
+                    "the hand-written kernels are for MLPs of two layers with a scalar head, greedy or double"
+                )
+            return None if fused_available() else "there is no Triton, or the GPU is too old for it"
+        if not WrittenGradients.fits(learner.online, learner.head, learner.bootstrap):
+            return "the hand-written update is for plain MLPs with a scalar head, greedy or double"
+    return None
+
+
+def group(due: int) -> int:
+    """Updates to do at once: a power of two, so that few graphs serve every number."""
+    return 1 << (due.bit_length() - 1)
+
+
+def groups(largest: int) -> list[int]:
+    """All sizes of groups, the largest first."""
+    return [1 << k for k in reversed(range(largest.bit_length()))]
+
+
+def largest_group(config: Config, parts: Parts) -> int:
+    """What an iteration earns, as a power of two, but no more than `GROUP`."""
+    sampler = parts.sampler
+    usual = math.ceil(config.train_ratio * config.envs)
+    if isinstance(sampler, RolloutSampler):
+        usual = sampler.updates
+    return group(max(1, min(usual, GROUP)))
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    if lines[0].endswith("raised:") and len(lines) > 1:  # PyTorch names the backend first
+        return lines[1].strip()
+    return lines[0].rstrip(".")
