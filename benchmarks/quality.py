@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
     "device": "cpu",
     "episodes": 3000,
     "envs": 64,
-    "train_ratio": 0.125,
+    "train_ratio": 0.0625,
     "learn.starts": 2000,
     "explore.over": 50_000,
     "replay.beta_over": 500_000,
@@ -76,8 +76,15 @@ def train(algo: str, features: str, seed: int) -> dict[str, Any]:
         "transitions": summary["steps"],
         "updates": summary["updates"],
         "seconds": summary["seconds"],
+        "machine": machine(),
         "wall": time.perf_counter() - start,
     }
+
+
+def machine() -> str:
+    """The processor, and how many of its cores there are."""
+    about = context("cpu")
+    return f"{about['device']}, {about['cores']} cores"
 
 
 def interval(values: list[float]) -> tuple[float, float]:
@@ -93,7 +100,7 @@ def page(data: dict[str, Any]) -> str:
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in data["results"]:
         cells.setdefault((row["algo"], row["features"]), []).append(row)
-    machine = f"{data['device']}, {data['cores']} cores, one thread each, torch {data['torch']}"
+    machines = " and ".join(sorted({row["machine"] for row in data["results"]}))
     lines = [
         "# How well it learns",
         "",
@@ -101,7 +108,7 @@ def page(data: dict[str, Any]) -> str:
         "",
         f"Snake 10x10, 3000 episodes, train ratio {SETTINGS['train_ratio']}, {SETTINGS['envs']} boards. Mean score "
         "of the best checkpoint over 1000 fresh games, with a 95 % interval over seeds. "
-        f"{data['date']}, {machine}; several trainings shared the machine.",
+        f"{data['date']}, {machines}, one thread each; several trainings shared a machine.",
         "",
         "| algorithm | features | score | seeds | published | transitions | updates | training time |",
         "|---|---|---|---|---|---|---|---|",

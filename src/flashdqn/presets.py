@@ -72,7 +72,7 @@ PRESETS: dict[str, Preset] = {
                 starts=100_000,
                 lr=3e-4,
                 lr_end=1e-5,
-                lr_over=400_000_000,
+                lr_over=350_000_000,
                 huber=5.0,
                 target_every=0,
                 target_tau=0.01,
@@ -81,9 +81,9 @@ PRESETS: dict[str, Preset] = {
             ),
             # A game that fills the board has room for hardly one random move: a third of the boards explore with
             # less than 0.002.
-            explore=ExploreConfig(schedule="spread", start=0.2, end=0.0002),
-            eval=EvalConfig(every=25_000_000, episodes=128),
-            log=LogConfig(every=2_000_000, checkpoint_every=0),
+            explore=ExploreConfig(schedule="spread", start=0.4, end=0.0003),
+            eval=EvalConfig(every=40_000_000, episodes=128),
+            log=LogConfig(every=4_000_000, checkpoint_every=0),
             runtime=RuntimeConfig(precision="bf16"),
         ),
     ),

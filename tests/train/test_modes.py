@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.presets import base_config
 from flashdqn.runtime import execute
 from flashdqn.runtime.execute import Plan
+from flashdqn.runtime.precision import tensor_cores
 from flashdqn.train import choose as choosing
 from flashdqn.train import engine as engines
 from flashdqn.train.assemble import Parts, assemble
@@ -70,8 +72,9 @@ def filled(config: Config, plan: Plan, device: str = "cpu") -> tuple[Engine, Par
 
 def learned(config: Config, plan: Plan, updates: int, device: str = "cpu") -> dict[str, torch.Tensor]:
     """All that learning has touched after so many updates."""
-    engine, parts = filled(config, plan, device)
-    engine.learn(updates)
+    with tensor_cores(torch.device(device)):
+        engine, parts = filled(config, plan, device)
+        engine.learn(updates)
     return copies(parts.learner.weights()) | copies(parts.learner.state_dict())
 
 
@@ -125,26 +128,28 @@ def test_graphs_of_faster_updates_learn_what_eager_learns(way: Any) -> None:
 @pytest.mark.parametrize("algo", ["double", "per"])
 def test_an_iteration_never_waits_for_the_device(plan: Plan, algo: str, tmp_path: Path) -> None:
     """PyTorch itself raises at whatever would make the host wait; and a graph does all in a handful of launches."""
-    if plan.way == "written" and algo == "per":
-        plan = Plan("written", graph=True)
     config = small(algo)
     engine, parts = make(config, "cuda")
-    with put_back(config, parts):
+    with put_back(config, parts), tensor_cores(parts.env.device):
         warm(engine, plan)
     loop = Loop(config, parts, RunFolder(tmp_path), Silent(), parts.env, engine)
     loop.start()
     for _ in range(30):
         loop.iterate()
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns that it is a prototype
+            torch.cuda.set_sync_debug_mode("error")
         for _ in range(10):
             loop.iterate()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        for _ in range(10):
-            loop.iterate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            for _ in range(10):
+                loop.iterate()
     names = {event.key: event.count for event in profile.key_averages()}
     for waiting in (
         "cudaStreamSynchronize",
@@ -156,7 +161,8 @@ def test_an_iteration_never_waits_for_the_device(plan: Plan, algo: str, tmp_path
         assert waiting not in names
     if plan.graph:
         assert names.get("cudaGraphLaunch", 0) >= 10
-        assert names.get("cudaLaunchKernel", 0) <= 40  # ε, learning rate, β and little else
+        # ε, learning rate, β, and two numbers for each generator of a graph
+        assert names.get("cudaLaunchKernel", 0) <= 10 * (3 + 2 * 4)
 
 
 # ---- what the trial does and leaves behind

@@ -64,11 +64,21 @@ def project(
     last = len(support) - 1
     shifted = torch.addcmul(reward[:, None], discount[:, None], support)  # [B, atoms]
     place = ((shifted - v_min) / step).clamp(0, last)
+    if place.device.type == "cuda":
+        return share_out(probability, place)
     lower = place.floor()
     upper_share = probability * (place - lower)
     index = lower.to(torch.int64)
     projected = torch.zeros_like(probability).scatter_add(1, index, probability - upper_share)
     return projected.scatter_add(1, (index + 1).clamp(max=last), upper_share)
+
+
+def share_out(probability: Tensor, place: Tensor) -> Tensor:
+    """The same without scattering, which on CUDA adds in no fixed order: the same seed would not give the same
+    weights. Atom j gets of each probability what lies within one step of it, [B, atoms]."""
+    atoms = torch.arange(probability.shape[1], device=place.device)
+    near = (1 - (place[:, None, :] - atoms[:, None]).abs()).clamp(min=0)  # [B, atoms j, atoms i]
+    return (near * probability[:, None, :]).sum(2)
 
 
 class QuantileHead:

@@ -14,7 +14,7 @@ import functools
 import importlib
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -131,22 +131,17 @@ class Plan:
 
 
 def choose_plan(sizes: Sizes, batch_size: int) -> Plan:
-    """By the size of the batch; many inputs leave less room in a program for the rest."""
-    if sizes.inputs > 64:
-        return Plan(
-            joint=batch_size >= LARGE, rows=32, columns=64, depth=32, chunks=max(1, min(32, batch_size // 256)),
-            block1=(32, 32, 32), block2=(32, 64, 32), block3=(64, 32),
-        )  # fmt: skip
+    """What has measured best on an H200 (benchmarks/fused_check.py), by the size of the batch."""
     if batch_size >= LARGE:
         return Plan(
             joint=True, rows=64, columns=128, depth=32, forward_warps=4, forward_stages=3,
             chunks=max(1, min(32, batch_size // 256)),
-            block1=(64, 64, 64), block2=(64, 128, 128), block3=(64, 64), gradient_stages=2,
+            block1=(128, 64, 32), block2=(64, 128, 128), block3=(64, 64), gradient_stages=2,
         )  # fmt: skip
-    columns = max(32, sizes.hidden2 // 8)
-    if batch_size > 256 or sizes.hidden1 > 256:
-        return Plan(rows=64, columns=max(64, columns), depth=64, chunks=max(1, batch_size // 256))
-    return Plan(rows=16 if batch_size <= 16 else 32, columns=columns)
+    narrow = Plan(rows=64, block1=(64, 16, 64), gradient_warps=4, adam_size=256, adam_warps=2)
+    if batch_size <= 64:
+        return replace(narrow, rows=16 if batch_size <= 16 else 64, block2=(64, 64, 64))
+    return replace(narrow, depth=128, chunks=min(16, _divide(batch_size, 64)))
 
 
 class FusedUpdate:
@@ -182,7 +177,7 @@ class FusedUpdate:
                 "FusedUpdate does not fit this network or configuration: ask FusedUpdate.fits first."
             )
         for network, vector in ((online, flat), (target, target_flat)):
-            if flat_view(network).data_ptr() != vector.data_ptr() or vector.numel() != sizes.parameters:
+            if flat_view(network).data_ptr() != vector.data_ptr() or vector.numel() < sizes.parameters:
                 raise ValueError("The parameters must be views of their flat vector, in their order.")
         self.flat, self.target_flat, self.exp_avg, self.exp_avg_sq = flat, target_flat, exp_avg, exp_avg_sq
         self.step, self.lr, self.sums, self.first_bad = step, lr, sums, first_bad
@@ -340,10 +335,10 @@ def choose_policy_plan(sizes: Sizes, num_envs: int) -> PolicyPlan:
     if sizes.inputs > 64:
         return PolicyPlan(rows=32, columns=128, depth=32, warps=4, stages=2)
     if num_envs >= 8192:
-        return PolicyPlan(rows=128, columns=128, depth=32, warps=8, stages=3)
+        return PolicyPlan(rows=128, columns=256, depth=32, warps=8, stages=3)
     if num_envs >= 2048:
         return PolicyPlan(rows=32, columns=256, depth=32, warps=8, stages=3)
-    return PolicyPlan(rows=16, columns=256, depth=32, warps=8, stages=4)
+    return PolicyPlan(rows=16, columns=256, depth=64, warps=8, stages=3)
 
 
 class FusedPolicy:

@@ -62,9 +62,8 @@ def compiled(function: F, dynamic: bool = False) -> F:
 class Recorder:
     """Captures functions as CUDA graphs that share memory: they are replayed one after the other, never at once."""
 
-    def __init__(self, device: torch.device, generators: Iterable[torch.Generator]) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.generators = list(generators)
         self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
         self._pool: Any = None
 
@@ -75,10 +74,15 @@ class Recorder:
             function()
         torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
-    def capture(self, function: Callable[[], object]) -> Callable[[], None]:
-        """Record without running; the result replays it on the current stream."""
+    def capture(
+        self, function: Callable[[], object], generators: Iterable[torch.Generator]
+    ) -> Callable[[], None]:
+        """Record without running; the result replays it on the current stream.
+
+        `generators` are those that it draws from, and no more: a replay first writes the state of each.
+        """
         graph = torch.cuda.CUDAGraph()
-        for generator in self.generators:
+        for generator in generators:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
             function()

@@ -81,14 +81,17 @@ class Engine:
     def capture(self, rehearse: Callable[[], None]) -> None:
         """Record the graphs of a graph plan; `rehearse` runs everything for real where it will be captured."""
         parts = self.parts
-        recorder = Recorder(parts.learner.device, parts.generators.values())
+        recorder = Recorder(parts.learner.device)
         recorder.rehearse(rehearse)
+        playing = [g for name, g in parts.generators.items() if name in ("explore", "fractions")]
+        outside = ("explore", "replay") if isinstance(parts.sampler, RolloutSampler) else ("explore",)
+        learning = [g for name, g in parts.generators.items() if name not in outside]
         parts.phases.inside_graph = True
         try:
             if capturable(parts.collector.env):
-                self._collect = recorder.capture(parts.collector.collect)
+                self._collect = recorder.capture(parts.collector.collect, playing)
             for count in groups(self.largest):
-                self._graphs[count] = recorder.capture(functools.partial(self._learn, count))
+                self._graphs[count] = recorder.capture(functools.partial(self._learn, count), learning)
         finally:
             parts.phases.inside_graph = False
 
