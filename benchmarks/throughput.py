@@ -5,7 +5,7 @@
 
 Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. Every program is a process
 of its own and is measured in a window after its burn-in; they alternate, backwards in every other round. A short
-trial first finds the number of threads that serves each peer best. What each does is told in peers/README.md.
+trial first finds the number of threads that serves each of them best. What each does is told in peers/README.md.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ class Program:
     module: str
     envs: int = 8
     ratio: float = RATIO
-    own_threads: bool = False  # chooses its threads itself
     flags: tuple[str, ...] = ()
 
 
 PROGRAMS = {
-    "ours": Program("flashdqn", "ours", own_threads=True),
-    "ours-256": Program("flashdqn, 256 boards", "ours", envs=256, own_threads=True),
+    "ours": Program("flashdqn", "ours"),
+    "ours-256": Program("flashdqn, 256 boards", "ours", envs=256),
     "sbx": Program("SBX (JAX)", "sbx"),
     "sb3": Program("Stable-Baselines3", "sb3"),
     "tianshou": Program("Tianshou", "tianshou"),
@@ -102,7 +101,7 @@ def check_work(program: Program, threads: int | None, row: dict[str, Any]) -> No
 
 
 def best_threads(program: Program, seconds: float, device: str) -> tuple[int, dict[int, float]]:
-    """The number of threads that serves a peer best, and what each gave."""
+    """The number of threads that serves a program best, and what each gave."""
     found = {}
     for threads in sorted({1, 2, cores()} & set(range(1, cores() + 1))):
         found[threads] = measure(program, threads, seconds, device)["steps_per_second"]
@@ -220,9 +219,6 @@ def run_all(
 
     for name in names:
         try:
-            if PROGRAMS[name].own_threads:
-                threads[name], trials[name] = None, {}
-                continue
             threads[name], trials[name] = best_threads(PROGRAMS[name], options.trial_seconds, options.device)
             tried = ", ".join(f"{count}: {speed:,.0f}" for count, speed in trials[name].items())
             console.print(f"trial    {name:<17} steps/s by threads: {tried}")

@@ -1,4 +1,4 @@
-"""flashdqn itself, through `flashdqn.train`: double DQN as it is by default, threads included.
+"""flashdqn itself, through `flashdqn.train`: plain DQN, as most of the others have it.
 
 The window runs from the first report after the burn-in to the last one, by the clock of the run: reports and
 TensorBoard events are inside. Evaluation and checkpoints are off, as they are for the others.
@@ -35,7 +35,9 @@ def settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
             "gamma": task.GAMMA,
             "starts": task.STARTS,
             "target_every": task.TARGET_EVERY,
+            "bootstrap": "greedy",
         },
+        "runtime": {"threads": asked.threads},
         "explore": {"start": task.EPS, "end": task.EPS},
         "eval": {"every": 0, "episodes": 1},
         "log": {"every": REPORT_EVERY, "checkpoint_every": 0},
@@ -63,7 +65,7 @@ def main() -> None:
             result = window(list(csv.DictReader(file)))
         hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
     about = {"envs": asked.envs, "threads": hardware["threads"], "version": flashdqn.__version__}
-    task.report(result, algorithm="double DQN", **about)
+    task.report(result, algorithm="DQN", **about)
 
 
 if __name__ == "__main__":

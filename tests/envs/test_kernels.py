@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from snake_twin import PlainRandom, plain_bits, plain_key
 
+from flashdqn import make_env
 from flashdqn.envs import kernels
 from flashdqn.envs.kernel_cache import cache_folder
 from flashdqn.envs.kernels import Array, Kernel, Scalar, board_tensor, scalar
@@ -56,6 +58,21 @@ def test_threads_and_a_plain_loop_play_the_same_game() -> None:
     Kernel(throw, parallel_from=501).bind(500, *serial)()
     Kernel(throw, parallel_from=1).bind(500, *parallel)()
     assert torch.equal(serial[0], parallel[0])
+
+
+@pytest.mark.parametrize("boards", [4, 100, 1000])
+def test_making_an_environment_leaves_pytorchs_threads_alone(
+    boards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On some machines Numba's threads, when they start, change how many PyTorch uses: here, as if they did."""
+    start = numba.get_num_threads
+    monkeypatch.setattr("numba.get_num_threads", lambda: torch.set_num_threads(3) or start())
+    before = torch.get_num_threads()
+    assert before != 3
+    env = make_env("snake", boards, "cpu")
+    env.reset(0)
+    env.step(torch.zeros(boards, dtype=torch.int64))
+    assert torch.get_num_threads() == before
 
 
 def test_a_slow_threading_layer_is_left_alone_for_few_boards(monkeypatch: pytest.MonkeyPatch) -> None:

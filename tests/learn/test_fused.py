@@ -208,6 +208,16 @@ def test_equals_autograd_however_it_is_cut(cut: str, masked: bool) -> None:
 
 
 @needs_kernels
+@pytest.mark.parametrize("measured", [16, 64, 65, 256, 2048, 16384])
+@pytest.mark.parametrize("rows", [16, 130])
+def test_equals_autograd_by_the_plan_of_every_batch_size(measured: int, rows: int) -> None:
+    """On a few rows, for the interpreter is slow: in the last block of some, the first of others."""
+    hidden = (64, 128)
+    plan = choose_plan(sizes_of(make_network(hidden=hidden)), measured)  # type: ignore[arg-type]
+    compare(BASE, rows, updates=2, hidden=hidden, plan=plan, masked=True)
+
+
+@needs_kernels
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize(
     "change",

@@ -16,6 +16,7 @@ from flashdqn.learn.distributional import (
     QuantileHead,
     project,
     quantile_huber,
+    share_out,
 )
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.networks.implicit import Fractions, pack
@@ -79,6 +80,33 @@ def test_projection_equals_the_loops(
     )
     assert float(ours.sum()) == pytest.approx(1, abs=1e-5)  # no mass is lost
     assert float(ours.min()) >= -1e-7
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2, 60),
+    st.integers(1, 5),
+    st.floats(-10, 5),
+    st.floats(0.5, 200),
+    st.integers(0, 2**31),
+)
+def test_sharing_out_without_scattering_is_the_same_projection(
+    atoms: int, rows: int, v_min: float, width: float, seed: int
+) -> None:
+    """What CUDA does, here on the CPU; rewards reach beyond both ends, and some returns fall on an atom."""
+    generator = torch.Generator().manual_seed(seed)
+    head = CategoricalHead(atoms, v_min, v_min + width, CPU)
+    probability = torch.randn(rows, atoms, generator=generator).mul(4).softmax(1)
+    reward = v_min + width * (3 * torch.rand(rows, generator=generator) - 1)
+    reward[0] = head.support[-1]
+    discount = torch.where(
+        torch.rand(rows, generator=generator) < 0.3, 0.0, torch.rand(rows, generator=generator)
+    )
+    scattered = project(probability, reward, discount, head.support, v_min, head.step)
+    shifted = reward[:, None] + discount[:, None] * head.support
+    shared = share_out(probability, ((shifted - v_min) / head.step).clamp(0, atoms - 1))
+    torch.testing.assert_close(shared, scattered, rtol=0, atol=1e-4)
+    torch.testing.assert_close(shared.sum(1), torch.ones(rows), rtol=0, atol=1e-5)
 
 
 @settings(max_examples=50, deadline=None)

@@ -25,10 +25,11 @@ class DivergenceWatch:
         #: Says what learning draws from, where the batch itself is gone when the mark is found.
         self.describe_replay: Callable[[], str] = str
 
-    def look(self, loss: Tensor, batch: Batch, update: int) -> None:
+    def look(self, loss: Tensor, batch: Batch, update: Tensor) -> None:
         """On the CPU, once per update: raise at once if its loss is bad."""
         if not math.isfinite(loss.item()):
-            raise DivergedError(f"The loss of gradient step {update} is not finite ({describe(loss, batch)})")
+            what = describe(loss, batch)
+            raise DivergedError(f"The loss of gradient step {int(update)} is not finite ({what})")
 
     def mark(self, loss: Tensor, update: Tensor) -> None:
         """On CUDA, once per update, which is counted on the device too."""

@@ -13,7 +13,9 @@ ALIGNMENT = 16
 class Flat:
     """All parameters of a module in `values`, [P], and all gradients in `gradient`, [P]; works for any module.
 
-    The module goes on as before: its parameters and their `.grad` are views of these two tensors.
+    The module goes on as before: its parameters and their `.grad` are views of these two tensors. Load, copy and
+    save it at will; but do not move it, change its dtype or drop its gradients afterwards (`holds` can tell). A
+    frozen parameter has no `.grad`, and so stays; but weight decay would move it.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -32,6 +34,11 @@ class Flat:
             parameter.data = values[name]
             if parameter.requires_grad:
                 parameter.grad = gradients[name]
+
+    def holds(self, module: nn.Module) -> bool:
+        """Whether a module's parameters are (still) views of `values`."""
+        places = [piece.data_ptr() for piece in self.split(self.values).values()]
+        return places == [parameter.data_ptr() for parameter in module.parameters()]
 
     def split(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of a tensor of this layout, by the parameters' names and in their shapes."""

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from flashdqn.config import LearnConfig
+from flashdqn.errors import CheckpointError
 from flashdqn.learn.adam import Adam
+from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.build import build_bootstrap
 from flashdqn.learn.divergence import DivergenceWatch
@@ -56,6 +58,11 @@ class Learner:
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
         self._step: Callable[[Batch], Tensor] = self.step_eagerly
+        self._one_pass: NativeAdam | None = None
+        if device.type == "cpu" and config.optimizer != "radam":
+            self._one_pass = NativeAdam(
+                self.adam, self.target_flat.values, config.target_tau if self._soft else 0.0
+            )
 
     def _start_randomness(self) -> Noise | None:
         if "fractions" in self.generators:
@@ -116,11 +123,14 @@ class Learner:
     def apply(self, result: TDLoss) -> Tensor:
         """Clip the gradient and move the parameters, and the target towards them; returns the priorities."""
         norm = torch.linalg.vector_norm(self.flat.gradient)
-        if self.config.grad_clip:
-            self.flat.gradient.mul_((self.config.grad_clip / (norm + 1e-6)).clamp_(max=1.0))
-        self.adam.step()
-        if self._soft:
-            self.target_flat.values.lerp_(self.flat.values, self.config.target_tau)
+        if self._one_pass is not None:
+            self._one_pass(norm.item())
+        else:
+            if self.config.grad_clip:
+                self.flat.gradient.mul_((self.config.grad_clip / (norm + 1e-6)).clamp_(max=1.0))
+            self.adam.step()
+            if self._soft:
+                self.target_flat.values.lerp_(self.flat.values, self.config.target_tau)
         self.sums.add_(torch.stack((result.loss.detach(), result.q, norm)))
         return result.priority
 
@@ -154,14 +164,14 @@ class Learner:
 
     def _watch(self, result: TDLoss, batch: Batch) -> None:
         if self.watch.on_host:
-            self.watch.look(result.loss, batch, self.updates)
+            self.watch.look(result.loss, batch, self.adam.steps)
         else:
             self.watch.mark(result.loss, self.adam.steps)
 
     def look_back(self, batch: Batch) -> None:
         """On the CPU, after a step whose loss nobody saw: the sums show whether it was bad."""
         if not self.sums[0].isfinite():
-            self.watch.look(self.sums[0], batch, self.updates)
+            self.watch.look(self.sums[0], batch, self.adam.steps - 1)
 
     @property
     def _soft(self) -> bool:
@@ -193,7 +203,13 @@ class Learner:
         self.online.load_state_dict(weights)
         if self.target is not self.online:
             self.target.load_state_dict(_part(state, "target."))
-        self.adam.load_state_dict(_part(state, "optimizer."))
+        moments = _part(state, "optimizer.")
+        if moments.keys() != self.adam.state_dict().keys():
+            raise CheckpointError(
+                "This checkpoint's optimiser state was written by an earlier flashdqn: resume with that version, "
+                "or start a new run; its weights can still be played and evaluated."
+            )
+        self.adam.load_state_dict(moments)
         self.lr.copy_(state["lr"])
         self.sums.copy_(state["sums"])
         self.watch.first_bad.fill_(-1)

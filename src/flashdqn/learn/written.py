@@ -17,33 +17,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flashdqn.envs.kernel_cache import load_driver
 from flashdqn.envs.kernels import Array, Scalar, scalar
 from flashdqn.learn.bootstraps import Bootstrap, double, greedy
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.learn.loss import TDLoss
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.torsos import MLP
+from flashdqn.runtime.native import native
 from flashdqn.types import Batch
 
 #: Below so many inputs, a layer's weight gradient is multiplied in transposed form and copied. MKL is slow at
 #: [out, B] x [B, in] with few columns: 30 µs at 256 x 64 x 11, against 10 µs this way, the copy included.
 NARROW = 32
-
-_DRIVER = """\
-from numba import njit
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def driver(ARGUMENTS):
-    play(ARGUMENTS)
-"""
 
 
 class WrittenGradients:
@@ -62,7 +54,7 @@ class WrittenGradients:
         for parameter in online.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self._online, self._target = _linears(online), _linears(target)
+        self._online, self._target = linears(online), linears(target)
         self._huber = cast(ScalarHead, head).huber or np.inf  # Huber's loss with δ = ∞ is the square
         self._double = bootstrap is double
         self._spaces: dict[int, _Workspace] = {}  # by batch size: one, or a few
@@ -74,7 +66,7 @@ class WrittenGradients:
         or double. The types must be the very ones, as a subclass may compute something else.
         """
         known = type(head) is ScalarHead and (bootstrap is greedy or bootstrap is double)
-        return known and bool(_linears(network))
+        return known and bool(linears(network))
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> TDLoss:
@@ -118,8 +110,8 @@ class _Workspace:
         actions = online[-1].out_features
         self.both = torch.empty(2 * rows, online[0].in_features)  # observations, then next observations
         # Double DQN asks the online network about both: one pass over all rows, of which the first half go back.
-        self.online = _Forward(online, self.both if double else self.both[:rows])
-        self.target = _Forward(target, self.both[rows:])
+        self.online = Forward(online, self.both if double else self.both[:rows])
+        self.target = Forward(target, self.both[rows:])
         slopes = torch.empty(actions, rows)
         self.backward = _Backward(online, [x[:rows] for x in self.online.inputs], slopes)
         self.all_legal = np.ones((rows, actions), dtype=np.bool_)
@@ -136,10 +128,10 @@ class _Workspace:
             single,
             single,
         )
-        self.compare = functools.partial(_compiled(compare, (*map(numba.typeof, arrays), *given)), *arrays)
+        self.compare = functools.partial(native(compare, (*map(numba.typeof, arrays), *given)), *arrays)
 
 
-class _Forward:
+class Forward:
     """A network applied to what lies in `x`, [R, inputs]: `q`, [A, R], and the inputs of every layer."""
 
     def __init__(self, layers: list[nn.Linear], x: Tensor) -> None:
@@ -154,6 +146,7 @@ class _Forward:
         self.q = torch.empty(len(self.weight), len(x))
 
     def __call__(self) -> None:
+        """Fill `q`."""
         for bias, x, weight, output in self.hidden:
             torch.addmm(bias, x, weight, out=output).relu_()
         torch.addmm(self.bias, self.weight, self.features, out=self.q)
@@ -171,7 +164,7 @@ class _Backward:
         for layer, x, activation in reversed(list(zip(hidden, inputs[:-1], inputs[1:], strict=True))):
             delta = torch.empty_like(activation)
             arrays = [t.numpy() for t in (delta, activation, cast(Tensor, layer.bias.grad))]
-            halt = functools.partial(_compiled(relu_backward, tuple(map(numba.typeof, arrays))), *arrays)
+            halt = functools.partial(native(relu_backward, tuple(map(numba.typeof, arrays))), *arrays)
             self.steps.append((above, weight, delta, halt, _WeightGradient(layer, x, delta)))
             above, weight = delta, layer.weight.detach()
 
@@ -263,22 +256,14 @@ def _load(both: Tensor, obs: Tensor, next_obs: Tensor) -> None:
         both.div_(255)
 
 
-def _linears(network: nn.Module) -> list[nn.Linear]:
+def linears(network: nn.Module) -> list[nn.Linear]:
     """The layers of a plain MLP from first to last; empty where the network is anything else."""
     if type(network) is not QNetwork or type(network.torso) is not MLP:
         return []
     torso = list(network.torso.layers)
-    linears = [*torso[0::2], network.output]
-    plain = all(type(layer) is nn.Linear and layer.bias is not None for layer in linears)
+    layers = [*torso[0::2], network.output]
+    plain = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers)
     if not plain or len(torso) % 2 or any(type(layer) is not nn.ReLU for layer in torso[1::2]):
         return []
     known = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in network.parameters())
-    return cast("list[nn.Linear]", linears) if known else []
-
-
-def _compiled(function: Any, signature: tuple[Any, ...]) -> Any:
-    """A kernel compiled for these types, or loaded from disk; other layouts of a batch compile when they come."""
-    arguments = ", ".join(f"a{k}" for k in range(len(signature)))
-    driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
-    driver.compile(signature)
-    return driver
+    return cast("list[nn.Linear]", layers) if known else []

@@ -12,19 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.envs.kernel_cache import load_driver
 from flashdqn.envs.kernels import Array, Scalar, scalar
 from flashdqn.replay.sum_tree import BELOW, Levels
+from flashdqn.runtime.native import native
 
 WIDTH = 16
-
-_DRIVER = """\
-from numba import njit
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def driver(ARGUMENTS):
-    play(ARGUMENTS)
-"""
 
 
 @scalar
@@ -111,9 +103,9 @@ class NumbaSumTree:
         self._tree = (levels.leaves.numpy(), levels.all_sums.numpy(), offsets, bits)
         whole, single, double = numba.int64[::1], numba.float32[::1], numba.float64[::1]
         tree = (single, double, whole, numba.int64)
-        self._set = _compiled(set_weights, (whole, single, *tree))
-        self._set_rows = _compiled(set_ranges, (whole, numba.float32[:, ::1], *tree))
-        self._find = _compiled(find_leaves, (double, whole, *tree))
+        self._set = native(set_weights, (whole, single, *tree))
+        self._set_rows = native(set_ranges, (whole, numba.float32[:, ::1], *tree))
+        self._find = native(find_leaves, (double, whole, *tree))
 
     def set(self, index: Tensor, weight: Tensor) -> None:
         """See `SumTree.set`."""
@@ -132,11 +124,3 @@ class NumbaSumTree:
     def rebuild(self) -> None:
         """See `SumTree.rebuild`: the leaves as one row."""
         self.set_rows(torch.zeros(1, dtype=torch.int64), self.levels.leaves[None].clone())
-
-
-def _compiled(function: Any, signature: tuple[Any, ...]) -> Any:
-    """A kernel compiled for these types, or loaded from disk; nothing compiles later."""
-    arguments = ", ".join(f"a{k}" for k in range(len(signature)))
-    driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
-    driver.compile(signature)
-    return driver

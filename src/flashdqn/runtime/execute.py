@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
@@ -56,7 +57,21 @@ def compiler_missing(device: torch.device) -> str | None:
 def compiled(function: F, dynamic: bool = False) -> F:
     """`function` as one compiled whole; what it compiles to is kept on disk for the next start."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
-    return cast(F, torch.compile(function, fullgraph=True, dynamic=dynamic))
+    return cast(F, torch.compile(own_code(function), fullgraph=True, dynamic=dynamic))
+
+
+def own_code(function: F) -> F:
+    """The same function or method with a code object of its own.
+
+    PyTorch keeps what it compiled with the code, at most eight times: the ninth training in a process that
+    compiles the same method would be refused. This way it also goes when the training does.
+    """
+    plain = getattr(function, "__func__", function)
+    copy = types.FunctionType(
+        plain.__code__.replace(), plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__
+    )
+    copy.__kwdefaults__ = plain.__kwdefaults__
+    return cast(F, types.MethodType(copy, function.__self__) if hasattr(function, "__self__") else copy)
 
 
 class Recorder:

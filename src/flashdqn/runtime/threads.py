@@ -1,9 +1,9 @@
-"""How many CPU threads, by a rule that depends on the configuration alone.
+"""How many CPU threads: one for small work, by a rule; for large work `train.choose` tries one and all.
 
-A measured choice would differ from run to run, and with it the rounding of sums: the same seed would no longer
-give the same weights. The rule errs towards one thread. Threads that work together wait for one another by
-spinning, and where another program wants the core, waiting can cost a hundred times the work (measured by
-benchmarks/threads.py).
+A choice by measurement can differ from run to run, and with it the rounding of sums: the same seed would no longer
+give the same weights. So small work, for which threads gain little, is not tried. The rule errs towards one thread.
+Threads that work together wait for one another by spinning, and where another program wants the core, waiting can
+cost a hundred times the work (measured by benchmarks/threads.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flashdqn.envs.contract import ObsSpec
 
-#: Floating-point operations of one forward pass of a batch from which threads pay.
-PARALLEL_FLOPS = 1_000_000_000
+#: Floating-point operations of one forward pass of a batch from which threads may pay.
+PARALLEL_FLOPS = 200_000_000
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def flushing() -> bool:
 
 
 def compute_threads(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:
-    """One for a small network, all cores for a large one."""
+    """One for a small network; all cores, at most, for a large one."""
     obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(obs)

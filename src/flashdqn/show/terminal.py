@@ -42,7 +42,8 @@ def show_summary(console: Console, run: Any) -> None:
         return
     say(
         f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
-        f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up; "
+        f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up"
+        f"{first_time(summary)}; mode {summary['mode']}; "
         f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
     )
     if "evaluation" in summary:
@@ -55,6 +56,12 @@ def show_summary(console: Console, run: Any) -> None:
     say(f"  {program('flashdqn')} eval {path} --episodes 1000")
     say(f"  {program('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
     say(f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
+
+
+def first_time(summary: Mapping[str, Any]) -> str:
+    """What the warm-up took before anything was cached, where that was longer."""
+    first = summary["first_warm_up_seconds"]
+    return f" (the first time: {first:.1f} s)" if first > summary["warm_up_seconds"] else ""
 
 
 def score_text(games: Mapping[str, Any], step: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -149,6 +150,10 @@ def check_ring_fits(
     if config.priority > 0:
         needed += priority_bytes(rows_for(capacity, env.num_envs) * env.num_envs, env.device)
     free = int(free_bytes(env.device) * 0.9)
+    if needed > free:  # an earlier training in this process may lie there still, as garbage
+        gc.collect()
+        torch.cuda.empty_cache()
+        free = int(free_bytes(env.device) * 0.9)
     if needed > free:
         fits = capacity * free // needed // unit
         raise ConfigError(

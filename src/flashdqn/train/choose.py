@@ -11,7 +11,7 @@ import torch
 
 from flashdqn.config import Config
 from flashdqn.envs.contract import capturable
-from flashdqn.errors import DivergedError, ExecutionError
+from flashdqn.errors import DivergedError, ExecutionError, FlashDQNError
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.runtime.execute import Plan
 from flashdqn.train.assemble import Parts
@@ -25,6 +25,9 @@ TRIAL_SECONDS = 0.3
 #: then the same seed would not give the same weights. Threads can cost far more than they gain beside another
 #: program.
 WORTH = 0.8
+
+#: On the CPU, compiling is tried for trainings of at least so much; an episode is guessed to have so many steps.
+LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
 
 Note = Callable[[str], None]
 
@@ -51,8 +54,10 @@ def prepare(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
     engine = Engine(config, parts)
     first = plans(config, parts)[0]
     if not config.runtime.warmup and first in (Plan("eager"), Plan("written")):  # the others need it
-        if way_missing(config, parts, first.way) is None:
+        try:
             engine.use(first)
+        except ExecutionError as error:
+            note(fallback(first, error))
         return engine, Choice(engine.plan, config.runtime.threads)
     with put_back(config, parts):
         choice = choose(config, engine, note)
@@ -71,7 +76,7 @@ def choose(config: Config, engine: Engine, note: Note) -> Choice:
         try:
             warm(engine, plan)
         except ExecutionError as error:
-            note(f"The mode '{plan}' does not work here: {error}. Falling back to the next.")
+            note(fallback(plan, error))
             continue
         choice.plan = plan
         if not trial:
@@ -87,14 +92,26 @@ def choose(config: Config, engine: Engine, note: Note) -> Choice:
 
 
 def warm(engine: Engine, plan: Plan) -> None:
-    """Switch to a plan, compile and capture, and run everything once."""
+    """Switch to a plan, compile and capture, and run everything once.
+
+    Raises ExecutionError where it does not work. After eager there is no other: its errors stay what they are.
+    """
     try:
         engine.use(plan)
         if plan.graph:
             engine.capture(rehearse=lambda: exercise(engine))
         exercise(engine)
-    except RuntimeError as error:  # compilers and capture raise many kinds of it
+    except FlashDQNError:
+        raise
+    except Exception as error:  # compilers and capture raise many kinds; Triton's are no RuntimeErrors
+        if plan == Plan("eager"):
+            raise
         raise ExecutionError(first_line(error)) from error
+
+
+def fallback(plan: Plan, error: ExecutionError) -> str:
+    """What to say when a plan does not work."""
+    return f"The mode '{plan}' does not work here: {error}. Falling back to the next."
 
 
 def plans(config: Config, parts: Parts) -> list[Plan]:
@@ -110,8 +127,16 @@ def plans(config: Config, parts: Parts) -> list[Plan]:
             + [graph, eager]
         )
     if mode in ("auto", "graph"):  # a graph that was asked for says itself that it needs CUDA
-        return [graph] * (mode == "graph") + [Plan("written")] * written + [eager]
+        worth_compiling = compiles and not written and is_long(config)
+        asked = [graph] * (mode == "graph")
+        return [*asked, *[Plan("written")] * written, eager, *[Plan("compile")] * worth_compiling]
     return [Plan(mode), eager] if mode == "compile" or mode == "written" else [eager]
+
+
+def is_long(config: Config) -> bool:
+    """Whether a training on the CPU outlasts the half minute that compiling may take, as its budget tells."""
+    transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
+    return transitions * config.train_ratio >= LONG_UPDATES or (config.max_time or 0) >= LONG_SECONDS
 
 
 def choose_threads(engine: Engine) -> int:
@@ -121,11 +146,20 @@ def choose_threads(engine: Engine) -> int:
         return 0
     seconds = {}
     for threads in (1, allowed):
-        torch.set_num_threads(threads)
+        use_threads(engine, threads)
         seconds[threads] = time_updates(engine)
     best = allowed if seconds[allowed] < WORTH * seconds[1] else 1
-    torch.set_num_threads(best)
+    use_threads(engine, best)
     return best
+
+
+def use_threads(engine: Engine, count: int) -> None:
+    """So many of PyTorch's from now on; compiled code is made for a number of them."""
+    if count == torch.get_num_threads():
+        return
+    torch.set_num_threads(count)
+    if engine.plan.way == "compile":
+        warm(engine, engine.plan)
 
 
 def time_updates(engine: Engine) -> float:

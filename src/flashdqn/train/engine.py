@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
+import torch
 from torch import Tensor
 
 from flashdqn.config import Config
@@ -18,10 +20,15 @@ from flashdqn.learn.fused import FusedPolicy, FusedUpdate, fused_available
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.learn.written import WrittenGradients
+from flashdqn.learn.written_policy import WrittenPolicy
 from flashdqn.replay import UniformSampler
+from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.runtime.execute import Plan, Recorder, Way, compiled, compiler_missing
 from flashdqn.train.assemble import Parts
+from flashdqn.train.record_cpu import NativeRecord
 from flashdqn.types import Batch
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Batches gathered at once: enough to spread the cost, few enough to stay in the cache.
 GROUP = 16
@@ -36,6 +43,7 @@ class Engine:
         self.plan = Plan("eager")
         self._graphs: dict[int, Callable[[], None]] = {}  # of so many updates at once
         self._collect: Callable[[], None] | None = None  # a graph, where the environment can be in one
+        self._kept: dict[tuple[Callable[..., Any], int], Callable[..., Any]] = {}  # what was compiled
 
     def use(self, plan: Plan) -> None:
         """Run as this plan says from now on, but for graphs, which `capture` adds.
@@ -88,7 +96,7 @@ class Engine:
         learning = [g for name, g in parts.generators.items() if name not in outside]
         parts.phases.inside_graph = True
         try:
-            if capturable(parts.collector.env):
+            if capturable(parts.env) and parts.collector.env is parts.env:  # not one to try out
                 self._collect = recorder.capture(parts.collector.collect, playing)
             for count in groups(self.largest):
                 self._graphs[count] = recorder.capture(functools.partial(self._learn, count), learning)
@@ -99,12 +107,17 @@ class Engine:
         """Put compiled or hand-written code in the place of plain calls."""
         parts, device = self.parts, self.parts.learner.device
         collector, learner, sampler = parts.collector, parts.learner, parts.sampler
+        assert learner.flat.holds(learner.online), "the network was moved after its learner was made"
         if plan.graph and device.type != "cuda":
             raise ExecutionError("CUDA graphs need --device cuda")
         collector.act, collector.record = collector.act_eagerly, collector.record_eagerly
         learner.compute("eager")
         if isinstance(sampler, UniformSampler):
             sampler.pick = sampler.pick_eagerly
+        if device.type == "cpu" and plan.way != "compile":
+            collector.record = NativeRecord(collector)
+            if isinstance(sampler, UniformSampler):
+                sampler.pick = NativePick(sampler)
         if plan.way == "eager":
             return
         if reason := way_missing(self.config, parts, plan.way):
@@ -117,14 +130,27 @@ class Engine:
         """Compile what surrounds the update: acting, taking in, picking samples."""
         collector, sampler = self.parts.collector, self.parts.sampler
         if self.parts.learner.head.fractions is None:
-            collector.act = compiled(collector.act_eagerly)
-        collector.record = compiled(collector.record_eagerly)
+            collector.act = self._compile(collector.act_eagerly)
+        collector.record = self._compile(collector.record_eagerly)
         if isinstance(sampler, UniformSampler):
-            sampler.pick = compiled(sampler.pick_eagerly)
+            sampler.pick = self._compile(sampler.pick_eagerly)
+
+    @property
+    def collects_compiled(self) -> bool:
+        """Whether PyTorch compiles what takes in a step: it does so at the first call."""
+        return self.parts.collector.record in self._kept.values()
+
+    def _compile(self, function: F) -> F:
+        """Compiled once, also if a trial comes back to it; anew for another number of threads, which is part of
+        the code."""
+        key = function, torch.get_num_threads()
+        if key not in self._kept:
+            self._kept[key] = compiled(function)
+        return cast(F, self._kept[key])
 
     def _compiled(self) -> Callable[[Batch], Tensor]:
         learner = self.parts.learner
-        whole = compiled(learner.step_whole)
+        whole = self._compile(learner.step_whole)
         if learner.device.type == "cuda":
             return whole
 
@@ -141,13 +167,14 @@ class Engine:
             policy = FusedPolicy(learner.online, config.envs)  # type: ignore[arg-type]
             self.parts.collector.act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
             return fused_update(learner, config)
+        self.parts.collector.act = WrittenPolicy(learner.online, config.envs)
         gradients = WrittenGradients(
             learner.online, learner.target, learner.head, learner.bootstrap, config.update_size
         )
 
         def step(batch: Batch) -> Tensor:
             result = gradients(batch)
-            learner.watch.look(result.loss, batch, learner.updates)
+            learner.watch.look(result.loss, batch, learner.adam.steps)
             return learner.apply(result)
 
         return step
@@ -211,9 +238,9 @@ def groups(largest: int) -> list[int]:
 
 
 def largest_group(config: Config, parts: Parts) -> int:
-    """What an iteration earns, as a power of two, but no more than `GROUP`."""
+    """What an iteration earns, as a power of two, but no more than `GROUP`, or than lie between two hard copies."""
     sampler = parts.sampler
-    usual = math.ceil(config.train_ratio * config.envs)
+    usual = min(math.ceil(config.train_ratio * config.envs), config.learn.target_every or GROUP)
     if isinstance(sampler, RolloutSampler):
         usual = sampler.updates
     return group(max(1, min(usual, GROUP)))

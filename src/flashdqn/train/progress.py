@@ -14,7 +14,9 @@ from rich.text import Text
 
 from flashdqn.train.evaluate import Evaluation
 
+#: What a step of the loop consists of; a CUDA graph is timed as a whole.
 PHASES = ("act", "step", "append", "sample", "update")
+GRAPHS = ("collect", "learn")
 
 
 class Progress(Protocol):
@@ -213,7 +215,9 @@ def evaluation_text(result: Evaluation) -> str:
 
 def phase_text(row: dict[str, Any]) -> str:
     """Share of the training time per phase."""
-    parts = {name: row[f"us_{name}"] for name in PHASES}
+    parts = {name: row[f"us_{name}"] for name in (*PHASES, *GRAPHS)}
+    graph = row["us_learn"] > 0 or row["us_collect"] > 0
+    parts = {name: part for name, part in parts.items() if part > 0 or (name in PHASES and not graph)}
     total = max(1e-12, row["us_total"], sum(parts.values()))  # on CUDA the parts are samples
     shares = {name: part / total for name, part in parts.items()}
     shares["other"] = max(0.0, 1 - sum(shares.values()))

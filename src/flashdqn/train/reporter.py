@@ -9,7 +9,7 @@ from flashdqn.config import Config
 from flashdqn.runtime.device import used_bytes
 from flashdqn.train.assemble import Parts
 from flashdqn.train.evaluate import Evaluation
-from flashdqn.train.progress import Progress
+from flashdqn.train.progress import GRAPHS, PHASES, Progress
 from flashdqn.train.ratio import Ratio
 from flashdqn.train.run import RunFolder
 
@@ -95,7 +95,7 @@ class Reporter:
         }
         row |= {name: value / done if done else float("nan") for name, value in sums.items()}
         row |= {"window_episodes": window_episodes} | episodes
-        for name in ("act", "step", "append", "sample", "update"):
+        for name in (*PHASES, *GRAPHS):
             row[f"us_{name}"] = round(phases.get(name, 0.0) / max(1, transitions) * 1e6, 4)
         row["memory_mb"] = round(used_bytes(parts.learner.device) / 1e6, 1)
         row["us_total"] = round(training / max(1, transitions) * 1e6, 4)

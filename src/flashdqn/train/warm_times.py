@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
@@ -25,23 +29,38 @@ class WarmUp:
     @classmethod
     def took(cls, config: Config, seconds: float, choice: Choice) -> WarmUp:
         """Remember the first start of a configuration."""
-        path = cache_folder() / "warm-up.json"
-        try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            known = {}
-        first = known.setdefault(key(config), round(seconds, 3))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(known), encoding="utf-8")
-        except OSError:  # it is a nicety: without it every start counts as the first
-            pass
-        return cls(seconds, float(first), choice)
+        path, name = cache_folder() / "warm-up.json", key(config)
+        known = read(path)
+        if name not in known:
+            known[name] = round(seconds, 3)
+            with suppress(OSError):  # it is a nicety: without it every start counts as the first
+                write(path, known)
+        return cls(seconds, known[name], choice)
 
     def __str__(self) -> str:
         if self.first <= self.seconds:
             return f"{self.seconds:.1f} s"
         return f"{self.seconds:.1f} s (the first time: {self.first:.1f} s)"
+
+
+def read(path: Path) -> dict[str, float]:
+    """What is known; nothing, where the file is missing or spoiled."""
+    try:
+        return {str(name): float(seconds) for name, seconds in json.loads(path.read_text("utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write(path: Path, known: dict[str, float]) -> None:
+    """Whole or not at all, also beside other processes: of two at once the last one wins."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(known, file)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def key(config: Config) -> str:

@@ -18,7 +18,7 @@ from flashdqn.envs.contract import capturable, close, resumable
 from flashdqn.errors import DivergedError
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.train.assemble import Parts
-from flashdqn.train.engine import Engine
+from flashdqn.train.engine import Engine, groups
 from flashdqn.train.evaluate import evaluate
 
 NOTHING_YET = {"transitions": 0, "episodes": 0, "updates": 0}
@@ -48,19 +48,20 @@ def exercise(engine: Engine) -> None:
 
     Games that may be slow, or fail, are not played again for every plan that changes nothing for them.
     """
-    parts, due = engine.parts, 2 * engine.largest - 1
+    parts = engine.parts
     rows = engine.config.replay.n_step + 3
     if isinstance(parts.sampler, RolloutSampler):
         rows = engine.config.pqn.rollout
-    if not int(parts.ring.filled) or engine.plan.way == "compile" or capturable(parts.collector.env):
+    if not int(parts.ring.filled) or engine.collects_compiled or capturable(parts.collector.env):
         parts.collector.start(seed=0)
         for _ in range(rows):
             engine.collect()
     with suppress(DivergedError):  # a loss that is not finite is for the run itself to report
-        if isinstance(parts.sampler, RolloutSampler):
-            parts.sampler.remaining = parts.sampler.updates
-            due = min(due, parts.sampler.updates)
-        engine.learn(due)
+        for count in groups(engine.largest):
+            parts.learner.updates = 0  # a copy into the target would cut the group in two
+            if isinstance(parts.sampler, RolloutSampler):
+                parts.sampler.remaining = parts.sampler.updates
+            engine.learn(count)
         parts.learner.read_sums()
 
 

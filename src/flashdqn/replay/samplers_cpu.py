@@ -1,0 +1,95 @@
+"""Picking uniform samples in one pass over the batch, on the CPU: the same as `UniformSampler.pick_eagerly`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.replay.ring import Kind
+from flashdqn.replay.samplers import UniformSampler
+from flashdqn.runtime.native import bound
+from flashdqn.types import Batch, Transition
+
+TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Kind.RESET)
+
+
+@scalar
+def choose(bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Scalar, envs: Scalar) -> Scalar:
+    """The first of a sample's draws that is a transition; else the last one."""
+    slot = 0
+    for k in range(len(bits)):
+        draw = bits[k, b] % candidates
+        slot = (newest - draw // envs * envs) % len(kinds) + draw % envs
+        if kinds[slot] != RESET:
+            break
+    return slot
+
+
+@scalar
+def pick(
+    ring_obs: Array, ring_action: Array, ring_reward: Array, kinds: Array, ring_mask: Array, head: Array,
+    filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
+    discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
+) -> None:  # fmt: skip
+    """Draw, and gather n-step transitions: nothing is read past an end."""
+    envs, n, slots = shape[0], shape[1], len(kinds)
+    candidates, newest = (filled[0] - (n - 1)) * envs, (head[0] - n) * envs
+    for b in range(len(index)):
+        slot = choose(bits, b, kinds, candidates, newest, envs)
+        index[b] = slot
+        weight[b] = 1.0 if kinds[slot] != RESET else 0.0
+        action[b] = ring_action[slot]
+        total, taken, at, terminated = ring_reward[slot], 1, slot, kinds[slot] == TERMINATED
+        while taken < n and kinds[at] != TERMINATED and kinds[at] != TRUNCATED:
+            at = (at + envs) % slots
+            total += ring_reward[at] * powers[taken]
+            terminated = kinds[at] == TERMINATED
+            taken += 1
+        reward[b] = total
+        discount[b] = 0.0 if terminated else powers[taken]
+        following = (at + envs) % slots
+        for k in range(obs.shape[1]):
+            obs[b, k] = ring_obs[slot, k]
+            next_obs[b, k] = ring_obs[following, k]
+        for k in range(mask.shape[1]):
+            mask[b, k] = ring_mask[slot, k]
+            next_mask[b, k] = ring_mask[following, k]
+
+
+class NativePick:
+    """`UniformSampler.pick` on its ring, whose addresses must not change. Every batch is new memory."""
+
+    def __init__(self, sampler: UniformSampler) -> None:
+        ring = sampler.ring
+        slots = ring.rows * ring.num_envs
+        self.ring, self.obs_shape = ring, ring.obs.shape[2:]
+        self.actions = 0 if ring.mask is None else ring.mask.shape[2]
+        powers = sampler.gamma ** torch.arange(sampler.n_step + 1, dtype=torch.float32)
+        mask = torch.zeros((slots, 0), dtype=torch.bool) if ring.mask is None else ring.mask.flatten(0, 1)
+        own = [
+            ring.obs.view(slots, -1), ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1), mask,
+            ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs, sampler.n_step]),
+        ]  # fmt: skip
+        bits = torch.zeros((1, 1), dtype=torch.int64)
+        self._pick = bound(pick, own, [bits, *self._columns(1)])
+
+    def _columns(self, size: int) -> list[Tensor]:
+        """obs, action, reward, discount, next_obs, next_mask, mask, weight, index."""
+        width = self.ring.obs.shape[2:].numel()
+        obs, next_obs = (torch.empty((size, width), dtype=self.ring.obs.dtype) for _ in range(2))
+        masks = [torch.empty((size, self.actions), dtype=torch.bool) for _ in range(2)]
+        reward, discount, weight = (torch.empty(size) for _ in range(3))
+        action, index = (torch.empty(size, dtype=torch.int64) for _ in range(2))
+        return [obs, action, reward, discount, next_obs, *masks, weight, index]
+
+    def __call__(self, bits: Tensor) -> Batch:
+        """The batch that random numbers, [TRIES, B], choose."""
+        size = bits.shape[1]
+        columns = self._columns(size)
+        self._pick(bits.numpy(), *(column.numpy() for column in columns))
+        obs, action, reward, discount, next_obs, next_mask, mask, weight, index = columns
+        shape = (size, *self.obs_shape)
+        masks = (next_mask, mask) if self.actions else (None, None)
+        transition = Transition(obs.view(shape), action, reward, discount, next_obs.view(shape), *masks)
+        return Batch(transition, weight, index)
