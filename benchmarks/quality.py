@@ -127,8 +127,8 @@ def page(data: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "*Published*: the best figures that we know of for this board and budget; the protocol may differ. PQN has a "
-        "ratio of its own, 1/32 here. Trainings shared their machines, so times are upper bounds.",
+        "*Published*: the best figures that we know of for this board and budget; the protocol may differ. PQN has "
+        "a ratio of its own, 1/32 here. Trainings shared their machines, so times are upper bounds.",
         "",
     ]
     return "\n".join(lines)
