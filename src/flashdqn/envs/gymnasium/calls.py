@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
 import re
 import traceback
 import warnings
@@ -72,6 +73,8 @@ class Calls:
                     "takes longer: then raise --env.timeout."
                 )
             except (EOFError, OSError):
+                # the pipe breaks before the process is gone: wait for one to end, but not for ever
+                multiprocessing.connection.wait([p.sentinel for p in env.processes], timeout=5.0)
                 codes = [str(p.exitcode) for p in env.processes if p.exitcode is not None]
                 problem = EnvError(
                     f"{self.name}: a worker process died (exit code {', '.join(codes) or 'unknown'}; a negative "
