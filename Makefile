@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-train: setup     ## Train Snake with flood-fill features: about two minutes on two cores
+train: setup     ## Train Snake with flood-fill features: about a minute on two cores
 	@$(BIN)/flashdqn train snake-flood
 
 check: setup     ## Lint and types
