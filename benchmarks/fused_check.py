@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.envs.contract import ObsSpec
 from flashdqn.learn.bootstraps import BOOTSTRAPS
+from flashdqn.learn.flat import Flat
 from flashdqn.learn.fused import (
     FusedPolicy,
     FusedUpdate,
@@ -34,7 +35,6 @@ from flashdqn.learn.fused import (
     PolicyPlan,
     choose_plan,
     choose_policy_plan,
-    flatten_parameters,
     sizes_of,
 )
 from flashdqn.learn.heads import ScalarHead
@@ -51,6 +51,11 @@ CUDA = torch.device("cuda")
 INNER, REPLAYS = 16, 64
 
 
+def flat_parameters(network: nn.Module) -> Tensor:
+    flat = Flat(network)
+    return flat.without_tail(flat.values)
+
+
 class Setup:
     """A network, its batches, and the fused update with everything that it changes."""
 
@@ -59,7 +64,7 @@ class Setup:
     ) -> None:
         inputs, _, actions, size = case
         self.online, self.target = make_networks(case)
-        self.flat, self.target_flat = flatten_parameters(self.online), flatten_parameters(self.target)
+        self.flat, self.target_flat = flat_parameters(self.online), flat_parameters(self.target)
         self.target_flat += (
             0.02 * torch.randn(self.flat.shape, generator=torch.Generator().manual_seed(5)).cuda()
         )
@@ -229,7 +234,7 @@ def time_stage(case: Case, plan: Plan, stage: str) -> float:
 def time_policy(case: Case, plan: PolicyPlan) -> float:
     inputs, _, actions, count = case
     online, _ = make_networks(case)
-    flatten_parameters(online)
+    flat_parameters(online)
     policy = FusedPolicy(online, count, plan)
     obs, mask = torch.randn(4, count, inputs, device=CUDA), torch.rand(4, count, actions, device=CUDA) < 0.7
     eps, coin, luck = torch.rand(3, count, device=CUDA)
@@ -326,7 +331,7 @@ def compile_job(job: Job) -> None:
     stage, case, plan = job
     if stage == "policy":
         online, _ = make_networks(case)
-        flatten_parameters(online)
+        flat_parameters(online)
         count = torch.zeros(case[3], device=CUDA)
         mask = torch.ones(case[3], case[2], dtype=torch.bool, device=CUDA)
         FusedPolicy(online, case[3], plan)(

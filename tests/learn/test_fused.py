@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.envs.contract import ObsSpec
 from flashdqn.learn.bootstraps import BOOTSTRAPS, given, masked_argmax
+from flashdqn.learn.flat import Flat
 from flashdqn.learn.fused import (
     FusedPolicy,
     FusedUpdate,
@@ -23,7 +24,6 @@ from flashdqn.learn.fused import (
     choose_plan,
     choose_policy_plan,
     flat_view,
-    flatten_parameters,
     fused_available,
     interpreted,
     sizes_of,
@@ -40,6 +40,11 @@ needs_kernels = pytest.mark.skipif(
 needs_cuda = pytest.mark.skipif(interpreted() or not fused_available(), reason="needs CUDA and Triton")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() and not interpreted() else "cpu")
 BASE = LearnConfig(lr=0.01, grad_clip=0.5, huber=1.0, target_every=0, target_tau=0.1, bootstrap="double")
+
+
+def flat_parameters(network: nn.Module) -> Tensor:
+    flat = Flat(network)
+    return flat.without_tail(flat.values)
 
 
 def make_network(
@@ -81,7 +86,7 @@ class Fused:
         target = make_target(network)
         assert isinstance(target, QNetwork)
         self.online, self.target = network, target
-        self.flat, self.target_flat = flatten_parameters(network), flatten_parameters(target)
+        self.flat, self.target_flat = flat_parameters(network), flat_parameters(target)
         self.exp_avg, self.exp_avg_sq = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.step, self.lr = torch.zeros((), device=DEVICE), torch.tensor(config.lr, device=DEVICE)
         self.sums = torch.zeros(3, device=DEVICE)
@@ -365,7 +370,7 @@ def plain_actions(q: Tensor, mask: Tensor | None, eps: Tensor, coin: Tensor, luc
 @pytest.mark.parametrize("looks", ["plain", "masked", "bytes"])
 def test_policy(num_envs: int, actions: int, looks: str) -> None:
     network = make_network(actions=actions)
-    flatten_parameters(network)
+    flat_parameters(network)
     policy = FusedPolicy(
         network, num_envs, PolicyPlan(rows=32, columns=16, depth=16, warps=4, stages=2, precision="ieee")
     )
@@ -381,7 +386,7 @@ def test_policy(num_envs: int, actions: int, looks: str) -> None:
 @needs_kernels
 def test_policy_takes_the_lowest_of_equals() -> None:
     network = make_network()
-    flatten_parameters(network).zero_()
+    flat_parameters(network).zero_()
     policy = FusedPolicy(network, 2, PolicyPlan(16, 32, 32, 4, 2))
     zero = torch.zeros(2, device=DEVICE)
     mask = torch.tensor([[True, True, True], [False, True, True]], device=DEVICE)
@@ -392,7 +397,7 @@ def test_policy_takes_the_lowest_of_equals() -> None:
 @pytest.mark.parametrize("num_envs", [256, 4096, 65536])
 def test_policy_at_real_sizes(num_envs: int) -> None:
     network = make_network(hidden=(256, 256))
-    flatten_parameters(network)
+    flat_parameters(network)
     plan = replace(choose_policy_plan(sizes_of(network), num_envs), precision="ieee")  # type: ignore[arg-type]
     policy = FusedPolicy(network, num_envs, plan)
     obs, zero = torch.randn(num_envs, 11, device=DEVICE), torch.zeros(num_envs, device=DEVICE)

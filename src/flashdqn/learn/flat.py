@@ -48,6 +48,10 @@ class Flat:
             for name, piece, size, shape in zip(self.names, pieces, self.sizes, self.shapes, strict=True)
         }
 
+    def without_tail(self, flat: Tensor) -> Tensor:
+        """A tensor of this layout without the padding after the last parameter."""
+        return flat[: sum(self.padded[:-1]) + self.sizes[-1]]
+
     def join(self, pieces: dict[str, Tensor]) -> Tensor:
         """One tensor of this layout from a tensor for each parameter."""
         flat: list[Tensor] = []

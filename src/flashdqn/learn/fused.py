@@ -85,24 +85,13 @@ def sizes_of(network: nn.Module) -> Sizes | None:
     return sizes if known and sizes.inputs <= 256 and sizes.actions <= 32 else None
 
 
-def flatten_parameters(network: nn.Module) -> Tensor:
-    """Move all parameters into one vector, in their order, and return it; they become views of it."""
-    parameters = list(network.parameters())
-    flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
-    offset = 0
-    for parameter in parameters:
-        parameter.data = flat[offset : offset + parameter.numel()].view_as(parameter)
-        offset += parameter.numel()
-    return flat
-
-
 def flat_view(network: nn.Module) -> Tensor:
     """The vector that the parameters are views of; they must lie in it side by side, in their order."""
     parameters = [parameter.detach() for parameter in network.parameters()]
     place = parameters[0].data_ptr()
     for parameter in parameters:
         if parameter.data_ptr() != place or not parameter.is_contiguous():
-            raise ValueError("The network's parameters must lie side by side: call flatten_parameters first.")
+            raise ValueError("The network's parameters must lie side by side, as `Flat` lays them.")
         place += 4 * parameter.numel()
     return parameters[0].as_strided((sum(parameter.numel() for parameter in parameters),), (1,))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,6 @@ from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import draw_fractions_from, make_policy, make_target
 from flashdqn.runtime.precision import Precision, casting
 from flashdqn.types import Batch
-
-#: How a gradient step is computed: by autograd; by one compiled function for all of it; or written by hand.
-Way = Literal["eager", "compile", "written"]
 
 
 class Learner:
@@ -58,11 +55,6 @@ class Learner:
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
         self._step: Callable[[Batch], Tensor] = self.step_eagerly
-        self._one_pass: NativeAdam | None = None
-        if device.type == "cpu" and config.optimizer != "radam":
-            self._one_pass = NativeAdam(
-                self.adam, self.target_flat.values, config.target_tau if self._soft else 0.0
-            )
 
     def _start_randomness(self) -> Noise | None:
         if "fractions" in self.generators:
@@ -102,9 +94,9 @@ class Learner:
         every = self.config.target_every
         return every - self.updates % every if every and self.target is not self.online else 1 << 30
 
-    def compute(self, way: Way, step: Callable[[Batch], Tensor] | None = None) -> None:
-        """Choose how gradient steps are computed; `step` is what a way other than eager made of it."""
-        self._step = self.step_eagerly if way == "eager" else step or self._step
+    def compute_by(self, step: Callable[[Batch], Tensor]) -> None:
+        """Choose how gradient steps are computed: `step_eagerly`, or what another way made of it."""
+        self._step = step
 
     def step_eagerly(self, batch: Batch) -> Tensor:
         """By autograd, operation by operation."""
@@ -172,6 +164,13 @@ class Learner:
         """On the CPU, after a step whose loss nobody saw: the sums show whether it was bad."""
         if not self.sums[0].isfinite():
             self.watch.look(self.sums[0], batch, self.adam.steps - 1)
+
+    @functools.cached_property
+    def _one_pass(self) -> NativeAdam | None:
+        """Made at the first update: whoever only acts has no use for it."""
+        if self.device.type != "cpu" or self.config.optimizer == "radam":
+            return None
+        return NativeAdam(self.adam, self.target_flat.values, self.config.target_tau if self._soft else 0.0)
 
     @property
     def _soft(self) -> bool:

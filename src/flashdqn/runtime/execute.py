@@ -54,10 +54,10 @@ def compiler_missing(device: torch.device) -> str | None:
     return None if found else "there is no C++ compiler (g++ or clang++)"
 
 
-def compiled(function: F, dynamic: bool = False) -> F:
+def compiled(function: F) -> F:
     """`function` as one compiled whole; what it compiles to is kept on disk for the next start."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
-    return cast(F, torch.compile(own_code(function), fullgraph=True, dynamic=dynamic))
+    return cast(F, torch.compile(own_code(function), fullgraph=True, dynamic=False))
 
 
 def own_code(function: F) -> F:

@@ -111,7 +111,7 @@ class Engine:
         if plan.graph and device.type != "cuda":
             raise ExecutionError("CUDA graphs need --device cuda")
         collector.act, collector.record = collector.act_eagerly, collector.record_eagerly
-        learner.compute("eager")
+        learner.compute_by(learner.step_eagerly)
         if isinstance(sampler, UniformSampler):
             sampler.pick = sampler.pick_eagerly
         if device.type == "cpu" and plan.way != "compile":
@@ -124,7 +124,7 @@ class Engine:
             raise ExecutionError(reason)
         if (device.type == "cuda" or plan.way == "compile") and compiler_missing(device) is None:
             self._compile_around()
-        learner.compute(plan.way, self._written() if plan.way == "written" else self._compiled())
+        learner.compute_by(self._written() if plan.way == "written" else self._compiled())
 
     def _compile_around(self) -> None:
         """Compile what surrounds the update: acting, taking in, picking samples."""
@@ -182,14 +182,14 @@ class Engine:
 
 def fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
     """The whole gradient step in a few kernels, on the learner's own tensors."""
-    used = sum(learner.flat.sizes)  # the layout's padding is at the end, for all widths are multiples of 16
+    dense = learner.flat.without_tail  # there is no other padding, for all widths are multiples of 16
     return FusedUpdate(
         learner.online,  # type: ignore[arg-type]
         learner.target,  # type: ignore[arg-type]
-        flat=learner.flat.values[:used],
-        target_flat=learner.target_flat.values[:used],
-        exp_avg=learner.adam.first[:used],
-        exp_avg_sq=learner.adam.second[:used],
+        flat=dense(learner.flat.values),
+        target_flat=dense(learner.target_flat.values),
+        exp_avg=dense(learner.adam.first),
+        exp_avg_sq=dense(learner.adam.second),
         step=learner.adam.steps,
         lr=learner.lr,
         sums=learner.sums,
