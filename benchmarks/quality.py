@@ -2,9 +2,10 @@
 
     python benchmarks/quality.py --jobs 2 --resume             # 3000 episodes each; goes on where it stopped
     python benchmarks/quality.py --algos dqn rainbow --features flood --seeds 5
+    python benchmarks/quality.py --algos iqn --device cuda     # on the GPU; several trainings share it with --jobs
     python benchmarks/quality.py --write docs/results.md       # the page, from what was measured
 
-Every training runs in a process of its own, on one CPU thread. Results are written after each, so that a run that
+Every training runs in a process of its own, on one CPU thread or the GPU. Results are written after each, so that a run that
 was cut short loses nothing but what was under way. The score is that of the best checkpoint over 1000 fresh games.
 """
 
@@ -30,7 +31,6 @@ RESULTS = Path(__file__).parent / "results" / "quality.json"
 
 #: The budget of the public figures, 3000 episodes, and settings that suit it: explore briefly, learn often.
 SETTINGS: dict[str, Any] = {
-    "device": "cpu",
     "episodes": 3000,
     "envs": 64,
     "train_ratio": 0.0625,
@@ -61,11 +61,11 @@ PUBLISHED = {
 }
 
 
-def train(algo: str, features: str, seed: int) -> dict[str, Any]:
+def train(algo: str, features: str, seed: int, device: str) -> dict[str, Any]:
     """One cell of the table, for one seed."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as out:
-        path = train_apart(PRESETS[features], SETTINGS | {"algo": algo, "seed": seed}, out)
+        path = train_apart(PRESETS[features], SETTINGS | {"algo": algo, "seed": seed, "device": device}, out)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         games = load(path, "cpu").evaluate(1000)
     return {
@@ -76,15 +76,15 @@ def train(algo: str, features: str, seed: int) -> dict[str, Any]:
         "transitions": summary["steps"],
         "updates": summary["updates"],
         "seconds": summary["seconds"],
-        "machine": machine(),
+        "machine": machine(device),
         "wall": time.perf_counter() - start,
     }
 
 
-def machine() -> str:
-    """The processor, and how many of its cores there are."""
-    about = context("cpu")
-    return f"{about['device']}, {about['cores']} cores"
+def machine(device: str) -> str:
+    """The GPU, or the processor and how many of its cores there are."""
+    about = context(device)
+    return about["device"] if device == "cuda" else f"{about['device']}, {about['cores']} cores"
 
 
 def interval(values: list[float]) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def page(data: dict[str, Any]) -> str:
         "",
         f"Snake 10x10, 3000 episodes, train ratio {SETTINGS['train_ratio']}, {SETTINGS['envs']} boards. Mean score "
         "of the best checkpoint over 1000 fresh games, with a 95 % interval over seeds. "
-        f"{data['date']}, {machines}, one thread each; several trainings shared a machine.",
+        f"{data['date']}, {machines}; one CPU thread or the GPU each; several trainings shared a machine.",
         "",
         "| algorithm | features | score | seeds | published | transitions | updates | training time |",
         "|---|---|---|---|---|---|---|---|",
@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", choices=list(PRESETS), default=list(PRESETS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
         "--resume", action="store_true", help="keep what the file holds, and do what is missing"
     )
@@ -151,7 +152,7 @@ def main() -> None:
             page(json.loads(arguments.json.read_text(encoding="utf-8"))), encoding="utf-8"
         )
         return
-    data: dict[str, Any] = {**context("cpu"), "settings": SETTINGS, "results": []}
+    data: dict[str, Any] = {**context(arguments.device), "settings": SETTINGS, "results": []}
     if arguments.resume and arguments.json.exists():
         data["results"] = json.loads(arguments.json.read_text(encoding="utf-8"))["results"]
     done = {(row["algo"], row["features"], row["seed"]) for row in data["results"]}
@@ -166,7 +167,7 @@ def main() -> None:
     torch.set_num_threads(1)
 
     def cell(item: tuple[str, str, int]) -> None:
-        row = train(*item)
+        row = train(*item, arguments.device)
         with lock:
             data["results"].append(row)
             write_json(arguments.json, data)

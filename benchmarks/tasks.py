@@ -1,6 +1,6 @@
 """The presets for Gymnasium tasks with known answers: score over 100 fresh games, by seed, and the time it took.
 
-python benchmarks/tasks.py --presets cartpole acrobot --seeds 3 [--jobs 2] [--json FILE]
+python benchmarks/tasks.py --presets cartpole acrobot --seeds 3 [--jobs 2] [--device cuda] [--json FILE]
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from measure import context, train_apart, write_json
 
 
-def train(preset: str, seed: int) -> dict[str, Any]:
+def train(preset: str, seed: int, device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
-        path = train_apart(preset, {"seed": seed, "device": "cpu", "runtime.threads": 1}, out)
+        path = train_apart(preset, {"seed": seed, "device": device, "runtime.threads": 1}, out)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
     games = summary["evaluation"]
     row = {"preset": preset, "seed": seed, "score": games["mean_score"], "error": games["score_error"]}
@@ -31,11 +31,12 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     work = [(preset, seed) for preset in arguments.presets for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        rows = list(pool.map(lambda item: train(*item), work))
+        rows = list(pool.map(lambda item: train(*item, arguments.device), work))
     print("preset            seed     score            steps  ratio  training s")
     for row in rows:
         print(
@@ -43,7 +44,7 @@ def main() -> None:
             f"{row['steps']:>9,}  {row['train_ratio']:5.3f}  {row['seconds']:10.1f}"
         )
     if arguments.json:
-        write_json(arguments.json, {**context("cpu"), "results": rows})
+        write_json(arguments.json, {**context(arguments.device), "results": rows})
 
 
 if __name__ == "__main__":
