@@ -5,8 +5,9 @@
     python benchmarks/quality.py --algos iqn --device cuda     # on the GPU; several trainings share it with --jobs
     python benchmarks/quality.py --write docs/results.md       # the page, from what was measured
 
-Every training runs in a process of its own, on one CPU thread or the GPU. Results are written after each, so that a run that
-was cut short loses nothing but what was under way. The score is that of the best checkpoint over 1000 fresh games.
+Every training runs in a process of its own, on one CPU thread or the GPU. Results are written after each, so that a
+run that was cut short loses nothing but what was under way. The score is that of the best checkpoint over 1000
+fresh games.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ from rich.table import Table
 from flashdqn.algorithms import with_algorithm
 from flashdqn.config import Config
 from flashdqn.config_io import apply
+from flashdqn.doctor.experiments_ready import end_rollout, settle
 from flashdqn.envs import build_env
 from flashdqn.errors import ConfigError
-from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.presets import base_config
 from flashdqn.runtime.device import choose_device
 from flashdqn.runtime.precision import tensor_cores
@@ -102,22 +102,6 @@ def start(config: Config, value: float, device: torch.device, folder: Path) -> P
         while parts.counts.transitions < loop.ratio.starts:
             loop.iterate()
         return Point(value, loop, str(choice.plan), torch.get_num_threads())
-
-
-def settle(loop: Loop) -> None:
-    """Do all updates that were earned, and wait for the device."""
-    counts = loop.parts.counts
-    counts.settle()
-    loop.learn()
-    if counts.totals.device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def end_rollout(loop: Loop) -> None:
-    """PQN learns once per rollout: a round that cut one in two would count steps without their updates."""
-    updates = loop.parts.learner.updates
-    while isinstance(loop.parts.sampler, RolloutSampler) and loop.parts.learner.updates == updates:
-        loop.iterate()
 
 
 def measure(point: Point, seconds: float) -> None:

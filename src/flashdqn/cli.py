@@ -1,4 +1,4 @@
-"""The command line: `flashdqn train | eval | presets | envs`."""
+"""The command line: `flashdqn train | eval | presets | envs | profile | doctor`."""
 
 from __future__ import annotations
 
@@ -104,6 +104,8 @@ def run(arguments: Sequence[str]) -> int:
         "eval": (evaluate, "play games with a trained agent"),
         "presets": (presets, "list the presets and the algorithms"),
         "envs": (envs, "list the environments and their settings"),
+        "profile": (profile, "why a training is as fast as it is, and what would make it faster"),
+        "doctor": (doctor, "why is this training slow? For any script with PyTorch"),
     }
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         table = Table.grid(padding=(0, 2))
@@ -170,7 +172,11 @@ def parse_training(base: Config, arguments: list[str]) -> Config:
     """Flags on top of `base`."""
     known = ["algo", "config", "resume", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
-    config: Config = parsed.training
+    return new_budget(parsed.training, arguments)
+
+
+def new_budget(config: Config, arguments: list[str]) -> Config:
+    """A budget among the flags replaces the preset's."""
     flags = {
         word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")
     }
@@ -213,7 +219,11 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
         return
     word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
     if not word.startswith("-"):
-        order = "the preset comes first, then the flags" if command == "train" else "it takes one run"
+        order = (
+            "the preset comes first, then the flags"
+            if command in ("train", "profile")
+            else "it takes one run"
+        )
         raise ConfigError(f"'{word}' is one word too many: {order}.")
     hint = nearest(word.replace("_", "-"), [f"--{name}" for name in known])
     hint = hint if "did you mean" in hint else f"; `flashdqn {command} --help` lists them all."
@@ -290,6 +300,20 @@ def envs(arguments: list[str]) -> int:
         for key, value in vars(settings()).items():
             console.print(f"    --env.{key.replace('_', '-')} {value}", highlight=False)
     return 0
+
+
+def profile(arguments: list[str]) -> int:
+    """`flashdqn profile`."""
+    from flashdqn import cli_profile
+
+    return cli_profile.profile(arguments)
+
+
+def doctor(arguments: list[str]) -> int:
+    """`flashdqn doctor`."""
+    from flashdqn import cli_doctor
+
+    return cli_doctor.doctor(arguments)
 
 
 def refuse_arguments(command: str, arguments: list[str]) -> None:

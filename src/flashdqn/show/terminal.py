@@ -66,13 +66,18 @@ def first_time(summary: Mapping[str, Any]) -> str:
 
 def score_text(games: Mapping[str, Any], step: int) -> str:
     """The score of the best checkpoint, and how its games ended."""
-    ends = ", ".join(f"{name} {share:.0%}" for name, share in games["outcomes"].items() if share > 0)
+    ends = ", ".join(outcome_text(name, value) for name, value in games["outcomes"].items() if value > 0)
     return (
         f"Score over {games['episodes']} evaluation games: {games['mean_score']:.2f} ± {games['score_error']:.2f} "
         f"(best checkpoint, at {step:,} steps); {games['mean_length']:.0f} steps a game"
         + (f"; {games['unfinished']} more games were cut off" if games["unfinished"] else "")
         + (f"; ends: {ends}" if ends else "")
     )
+
+
+def outcome_text(name: str, value: float) -> str:
+    """A share in per cent; what has a unit at the end of its name (delay_ms), as a number."""
+    return f"{name} {value:.3g}" if name.endswith(("_ms", "_gbps")) else f"{name} {value:.0%}"
 
 
 def program(name: str) -> str:

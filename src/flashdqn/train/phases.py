@@ -24,6 +24,7 @@ class Phases:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
         self._iteration = 0
+        self.every = SAMPLED  # iterations between two that are timed on CUDA
         self.inside_graph = False  # while a graph is captured nothing is timed: a replay would not know of it
 
     def next_iteration(self) -> None:
@@ -39,7 +40,7 @@ class Phases:
             start = time.perf_counter()
             yield
             self.seconds[name] += time.perf_counter() - start
-        elif self._iteration % SAMPLED == 0:
+        elif self._iteration % self.every == 0:
             first, last = timing_event(), timing_event()
             first.record()
             yield
@@ -52,7 +53,7 @@ class Phases:
         """Seconds per phase since the last call."""
         for name, first, last in self._events:
             last.synchronize()
-            self.seconds[name] += first.elapsed_time(last) / 1000 * SAMPLED
+            self.seconds[name] += first.elapsed_time(last) / 1000 * self.every
         self._events.clear()
         seconds = dict(self.seconds)
         self.seconds.clear()

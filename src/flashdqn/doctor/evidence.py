@@ -1,0 +1,226 @@
+"""The record, worked out: seconds by phase, by line and by place, from the moment that training began."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from flashdqn.doctor import source
+from flashdqn.doctor.phases import PHASES, WATCH, Namer
+from flashdqn.doctor.record import Frame, Record
+
+Place = tuple[str, int]
+HEAVY = 0.05
+ENV_STEP = "counted_step.<locals>.step"
+
+
+@dataclass
+class Evidence:
+    """What the rules of the findings ask."""
+
+    record: Record
+    namer: Namer = field(init=False)
+    names: tuple[str, ...] = field(init=False)
+    """The phase of each stack."""
+
+    def __post_init__(self) -> None:
+        self.namer = Namer(self.record)
+        self.names = tuple(self.namer.name(self.frames(number)) for number in range(len(self.record.stacks)))
+
+    def frames(self, number: int) -> tuple[Frame, ...]:
+        """A stack's frames, outermost first."""
+        return tuple(self.record.frames[i] for i in self.record.stacks[number])
+
+    @cached_property
+    def by_stack(self) -> Counter[int]:
+        """Seconds by stack, while training."""
+        seconds: Counter[int] = Counter()
+        for window in self.calm_windows:
+            for number, spent in window["samples"].items():
+                seconds[int(number)] += spent
+        return seconds
+
+    @cached_property
+    def calm_windows(self) -> list[dict[str, Any]]:
+        """The training's windows without those in which counting cost much: shares are to be the script's own."""
+        loads = self.record.raw.get("loads", [])
+        heavy = {
+            self.record.windows[i]["start"]
+            for i, load in enumerate(loads[: len(self.record.windows)])
+            if load > HEAVY
+        }
+        calm = [window for window in self.training_windows if window["start"] not in heavy]
+        return calm if len(calm) >= 3 else self.training_windows
+
+    @cached_property
+    def training_windows(self) -> list[dict[str, Any]]:
+        """Those that began after training did: the watch opens a window of its own for it."""
+        return [w for w in self.record.windows if w["start"] >= self.record.began]
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long training was watched in calm: what seconds by stack, line and phase are to be divided by."""
+        return sum(self.by_stack.values())
+
+    @cached_property
+    def watched(self) -> float:
+        """How long training was watched in all, whatever counting cost: what totals are to be divided by."""
+        return float(sum(window["seconds"] for window in self.training_windows))
+
+    @cached_property
+    def by_phase(self) -> dict[str, float]:
+        """Seconds by phase while training, all phases."""
+        seconds = dict.fromkeys(PHASES, 0.0)
+        for number, spent in self.by_stack.items():
+            seconds[self.names[number]] += spent
+        return seconds
+
+    def share(self, *phases: str) -> float:
+        """Of the training's time, what some phases take together: 0 to 1."""
+        return sum(self.by_phase[name] for name in phases) / self.seconds if self.seconds else 0.0
+
+    def phases_of(self, window: dict[str, Any]) -> dict[str, float]:
+        """Seconds by phase in one window."""
+        seconds: Counter[str] = Counter()
+        before = window["start"] < self.record.began
+        for number, spent in window["samples"].items():
+            name = self.names[int(number)]
+            seconds["start-up" if before and name != "compilation" else name] += spent
+        return dict(seconds)
+
+    @cached_property
+    def by_line(self) -> dict[Place, Counter[str]]:
+        """Seconds by phase, for the innermost line that is no plumbing."""
+        lines: dict[Place, Counter[str]] = {}
+        for number, spent in self.by_stack.items():
+            place = innermost(self.frames(number))
+            if place is not None:
+                lines.setdefault((place.file, place.line), Counter())[self.names[number]] += spent
+        return lines
+
+    @cached_property
+    def functions(self) -> dict[Place, str]:
+        """The function of each line that was seen."""
+        return {(frame.file, frame.line): frame.function for frame in self.record.frames}
+
+    def at(self, places: Iterable[Place]) -> float:
+        """Share of the time with one of these lines as the innermost of the script's own."""
+        wanted = set(places)
+        spent = sum(sum(phases.values()) for place, phases in self.by_line.items() if place in wanted)
+        return spent / self.seconds if self.seconds else 0.0
+
+    def inside(self, file: str, first: int, last: int, *, without: str = "") -> float:
+        """Share of the time that went by in these lines and in whatever they called, but for one phase."""
+        spent = sum(
+            seconds
+            for number, seconds in self.by_stack.items()
+            if self.names[number] != without
+            and any(frame.file == file and first <= frame.line <= last for frame in self.frames(number))
+        )
+        return spent / self.seconds if self.seconds else 0.0
+
+    def phase_inside(self, file: str, first: int, last: int) -> Counter[str]:
+        """Seconds by phase in these lines and in whatever they called."""
+        found: Counter[str] = Counter()
+        for number, seconds in self.by_stack.items():
+            if any(frame.file == file and first <= frame.line <= last for frame in self.frames(number)):
+                found[self.names[number]] += seconds
+        return found
+
+    def hottest(self, file: str, first: int, last: int) -> int:
+        """The line in a range on which most time went by."""
+        inside = {
+            line: sum(phases.values())
+            for (where, line), phases in self.by_line.items()
+            if where == file and first <= line <= last
+        }
+        return max(inside, key=lambda line: inside[line], default=first)
+
+    @cached_property
+    def looks(self) -> int:
+        """How many looks there were while training, about."""
+        whole = sum(sum(window["samples"].values()) for window in self.record.windows)
+        return int(self.record.raw["looks"] * self.seconds / whole) if whole else 0
+
+    def line_seconds(self, windows: list[dict[str, Any]]) -> Counter[Place]:
+        """Seconds by line in some windows."""
+        found: Counter[Place] = Counter()
+        for window in windows:
+            for number, spent in window["samples"].items():
+                place = innermost(self.frames(int(number)))
+                if place is not None:
+                    found[place.file, place.line] += spent
+        return found
+
+    @cached_property
+    def training_frames(self) -> set[Place]:
+        """Lines that were on the way to an environment's step, a backward pass or the optimizer."""
+        return {
+            (frame.file, frame.line)
+            for number in self.by_stack
+            if self.names[number] in ("environment", "backward", "optimizer")
+            for frame in self.frames(number)
+            if not frame.plumbing and not self.inside_env(number, frame)
+        }
+
+    def inside_env(self, number: int, frame: Frame) -> bool:
+        """Whether a frame lies within an environment's step: what is in there is the environment's own affair."""
+        stack = self.frames(number)
+        entries = [i for i, f in enumerate(stack) if f.function == ENV_STEP and f.file.startswith(WATCH)]
+        return bool(entries) and stack.index(frame) > entries[0]
+
+    def leads_to_training(self, file: str, first: int, last: int) -> bool:
+        """Whether lines call, somewhere below, for steps of the environment or for updates."""
+        return any(where == file and first <= line <= last for where, line in self.training_frames)
+
+    def update_loop(self) -> Place:
+        """The loop that repeats updates within a step of the environments; else the call of the update."""
+        env_lines = [(site.file, site.line) for site in self.record.kinds("env step")]
+        for frame in self.update_stack():
+            for loop in source.loops(frame.file, frame.line):
+                if not any(f == frame.file and source.covers(loop, line) for f, line in env_lines):
+                    return frame.file, source.first_line(loop)
+        return self.update_call()
+
+    def update_call(self) -> Place:
+        """The line of the training loop that asks for an update: in the loop that steps the environments too."""
+        env_lines = [(site.file, site.line) for site in self.record.kinds("env step")]
+        for frame in reversed(self.update_stack()):
+            for loop in source.loops(frame.file, frame.line):
+                if any(f == frame.file and source.covers(loop, line) for f, line in env_lines):
+                    return frame.file, frame.line
+        site = max(self.record.kinds("optimizer"), key=lambda site: site.count, default=None)
+        return (site.file, site.line) if site else (str(self.record.raw["script"]), 0)
+
+    def update_stack(self) -> list[Frame]:
+        """The script's own frames of the costliest stack of an update, outermost first."""
+        updates = [n for n in self.by_stack if self.names[n] in ("backward", "optimizer")]
+        best = max(updates, key=lambda n: self.by_stack[n], default=None)
+        return [frame for frame in self.frames(best) if not frame.plumbing] if best is not None else []
+
+    def threads_line(self) -> Place | None:
+        """Where the script sets its number of threads."""
+        for file in {frame.file for frame in self.record.frames if not frame.plumbing}:
+            module = source.tree(file)
+            for call in source.calls(module) if module else ():
+                if source.called_name(call) == "set_num_threads":
+                    return file, source.first_line(call)
+        return None
+
+
+def innermost(stack: tuple[Frame, ...]) -> Frame | None:
+    """The last frame that is no plumbing."""
+    return next((frame for frame in reversed(stack) if not frame.plumbing), None)
+
+
+def innermost_of_all(stack: tuple[Frame, ...]) -> Frame | None:
+    """The last frame but for the watch's own."""
+    return next((frame for frame in reversed(stack) if not frame.file.startswith(WATCH)), None)
+
+
+def faster(share: float, factor: float = float("inf")) -> float:
+    """Amdahl: by how much the whole gains when a share of it becomes `factor` times faster."""
+    return 1.0 / max(1.0 - share * (1.0 - 1.0 / factor), 0.01)

@@ -1,0 +1,1 @@
+"""The rules by which evidence becomes a finding: one file for each kind of trouble."""

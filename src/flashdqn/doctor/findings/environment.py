@@ -1,0 +1,86 @@
+"""Environments that cost more than the learning, and acting for one of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flashdqn.doctor.evidence import Evidence, faster, innermost, innermost_of_all
+from flashdqn.doctor.findings.rules import certainty
+from flashdqn.doctor.report import Finding
+
+COMPILED = 30.0
+"""How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
+
+
+def python_env(evidence: Evidence) -> Iterator[Finding]:
+    """An environment whose time is spent in Python itself."""
+    python, lines, functions = 0.0, dict[tuple[str, int], float](), dict[str, float]()
+    for number, seconds in evidence.by_stack.items():
+        stack = evidence.frames(number)
+        if evidence.names[number] != "environment":
+            continue
+        own, last = innermost(stack), innermost_of_all(stack)
+        if (
+            own is None
+            or last is None
+            or (last.plumbing and not last.file.endswith("collections/__init__.py"))
+        ):
+            continue
+        python += seconds
+        lines[own.file, own.line] = lines.get((own.file, own.line), 0.0) + seconds
+        functions[own.function] = functions.get(own.function, 0.0) + seconds
+    share = python / evidence.seconds if evidence.seconds else 0.0
+    if not lines:
+        return
+    file, line = max(lines, key=lambda place: lines[place])
+    transitions = max(evidence.record.total("transitions"), 1.0)
+    top = sorted(functions.items(), key=lambda item: -item[1])[:3]
+    yield Finding(
+        name="python-env",
+        title="The environment is slow because it is written in Python",
+        file=file,
+        line=line,
+        share=share,
+        speedup=faster(share, COMPILED),
+        evidence=(
+            f"Its own Python takes {share:.0%} of the time: "
+            f"{1e6 * share * evidence.watched / transitions:,.0f} µs a transition.",
+            "Most of it in " + ", ".join(f"{name} ({s / evidence.seconds:.0%})" for name, s in top) + ".",
+        ),
+        advice="Compile the inner loops (numba), or do the step for all environments at once with arrays. The "
+        "figure above takes it that such code is some thirty times faster.",
+        example="@numba.njit(cache=True)\ndef flood_fill(walls, row, column):\n    ...",
+        certainty=certainty(evidence, share, 0.15),
+    )
+
+
+def single_env(evidence: Evidence) -> Iterator[Finding]:
+    """A network asked about one observation at a time."""
+    probe = evidence.record.raw["probes"].get("batch")
+    acting = [f for f in evidence.record.forwards if f.role == "acting"]
+    if not probe or not acting or evidence.record.width != 1:
+        return
+    site = max(acting, key=lambda f: f.seconds)
+    share = evidence.share("acting")
+    number = max(int(name) for name in probe)
+    factor = probe["1"] / (probe[str(number)] / number)
+    yield Finding(
+        name="single-env-acting",
+        title=f"One environment at a time: {site.network} ({site.parameters:,} parameters) is asked "
+        "for each step alone",
+        file=site.file,
+        line=site.line,
+        share=share,
+        speedup=faster(share, factor),
+        evidence=(
+            f"Acting takes {share:.0%} of the time: {1e6 * site.seconds / site.count:,.0f} µs a call, "
+            f"batch {site.batch}.",
+            f"On a copy of the network: {1e6 * probe['1']:,.0f} µs for one observation, "
+            f"{1e6 * probe[str(number)]:,.0f} µs for {number}.",
+        ),
+        advice=f"Step {number} environments together and ask the network once for all of them. Keep the ratio of "
+        "updates to transitions as it is.",
+        example=f'envs = gymnasium.make_vec("CartPole-v1", num_envs={number})\n'
+        "actions = network(torch.as_tensor(observations)).argmax(1)",
+        certainty=certainty(evidence, share, 0.15) if factor > 1.5 else 0.0,
+    )

@@ -1,0 +1,286 @@
+"""What changes as a training goes on: things that grow, steps that slow down, episodes that get longer."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from flashdqn.doctor import source
+from flashdqn.doctor.evidence import Evidence, Place, faster
+from flashdqn.doctor.findings.rules import certainty
+from flashdqn.doctor.record import Container
+from flashdqn.doctor.report import Finding
+
+GROWN = 1.5
+MANY = 5_000
+"""Elements from which on a growing list is worth a word."""
+MEGABYTE = 2**20
+EPISODE_RATE = re.compile(
+    r"\b(episodes?|eps?|games?)\s*(/|per)\s*(s|sec|second|min|minute|h|hour)\b", re.IGNORECASE
+)
+STEP_RATE = re.compile(r"\b(steps|transitions|frames)\s*(/|per)\s*s|\b[fs]ps\b", re.IGNORECASE)
+
+
+def graph_leak(evidence: Evidence) -> Iterator[Finding]:
+    """Losses kept with all that led to them."""
+    places: dict[Place, Container] = {}
+    for container in sorted(evidence.record.containers, key=lambda c: c.sizes[-1][1]):
+        if container.holds_graph and grows(container, least=200):
+            places[place_of(evidence, container)] = container  # one thing may have several names
+    for (file, line), container in places.items():
+        first, last = container.sizes[0][1], container.sizes[-1][1]
+        growth = memory_growth(evidence)
+        what = "The sum" if container.type == "graph" else "The list"
+        yield Finding(
+            name="graph-leak",
+            title=f"{what} `{container.name}` keeps the graph behind every value it was given",
+            file=file,
+            line=line,
+            share=0.0,
+            speedup=1.0,
+            evidence=(
+                f"`{container.name}` ({container.type} in {container.where}) grew from {first:,} to {last:,}, and "
+                "what it holds has a graph for gradients behind it.",
+                f"Memory of the process: {growth / MEGABYTE:+,.0f} MB while training was watched.",
+            ),
+            advice="Keep numbers, not tensors with a history: `.item()` now and then, or `.detach()` on a GPU.",
+            example="losses.append(loss.detach())   # or loss.item(), rarely",
+            certainty=1.0,
+        )
+
+
+def growing(evidence: Evidence) -> Iterator[Finding]:
+    """Lists that have no end, above all those that are gone through at every step."""
+    containers = [
+        c
+        for c in evidence.record.containers
+        if not c.holds_graph and c.type != "graph" and grows(c, least=MANY)
+    ]
+    slower = slower_lines(evidence)
+    if not containers or (not slower and memory_growth(evidence) < 100 * MEGABYTE):
+        return
+    container = max(containers, key=lambda c: c.sizes[-1][1])
+    share = evidence.at(slower)
+    file, line = max(slower, key=lambda p: evidence.at([p])) if slower else place_of(evidence, container)
+    yield Finding(
+        name="growing-buffer",
+        title=f"`{container.name}` grows without end"
+        + (", and is gone through again and again" if slower else ""),
+        file=file,
+        line=line,
+        share=share,
+        speedup=faster(share) if slower else 1.0,
+        evidence=(
+            *(
+                f"`{c.name}` ({c.type} in {c.where}): {c.sizes[0][1]:,} elements at first, "
+                f"{c.sizes[-1][1]:,} at last."
+                for c in containers[:3]
+            ),
+            *(
+                f"Line {p[1]} took {slower[p]:.1f} times as long per step at the end as at first."
+                for p in list(slower)[:3]
+            ),
+            f"Memory of the process: {memory_growth(evidence) / MEGABYTE:+,.0f} MB while training was watched.",
+        ),
+        advice="Give it an end, or keep a running figure instead of the whole history.",
+        example="returns = collections.deque(maxlen=100)\nmean += (reward - mean) / count",
+        certainty=certainty(evidence, share, 0.03) if slower else 1.0,
+    )
+
+
+def slow_down(evidence: Evidence) -> Iterator[Finding]:
+    """Steps that cost more and more, when nothing that grows explains it."""
+    early, late = thirds(evidence)
+    if not early or list(growing(evidence)):
+        return
+    before, after = (cost(group, "transitions") for group in (early, late))
+    work = [sum(w["cpu"] for w in g) / max(sum(w["transitions"] for w in g), 1.0) for g in (early, late)]
+    # A machine that others use as well makes steps longer, but no more work.
+    if not before or after / before < 1.3 or work[1] / work[0] < 1.3:
+        return
+    phases = {
+        name: phase_cost(evidence, late, name) - phase_cost(evidence, early, name)
+        for name in evidence.by_phase
+    }
+    worst = max(phases, key=lambda name: phases[name])
+    lines = {p: c[worst] for p, c in evidence.by_line.items() if c[worst]}
+    file, line = max(lines, key=lambda p: lines[p]) if lines else (evidence.record.raw["script"], 0)
+    lost = 1 - before * sum(w["transitions"] for w in evidence.training_windows) / evidence.watched
+    yield Finding(
+        name="slow-down",
+        title=f"A transition costs {after / before:.1f} times what it cost at first",
+        file=file,
+        line=line,
+        share=max(lost, 0.0),
+        speedup=faster(max(lost, 0.0)),
+        evidence=(
+            f"{1e6 * before:,.0f} µs a transition in the first third, {1e6 * after:,.0f} µs in the last.",
+            f"Most of the difference is {worst}: {1e6 * phases[worst]:+,.0f} µs a transition.",
+        ),
+        advice="If updates begin late, or come more often later, this is as it should be; otherwise look at what "
+        "that phase goes through at every step.",
+        example="",
+        certainty=certainty(evidence, max(lost, 0.0), 0.1) if steady_ratio(early, late) else 0.0,
+    )
+
+
+def memory(evidence: Evidence) -> Iterator[Finding]:
+    """Memory that grows all along, on the host or on the GPU."""
+    named = {f.name for rule in (graph_leak, growing) for f in rule(evidence)}
+    for key, where in (("memory", "The process"), ("device_memory", "The GPU")):
+        sizes = [float(window[key]) for window in evidence.training_windows]
+        late = sizes[len(sizes) // 3 :]
+        if len(late) < 6 or named:
+            continue
+        steps = [b - a for a, b in pairwise(late)]
+        if late[-1] - late[0] < 64 * MEGABYTE or sum(step > 0 for step in steps) < 0.8 * len(steps):
+            continue
+        yield Finding(
+            name="memory-growth",
+            title=f"{where} holds more and more memory",
+            file=evidence.record.raw["script"],
+            line=0,
+            share=0.0,
+            speedup=1.0,
+            evidence=(
+                f"{late[0] / MEGABYTE:,.0f} MB after a third of the time, {late[-1] / MEGABYTE:,.0f} MB at last.",
+            ),
+            advice="A replay that fills is as it should be. Otherwise look for tensors that are kept with their "
+            "graphs, figures that are never closed, and caches.",
+            example="",
+            certainty=1.0,
+        )
+
+
+def longer_episodes(evidence: Evidence) -> Iterator[Finding]:
+    """Episodes per second that fall because episodes get longer, not because anything gets slower."""
+    early, late = thirds(evidence)
+    if not early or not all(sum(w["episodes"] for w in group) >= 5 for group in (early, late)):
+        return
+    episodes = [1 / cost(group, "episodes") for group in (early, late)]
+    steps = [1 / cost(group, "transitions") for group in (early, late)]
+    lengths = [sum(w["episode_steps"] for w in g) / sum(w["episodes"] for w in g) for g in (early, late)]
+    if episodes[1] > episodes[0] / GROWN or lengths[1] < lengths[0] * GROWN or steps[1] < steps[0] / 1.25:
+        return
+    place = episode_line(evidence)
+    if place is None:
+        return
+    yield Finding(
+        name="longer-episodes",
+        title="Episodes per second fall because episodes get longer: nothing got slower",
+        file=place[0],
+        line=place[1],
+        share=0.0,
+        speedup=1.0,
+        evidence=(
+            f"Episodes per second: {episodes[0]:,.1f} in the first third, {episodes[1]:,.1f} in the last.",
+            f"Steps per episode: {lengths[0]:,.0f}, then {lengths[1]:,.0f}.",
+            f"Transitions per second: {steps[0]:,.0f}, then {steps[1]:,.0f}.",
+        ),
+        advice="Measure speed in transitions per second. A budget of episodes grows with skill; one of "
+        "transitions does not.",
+        example="print(f'{transitions / seconds:.0f} transitions/s, {episodes / seconds:.1f} episodes/s')",
+        certainty=1.0,
+    )
+
+
+def episode_line(evidence: Evidence) -> Place | None:
+    """The line that prints episodes per time, and no transitions per time beside them."""
+    for site in evidence.record.kinds("print"):
+        first, last = source.statement(site.file, site.line)
+        text = " ".join(source.text(site.file, line) for line in range(first, last + 1))
+        if EPISODE_RATE.search(text) and not STEP_RATE.search(text):
+            return site.file, site.line
+    return None
+
+
+def grows(container: Container, least: int) -> bool:
+    """Ever larger, never emptied, to the end."""
+    sizes = [size for _, size in container.sizes]
+    if len(sizes) < 3 or sizes[-1] < least or sizes[-1] < GROWN * sizes[0]:
+        return False
+    half = sizes[len(sizes) // 2]
+    return all(a <= b for a, b in pairwise(sizes)) and sizes[-1] > 1.1 * half
+
+
+def place_of(evidence: Evidence, container: Container) -> Place:
+    """Where something is added to a container, as the source has it."""
+    name = container.name.rpartition(".")[2]
+    files = {frame.file for frame in evidence.record.frames if not frame.plumbing}
+    for file in sorted(files, key=lambda f: f != evidence.record.raw["script"]):
+        module = source.tree(file)
+        for node in ast.walk(module) if module else ():
+            if adds_to(node, name):
+                return file, source.first_line(node)
+    return evidence.record.raw["script"], 0
+
+
+def adds_to(node: ast.AST, name: str) -> bool:
+    """`name.append(…)`, `name += …`, `name = name + …`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("append", "extend", "add", "appendleft", "setdefault") and is_named(
+            node.func.value, name
+        )
+    if isinstance(node, ast.AugAssign):
+        return is_named(node.target, name)
+    return (
+        isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and is_named(node.value.left, name)
+    )
+
+
+def is_named(node: ast.AST, name: str) -> bool:
+    """`name`, or `something.name`."""
+    return (isinstance(node, ast.Name) and node.id == name) or (
+        isinstance(node, ast.Attribute) and node.attr == name
+    )
+
+
+def memory_growth(evidence: Evidence) -> float:
+    """Bytes of the process, from the first window of training to the last."""
+    windows = evidence.training_windows
+    return float(windows[-1]["memory"] - windows[0]["memory"]) if windows else 0.0
+
+
+def thirds(evidence: Evidence) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """The first and the last third of the training's windows; nothing when it is too short to tell."""
+    windows = [w for w in evidence.training_windows if w["seconds"] > 0.3 and w["transitions"]]
+    size = len(windows) // 3
+    return (windows[:size], windows[-size:]) if size >= 2 else ([], [])
+
+
+def cost(windows: list[dict[str, float]], name: str) -> float:
+    """Seconds for each of something."""
+    return sum(w["seconds"] for w in windows) / max(sum(w[name] for w in windows), 1e-9)
+
+
+def steady_ratio(early: list[dict[str, float]], late: list[dict[str, float]]) -> bool:
+    """Whether as many updates were done for each transition at the end as at first."""
+    first, last = (
+        sum(w["updates"] for w in g) / max(sum(w["transitions"] for w in g), 1) for g in (early, late)
+    )
+    return first > 0 and 0.8 < last / first < 1.25
+
+
+def phase_cost(evidence: Evidence, windows: list[dict[str, float]], phase: str) -> float:
+    """Seconds of a phase for each transition."""
+    spent = sum(evidence.phases_of(window).get(phase, 0.0) for window in windows)
+    return spent / max(sum(w["transitions"] for w in windows), 1.0)
+
+
+def slower_lines(evidence: Evidence) -> dict[Place, float]:
+    """Lines whose cost per step grew: by how much; only those that matter."""
+    early, late = thirds(evidence)
+    if not early:
+        return {}
+    groups = [evidence.line_seconds(group) for group in (early, late)]
+    progress = [sum(w["vector_steps"] or w["updates"] for w in group) or 1.0 for group in (early, late)]
+    found = {}
+    for place in evidence.by_line:
+        before, after = (
+            seconds.get(place, 0.0) / steps for seconds, steps in zip(groups, progress, strict=True)
+        )
+        if after > GROWN * before and evidence.at([place]) > 0.05:
+            found[place] = after / before if before else float("inf")
+    return found

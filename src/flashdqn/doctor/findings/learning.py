@@ -1,0 +1,155 @@
+"""How much is learnt for each transition, and what an update costs beyond its mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flashdqn.doctor.evidence import Evidence, faster
+from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.phases import LEARNING
+from flashdqn.doctor.report import Finding
+
+USUAL = 1 / 32
+"""Updates per transition with many environments: what large batches of games are commonly trained at."""
+NATURE = 1 / 4
+"""Updates per transition of the first DQN that played Atari, and of most since."""
+MUCH = 0.4
+COMPUTE = ("forward", "backward", "optimizer")
+
+
+def updates_per_step(evidence: Evidence) -> Iterator[Finding]:
+    """Many updates for each step of the environments, or one for every single transition."""
+    record = evidence.record
+    transitions, updates = record.total("transitions"), record.total("updates")
+    steps = record.total("vector_steps")
+    share = evidence.share(*LEARNING)
+    if not transitions or not updates or not steps:
+        return
+    ratio = updates / transitions
+    many = record.width >= 8 and updates / steps >= 8 and ratio > 1.5 * USUAL
+    every = record.width < 8 and ratio >= 0.9
+    if not many and not every:
+        return
+    better = USUAL if many else NATURE
+    place = evidence.update_loop() if many else evidence.update_call()
+    cost = 1e6 * share * evidence.watched / updates
+    usual = "1/32, common with many environments" if many else "1/4, as in the first DQN that played Atari"
+    yield Finding(
+        name="many-updates" if many else "train-every-step",
+        title=f"{times(updates / steps)} updates after every step of {record.width} environments"
+        if many
+        else "An update after every single step",
+        file=place[0],
+        line=place[1],
+        share=share,
+        speedup=faster(share, ratio / better),
+        evidence=(
+            f"{updates:,.0f} updates for {transitions:,.0f} transitions: {ratio:.3g} each, "
+            f"{cost:,.0f} µs an update.",
+            f"Learning takes {share:.0%} of the time. The figure above is for a ratio of {usual}.",
+        ),
+        advice="Choose the ratio of updates to transitions on purpose, and say it with every figure of speed. "
+        "Fewer updates make a run faster because it learns less from each transition; whether it needs them is "
+        "for an experiment to say, at the same number of transitions and of seconds.",
+        example="updates_due += ratio * number_of_environments\n"
+        "while updates_due >= 1:\n    train_step()\n    updates_due -= 1",
+        changes_learning=True,
+        certainty=certainty(evidence, share, MUCH),
+    )
+
+
+def optimizer(evidence: Evidence) -> Iterator[Finding]:
+    """An optimizer that goes through its tensors in Python, where torch has one kernel for all."""
+    probe = evidence.record.raw["probes"].get("optimizer")
+    sites = evidence.record.kinds("optimizer")
+    if not probe or not sites:
+        return
+    share = sum(site.seconds for site in sites) / evidence.watched
+    factor = probe["as it is"] / probe["fused"]
+    # By its share, or by what the probe would save: the smaller. On a busy machine steps seem longer than they are.
+    steps = sum(site.count for site in sites)
+    saved = min(share * (1 - 1 / factor), steps * (probe["as it is"] - probe["fused"]) / evidence.watched)
+    used = max(evidence.record.raw["optimizers"], key=lambda row: row["steps"])
+    site = max(sites, key=lambda site: site.count)
+    yield Finding(
+        name="unfused-optimizer",
+        title=f"{used['class']} steps through {used['tensors']} tensors in Python",
+        file=site.file,
+        line=site.line,
+        share=share,
+        speedup=faster(max(saved, 0.0)),
+        evidence=(
+            f"Its steps take {share:.0%} of the time, {1e6 * site.seconds / site.count:,.0f} µs each.",
+            f"On a copy of its state: {1e6 * probe['as it is']:,.0f} µs as it is, "
+            f"{1e6 * probe['fused']:,.0f} µs fused.",
+        ),
+        advice="Ask for the fused kernel: the same mathematics in one call.",
+        example=f"optimizer = torch.optim.{used['class']}(network.parameters(), lr=lr, fused=True)",
+        certainty=certainty(evidence, max(saved, 0.0), 0.03) if factor > 1.2 else 0.0,
+    )
+
+
+def subnormals(evidence: Evidence) -> Iterator[Finding]:
+    """Numbers below the smallest normal one, over which the CPU takes many times longer."""
+    counts, probe = evidence.record.raw["subnormals"], evidence.record.raw["probes"].get("flush")
+    if not counts or not probe or counts[-1]["flushed"] or counts[-1]["count"] < 100:
+        return
+    factor = probe["as they are"] / probe["flushed"]
+    share = evidence.share(*COMPUTE)
+    last = counts[-1]
+    site = max(evidence.record.kinds("optimizer"), key=lambda site: site.count)
+    yield Finding(
+        name="subnormals",
+        title="Parameters and moments have sunk to subnormal numbers, which slow the CPU down",
+        file=site.file,
+        line=site.line,
+        share=share * (1 - 1 / factor),
+        speedup=faster(share, factor),
+        evidence=(
+            f"{last['count']:,.0f} of {last['of']:,.0f} values are subnormal"
+            + (f", {counts[0]['count']:,.0f} at first." if len(counts) > 1 else "."),
+            f"An update on a copy of them: {1e6 * probe['as they are']:,.0f} µs as they are, "
+            f"{1e6 * probe['flushed']:,.0f} µs when they are flushed to zero.",
+        ),
+        advice="Let the CPU take such numbers for zero: one call at the start, in every thread that computes.",
+        example="torch.set_flush_denormal(True)",
+        certainty=1.0 if factor > 1.1 else 0.0,
+    )
+
+
+def no_grad(evidence: Evidence) -> Iterator[Finding]:
+    """Networks that act, or give targets, while a graph for gradients is built."""
+    probe = evidence.record.raw["probes"].get("no_grad")
+    factor = probe["graph"] / probe["no_grad"] if probe else 1.0
+    wasted = [f for f in evidence.record.forwards if f.graded > 0.5 * f.count and f.count >= 100]
+    wasted = [f for f in wasted if f.role == "acting" or not f.trained]
+    if not wasted:
+        return
+    trained = sum(
+        f.seconds for f in evidence.record.forwards if f.role == "forward" and f.graded > 0.5 * f.count
+    )
+    saved = 0.0
+    for site in wasted:
+        saved += site.seconds * max(0.0, 1 - 1 / factor)
+        if site.role == "forward" and site.given_gradients:
+            saved += evidence.share("backward") * evidence.watched * site.seconds / max(trained, 1e-9)
+    share = saved / evidence.watched
+    worst = max(wasted, key=lambda site: site.seconds)
+    yield Finding(
+        name="no-grad-forgotten",
+        title="A network that only acts builds a graph for gradients at every call"
+        if worst.role == "acting"
+        else "A network that only gives targets builds a graph for gradients",
+        file=worst.file,
+        line=worst.line,
+        share=share,
+        speedup=faster(share) if share > 0.02 else 1.0,
+        evidence=(
+            *(f"Line {f.line}: {f.graded:,} of {f.count:,} results carry a graph." for f in wasted),
+            f"Acting on a copy of the network: {factor:.2f} times as long with a graph as without.",
+        ),
+        advice="Act and compute targets without gradients: it takes less time and less memory, and nothing can "
+        "flow back where it should not.",
+        example="with torch.no_grad():\n    action = network(obs).argmax(1)",
+        certainty=1.0,
+    )

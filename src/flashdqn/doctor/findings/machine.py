@@ -1,0 +1,155 @@
+"""How the script uses the machine: compilers at work, threads, waiting for the GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from flashdqn.doctor.evidence import Evidence, faster, innermost
+from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.report import Finding
+
+COMPUTE = ("acting", "forward", "backward", "optimizer", "learning (rest)")
+SLOWER = 1.25
+
+
+def compilation(evidence: Evidence) -> Iterator[Finding]:
+    """Something is compiled after training has begun."""
+    lines: Counter[tuple[str, int]] = Counter()
+    for number, seconds in evidence.by_stack.items():
+        own = innermost(evidence.frames(number))
+        if evidence.names[number] == "compilation" and own is not None:
+            lines[own.file, own.line] += seconds
+    if not lines or compiles_at_start_only(evidence):
+        return
+    share = sum(lines.values()) / evidence.seconds
+    (file, line), _ = lines.most_common(1)[0]
+    _, spells = compiling(evidence)
+    yield Finding(
+        name="compile-in-training",
+        title="Code is compiled in the middle of training",
+        file=file,
+        line=line,
+        share=share,
+        speedup=faster(share),
+        evidence=(
+            f"Compilers were at work for {sum(lines.values()):.1f} s, {share:.0%} of the training, in {spells} "
+            f"spell{'s' * (spells != 1)}.",
+        ),
+        advice="Compile before the clock starts: call the function once with every shape and type that will come. "
+        "A new shape compiles anew: pad to a fixed one, or allow for dynamic shapes.",
+        example="for batch in (1, 64):           # every shape that training will use\n"
+        "    compiled(torch.zeros(batch, features))",
+        certainty=certainty(evidence, share, 0.03) if sum(lines.values()) > 0.3 else 0.0,
+    )
+
+
+def compile_windows(evidence: Evidence) -> list[bool]:
+    """Whether a compiler was at work, window by window."""
+    return [
+        evidence.phases_of(w).get("compilation", 0.0) > 0.05 * w["seconds"] for w in evidence.training_windows
+    ]
+
+
+def compiling(evidence: Evidence) -> tuple[float, int]:
+    """Seconds for which compilers were at work while training, and in how many spells."""
+    windows = compile_windows(evidence)
+    spells = sum(now and not before for before, now in zip([False, *windows], windows, strict=False))
+    return evidence.by_phase["compilation"], spells
+
+
+def compiles_at_start_only(evidence: Evidence) -> bool:
+    """One spell, before the first third of the training is over: a start-up, which a longer run hardly feels."""
+    windows = compile_windows(evidence)
+    return compiling(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
+
+
+def threads(evidence: Evidence) -> Iterator[Finding]:
+    """More threads than the work is worth, or than there are cores."""
+    probe = evidence.record.raw["probes"].get("threads")
+    now, cores = evidence.record.raw["threads"], evidence.record.raw["cores"]
+    if not probe or str(now) not in probe:
+        return
+    best = min(probe, key=lambda name: probe[name])
+    factor = probe[str(now)] / probe[best]
+    share = evidence.share(*COMPUTE)
+    busy = evidence.record.total("cpu") / max(sum(w["seconds"] for w in evidence.record.windows), 1e-9)
+    place = evidence.threads_line() or evidence.update_call()
+    yield Finding(
+        name="too-many-threads",
+        title=f"{now} threads for work that is faster with {best}",
+        file=place[0],
+        line=place[1],
+        share=share * (1 - 1 / factor),
+        speedup=faster(share, factor),
+        evidence=(
+            "A forward and backward pass on a copy of the network: "
+            + ", ".join(f"{1e6 * seconds:,.0f} µs with {name}" for name, seconds in probe.items())
+            + " threads.",
+            f"The process may use {cores} cores and kept {busy:.1f} busy.",
+        ),
+        advice="Small matrices do not gain from threads; they wait for one another. Set the number once, at the "
+        "start.",
+        example=f"torch.set_num_threads({best})   # or OMP_NUM_THREADS={best} before the start",
+        certainty=1.0 if factor > SLOWER and int(best) < now else 0.0,
+    )
+
+
+def syncs(evidence: Evidence) -> Iterator[Finding]:
+    """The host waits for the GPU, line by line."""
+    sites = [site for site in evidence.record.sites if site.on_device and site.kind != "env step"]
+    if not sites:
+        return
+    counted = evidence.record.raw["counted"]
+    watched = max(counted["seconds"], 1e-9)
+    share = sum(site.seconds for site in sites) / watched
+    worst = max(sites, key=lambda site: site.seconds)
+    rate = sum(site.on_device for site in sites) / max(counted["vector_steps"], counted["updates"], 1.0)
+    busy = evidence.record.raw.get("utilization")
+    most = 1 / max(busy, 0.05) if busy is not None else faster(share)
+    yield Finding(
+        name="host-syncs",
+        title=f"The host waits for the GPU {times(rate)} times a step",
+        file=worst.file,
+        line=worst.line,
+        share=share,
+        speedup=min(faster(share), most),
+        evidence=tuple(
+            f"Line {site.line}: .{site.kind}() {site.on_device:,} times, {1e6 * site.seconds / site.count:,.0f} µs "
+            f"each, {site.seconds / watched:.0%} of the time."
+            for site in sorted(sites, key=lambda site: -site.seconds)[:5]
+        )
+        + ((f"The GPU was busy {busy:.0%} of the time.",) if busy is not None else ()),
+        advice="Leave numbers on the GPU: choose actions there, keep the replay there, and bring losses over "
+        "rarely, many at once. What the GPU itself needs stays; only the waiting goes.",
+        example="losses[update % 1000] = loss.detach()      # on the GPU\n"
+        "if update % 1000 == 999:\n    print(losses.mean().item())             # one wait for a thousand",
+        certainty=certainty(evidence, share, 0.05),
+    )
+
+
+def starved(evidence: Evidence) -> Iterator[Finding]:
+    """A GPU that has little to do."""
+    busy = evidence.record.raw.get("utilization")
+    if busy is None or evidence.record.raw["device"] != "cuda" or busy > 0.3:
+        return
+    place = evidence.update_call()
+    batch = max((f.batch for f in evidence.record.forwards if f.role == "forward"), default=0)
+    yield Finding(
+        name="starved-device",
+        title=f"The GPU is idle {1 - busy:.0%} of the time",
+        file=place[0],
+        line=place[1],
+        share=1 - busy,
+        speedup=1.0,
+        evidence=(
+            f"Busy {busy:.0%} of the time, with batches of {batch}.",
+            f"On the host: environment {evidence.share('environment'):.0%}, acting {evidence.share('acting'):.0%}, "
+            f"learning {evidence.share('replay', *COMPUTE[1:]):.0%}, data movement "
+            f"{evidence.share('data movement'):.0%}.",
+        ),
+        advice="Give it more at a time: more environments, larger batches at a lower ratio, several updates as one "
+        "CUDA graph. For a network this small the CPU may be faster.",
+        example='step = torch.compile(update, mode="reduce-overhead")   # CUDA graphs: few launches, many kernels',
+        certainty=1.0,
+    )

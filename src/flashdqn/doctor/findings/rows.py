@@ -1,0 +1,196 @@
+"""Work done row by row in Python that tensors do at once."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from flashdqn.doctor import source
+from flashdqn.doctor.evidence import Evidence, Place, faster
+from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.record import Site
+from flashdqn.doctor.report import Finding
+
+COPIES = ("item", "tolist", "cpu", "numpy", "to", "cuda", "bool", "int", "float")
+LEAST_SHARE = 0.05
+OFTEN = 8
+"""Rows per step of the environments, or per update, from which on a loop is one over rows."""
+BATCHED = 20.0
+"""How much less the same work costs in one call: a cautious figure for a batch of a few dozen rows and more."""
+MAKERS = {
+    "tensor",
+    "as_tensor",
+    "FloatTensor",
+    "LongTensor",
+    "Tensor",
+    "BoolTensor",
+    "stack",
+    "cat",
+    "array",
+    "asarray",
+}
+
+Range = tuple[str, int, int]
+
+
+def row_copies(evidence: Evidence) -> Iterator[Finding]:
+    """Values brought over one by one: `.item()`, `.cpu()`, `.numpy()` in a loop over rows."""
+    record = evidence.record
+    groups: dict[Range, list[Site]] = {}
+    for site in record.kinds(*COPIES):
+        loop = inner_loop(evidence, site.file, site.line)
+        if loop is not None and record.per_step(site) >= OFTEN:
+            groups.setdefault(loop, []).append(site)
+    for (file, first, last), sites in groups.items():
+        share = evidence.inside(file, first, last)
+        count = sum(site.count for site in sites)
+        rate = sum(record.per_step(site) for site in sites)
+        by_kind: Counter[str] = Counter()
+        for site in sites:
+            by_kind[f".{site.kind}()"] += site.count
+        line = max(sites, key=lambda site: (evidence.at([(site.file, site.line)]), site.count)).line
+        yield Finding(
+            name="per-row-copies",
+            title=f"{times(rate)} values a step are taken out of tensors one by one, in a Python loop",
+            file=file,
+            line=line,
+            share=share,
+            speedup=faster(share, BATCHED),
+            evidence=(
+                f"{', '.join(f'{name} {n:,} times' for name, n in by_kind.most_common())} in the loop of lines "
+                f"{first} to {last}, while they were counted: {times(rate)} for each step of the environments.",
+                f"The loop takes {share:.0%} of the time; the copies themselves move "
+                f"{sum(site.elements for site in sites) / max(count, 1):.0f} elements each on average.",
+            ),
+            advice="Keep the whole batch as one tensor and write it into the replay in one go. Where a number is "
+            "needed on the host, take it once for all rows.",
+            example="index = torch.arange(position, position + n) % capacity\n"
+            "observations[index] = obs      # [n, features], one copy for all environments\n"
+            "actions[index] = action\nrewards[index] = reward",
+            certainty=certainty(evidence, share, LEAST_SHARE),
+        )
+
+
+def row_loops(evidence: Evidence) -> Iterator[Finding]:
+    """A loop over rows around tensor operations that could be one operation."""
+    copied = {(f.file, f.line) for f in row_copies(evidence)}
+    seen: set[Range] = set()
+    for file, line in hot_places(evidence):
+        loop = inner_loop(evidence, file, line)
+        if loop is None or loop in seen or not touches_tensors(file, loop):
+            continue
+        seen.add(loop)
+        _, first, last = loop
+        if any(where == file and first <= at <= last for where, at in copied):
+            continue
+        phases = evidence.phase_inside(file, first, last)
+        share = sum(phases.values()) / evidence.seconds
+        if phases["environment"] > 0.5 * sum(phases.values()):
+            continue  # that is for `python-env` to say
+        yield Finding(
+            name="row-loop",
+            title="A Python loop goes over rows that tensors could do at once",
+            file=file,
+            line=evidence.hottest(file, first, last),
+            share=share,
+            speedup=faster(share, BATCHED),
+            evidence=(
+                f"Lines {first} to {last} take {share:.0%} of the time.",
+                f"The loop: {source.text(file, first)}",
+            ),
+            advice="Stack the rows once and do the operation for all of them: indexing, arithmetic, `gather`, "
+            "`where` and the network take a whole batch at the price of a few rows.",
+            example="q = network(next_obs)                       # [batch, actions], one call\n"
+            "target = reward + discount * q.max(1).values  # no loop over the batch",
+            certainty=certainty(evidence, share, LEAST_SHARE),
+        )
+
+
+def list_batches(evidence: Evidence) -> Iterator[Finding]:
+    """Batches put together from Python lists of single transitions."""
+    groups: dict[str, list[Place]] = {}
+    for file, line in evidence.by_line:
+        if builds_from_list(file, line):
+            groups.setdefault(file, []).append((file, line))
+    for file, places in groups.items():
+        share = evidence.at(places)
+        worst = max(places, key=lambda place: evidence.at([place]))
+        updates = max(evidence.record.total("updates"), 1.0)
+        yield Finding(
+            name="list-batches",
+            title="Every batch is put together from Python lists, one transition after the other",
+            file=file,
+            line=worst[1],
+            share=share,
+            speedup=faster(share, BATCHED),
+            evidence=(
+                f"Making tensors and arrays out of lists takes {share:.0%} of the time, "
+                f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,.0f} updates.",
+                f"The most costly line: {source.text(*worst)}",
+            ),
+            advice="Keep the replay as preallocated arrays or tensors and index them with a vector of row numbers.",
+            example="rows = torch.randint(size, (batch_size,))\n"
+            "obs, action, reward = observations[rows], actions[rows], rewards[rows]",
+            certainty=certainty(evidence, share, LEAST_SHARE),
+        )
+
+
+def hot_places(evidence: Evidence) -> list[Place]:
+    """Lines of the script's own, the hottest first, that take at least one per cent."""
+    spent = {place: sum(phases.values()) for place, phases in evidence.by_line.items()}
+    return [p for p in sorted(spent, key=lambda p: -spent[p]) if spent[p] > 0.01 * evidence.seconds]
+
+
+def inner_loop(evidence: Evidence, file: str, line: int) -> Range | None:
+    """The outermost loop around a line that is no training loop: no environment steps and no updates in it."""
+    chain = source.within_function(file, line)
+    busy = [s for s in evidence.record.kinds("env step", "optimizer", "backward") if s.file == file]
+    for node in chain:
+        if not isinstance(node, source.Loop | source.Comprehension):
+            continue
+        first, last = source.first_line(node), source.last_line(node)
+        trains = any(first <= site.line <= last for site in busy)
+        if not trains and not evidence.leads_to_training(file, first, last):
+            return file, first, last
+    return None
+
+
+def touches_tensors(file: str, loop: Range) -> bool:
+    """Whether a for loop indexes something by its own variable, or calls torch, in its body."""
+    for node in source.enclosing(file, loop[1]):
+        if isinstance(node, ast.For) and (source.first_line(node), source.last_line(node)) == loop[1:]:
+            names = {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+            return any(is_row(part, names) for statement in node.body for part in ast.walk(statement))
+    return False
+
+
+def is_row(part: ast.AST, names: set[str]) -> bool:
+    """x[i] with the loop's variable, or torch.something(…)."""
+    if isinstance(part, ast.Subscript):
+        return any(isinstance(index, ast.Name) and index.id in names for index in ast.walk(part.slice))
+    return (
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and isinstance(part.func.value, ast.Name)
+        and part.func.value.id == "torch"
+    )
+
+
+def builds_from_list(file: str, line: int) -> bool:
+    """Whether a statement makes a tensor or an array from a comprehension, a list of parts or a zip."""
+    first, last = source.statement(file, line)
+    nodes = [n for n in source.enclosing(file, line) if isinstance(n, ast.stmt) and not hasattr(n, "body")]
+    if not nodes or last - first > 12:
+        return False
+    for call in source.calls(nodes[-1]):
+        if source.called_name(call) in MAKERS and any(from_list(argument) for argument in call.args):
+            return True
+    return False
+
+
+def from_list(argument: ast.expr) -> bool:
+    """Whether an argument goes through single elements in Python."""
+    if isinstance(argument, source.Comprehension):
+        return True
+    return isinstance(argument, ast.Call) and source.called_name(argument) in ("list", "tuple", "map", "zip")

@@ -1,0 +1,34 @@
+"""What all rules share: how sure a share of looks makes one, and how the findings are put in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from flashdqn.doctor.evidence import Evidence
+from flashdqn.doctor.report import Finding
+
+Rule = Callable[[Evidence], Iterator[Finding]]
+
+CERTAIN = 0.95
+"""Nothing that is less sure than this is reported."""
+LEAST_GAIN = 1.05
+"""A finding about time that would gain less than five per cent is none."""
+
+
+def certainty(evidence: Evidence, share: float, least: float) -> float:
+    """How sure one can be that a share of the time is more than `least`, from so many looks."""
+    looks = max(evidence.looks, 1)
+    spread = math.sqrt(max(share * (1.0 - share), 1e-4) / looks)
+    return 0.5 * (1.0 + math.erf((share - least) / spread / math.sqrt(2.0)))
+
+
+def ranked(found: list[Finding]) -> tuple[Finding, ...]:
+    """Those that are certain and worth it: the largest gain first, then what is not a matter of time."""
+    kept = [f for f in found if f.certainty >= CERTAIN and (f.speedup >= LEAST_GAIN or f.speedup == 1.0)]
+    return tuple(sorted(kept, key=lambda f: (-f.speedup, -f.share, f.name)))
+
+
+def times(number: float) -> str:
+    """1,234 or 0.25."""
+    return f"{number:,.0f}" if number >= 20 else f"{number:.3g}"

@@ -1,0 +1,154 @@
+"""A report over time: its windows as series, the beginning against the rest, and what grows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from flashdqn.doctor.report import Report, Window
+from flashdqn.show.bars import pieces
+from flashdqn.show.numbers import count, rate, size
+
+
+@dataclass(frozen=True)
+class Course:
+    """One quantity over the windows."""
+
+    name: str
+    values: tuple[float, ...]
+    first: float
+    """Over the first windows."""
+    rest: float
+    """Over all others; of a memory, at the end."""
+    text: Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A container that gets longer and longer."""
+
+    name: str
+    where: str
+    kind: str
+    sizes: tuple[float, ...]
+
+    @property
+    def extent(self) -> str:
+        """From how many to how many."""
+        unit = "operations" if self.kind == "graph" else "items"
+        return f"{count(self.sizes[0])} to {count(self.sizes[-1])} {unit}" if self.sizes else ""
+
+
+def per_second(number: float, seconds: float) -> float:
+    """NaN where no time went by."""
+    return number / seconds if math.isfinite(seconds) and seconds > 0 else math.nan
+
+
+def mean_length(windows: Iterable[Window]) -> float:
+    """Of all episodes that ended: each counts once."""
+    known = [
+        (w.episodes, w.episode_length) for w in windows if w.episodes and math.isfinite(w.episode_length)
+    ]
+    episodes = sum(number for number, _ in known)
+    return sum(number * length for number, length in known) / episodes if episodes else math.nan
+
+
+def merged(windows: Sequence[Window], most: int) -> list[Window]:
+    """At most so many windows, neighbours taken together."""
+    return [_together(windows[piece]) for piece in pieces(len(windows), most)]
+
+
+def beginning(windows: Sequence[Window]) -> int:
+    """How many windows are the first ones: a tenth of them, at least one."""
+    return max(1, round(len(windows) / 10)) if windows else 0
+
+
+def courses(windows: Sequence[Window]) -> list[Course]:
+    """What is worth a line each: throughput, episodes, memory."""
+    found = [
+        _rates("transitions/s", windows, lambda w: w.transitions),
+        _rates("updates/s", windows, lambda w: w.updates),
+        _rates("episodes/s", windows, lambda w: w.episodes),
+        _lengths(windows),
+        _memory("memory", windows, lambda w: w.memory),
+        _memory("device memory", windows, lambda w: w.device_memory),
+    ]
+    return [course for course in found if any(value > 0 for value in course.values)]
+
+
+def growing(report: Report) -> list[Growing]:
+    """What grows, as far as it was understood."""
+    return [
+        Growing(
+            name=str(one.get("name", "?")),
+            where=str(one.get("where", "")),
+            kind=str(one.get("type", "")),
+            sizes=tuple(filter(math.isfinite, map(_size, one.get("sizes") or ()))),
+        )
+        for one in report.growth
+    ]
+
+
+def phase_names(report: Report) -> list[str]:
+    """Every phase that took time, the longest first."""
+    known = [phase for phase in report.phases if phase.seconds > 0 or phase.share > 0]
+    return [phase.name for phase in sorted(known, key=lambda phase: -_number(phase.share))]
+
+
+def shares(window: Window, names: Sequence[str]) -> list[float]:
+    """Of a window's time, the share of each phase."""
+    seconds = [max(0.0, _number(window.phases.get(name, 0.0))) for name in names]
+    total = sum(seconds)
+    return [value / total if total > 0 else 0.0 for value in seconds]
+
+
+def _rates(name: str, windows: Sequence[Window], number: Callable[[Window], float]) -> Course:
+    def over(some: Sequence[Window]) -> float:
+        return per_second(sum(number(w) for w in some), sum(w.seconds for w in some))
+
+    first = beginning(windows)
+    values = tuple(per_second(number(w), w.seconds) for w in windows)
+    return Course(name, values, over(windows[:first]), over(windows[first:]), rate)
+
+
+def _lengths(windows: Sequence[Window]) -> Course:
+    first = beginning(windows)
+    values = tuple(w.episode_length if w.episodes else math.nan for w in windows)
+    return Course("episode length", values, mean_length(windows[:first]), mean_length(windows[first:]), rate)
+
+
+def _memory(name: str, windows: Sequence[Window], number: Callable[[Window], float]) -> Course:
+    values = tuple(float(number(w)) for w in windows)
+    first = beginning(windows)
+    begin = values[first - 1] if values else math.nan
+    return Course(name, values, begin, values[-1] if len(values) > first else math.nan, size)
+
+
+def _together(windows: Sequence[Window]) -> Window:
+    last = windows[-1]
+    names = {name for window in windows for name in window.phases}
+    return Window(
+        start=windows[0].start,
+        seconds=sum(w.seconds for w in windows),
+        transitions=sum(w.transitions for w in windows),
+        vector_steps=sum(w.vector_steps for w in windows),
+        updates=sum(w.updates for w in windows),
+        episodes=sum(w.episodes for w in windows),
+        episode_length=mean_length(windows),
+        memory=last.memory,
+        device_memory=last.device_memory,
+        phases={name: sum(_number(w.phases.get(name, 0.0)) for w in windows) for name in sorted(names)},
+    )
+
+
+def _size(entry: Any) -> float:
+    """A size alone, or with its time before it."""
+    value = entry[-1] if isinstance(entry, list | tuple) and entry else entry
+    return float(value) if isinstance(value, Real) else math.nan
+
+
+def _number(value: float) -> float:
+    return value if math.isfinite(value) else 0.0

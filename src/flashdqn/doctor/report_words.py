@@ -1,0 +1,170 @@
+"""What a report says, in words: the same on the terminal and on the page."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import site
+import sysconfig
+from pathlib import Path
+
+from flashdqn.doctor.report import CountedLine, Finding, HotLine, Report
+from flashdqn.doctor.report_series import mean_length, per_second
+from flashdqn.show.numbers import NOTHING, count, duration, percent, rate
+
+PHASES = {
+    "environment": "the game itself: step and reset",
+    "acting": "choosing actions: the network without gradients",
+    "replay": "storing transitions and drawing batches",
+    "forward": "the loss, through the network and its target",
+    "backward": "gradients",
+    "optimizer": "changing the weights",
+    "data movement": "copies between host and device, numpy and torch, and waiting for them",
+    "learning (rest)": "learning that is none of its named parts",
+    "printing": "writing to the terminal",
+    "logging": "TensorBoard, files, figures",
+    "compilation": "torch.compile and kernels made at first use",
+    "waiting": "asleep, or waiting for other processes",
+    "start-up": "imports and setting up, before the first step",
+    "python (rest)": "Python code that is none of the above",
+}
+
+BOUNDS = {
+    "environment": "the environment",
+    "acting": "choosing actions",
+    "copies": "copying data",
+    "launches": "starting many small operations",
+    "compute": "computing the network",
+    "compilation": "compilation",
+    "output": "printing and logging",
+    "python": "Python code around the training",
+}
+
+ENDINGS = {
+    "finished": "then it finished by itself",
+    "stopped": "then it was stopped: its time was up",
+    "interrupted": "until Ctrl-C",
+    "failed": "until it failed",
+    "killed": "until it was killed",
+}
+
+CHANGES_LEARNING = (
+    "This is learning from less, not speed: the cure changes what is learnt from (fewer updates, or other data). "
+    "Judge it by the score reached, not by the clock."
+)
+
+
+def plain(text: str) -> str:
+    """Text without control characters that a terminal would obey, and without what cannot be written."""
+    shown = "".join(
+        c if c.isprintable() or c in "\n\t" or ord(c) > 159 else "\N{REPLACEMENT CHARACTER}"
+        for c in text.replace("\r\n", "\n")
+    )
+    return shown.encode("utf-8", "replace").decode("utf-8")
+
+
+def short(file: str) -> str:
+    """A path as one would say it: from the working directory, or from where packages lie."""
+    here = str(Path.cwd())
+    if file.startswith(here + os.sep):
+        return file[len(here) + 1 :]
+    folders = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")]
+    for folder in folders:
+        if folder and file.startswith(folder + os.sep):
+            return file[len(folder) + 1 :]
+    home = str(Path.home())
+    return "~" + file[len(home) :] if home != os.sep and file.startswith(home + os.sep) else file
+
+
+def place(what: Finding | HotLine | CountedLine) -> str:
+    """Where: train.py:41."""
+    if what.line <= 0 or not what.file:
+        return "the script as a whole"
+    return f"{short(what.file)}:{what.line}"
+
+
+def command(report: Report) -> str:
+    """What was run."""
+    return " ".join([short(report.script), *(shlex.quote(argument) for argument in report.arguments)])
+
+
+def watched(report: Report) -> str:
+    """How long, and how it ended."""
+    time = duration(report.seconds) if math.isfinite(report.seconds) else "an unknown time"
+    return f"Watched for {time}, {ENDINGS.get(report.ended, report.ended)}."
+
+
+def machine(report: Report) -> str:
+    """On what it ran."""
+    parts = [report.device, f"torch {report.torch}" if report.torch else "", f"Python {report.python}"]
+    parts += [_several(report.cores, "core"), _several(report.threads, "thread")]
+    return ", ".join(part for part in parts if part)
+
+
+def verdict(report: Report) -> str:
+    """What limits it, in a few words."""
+    if report.bound in BOUNDS:
+        return f"Limited by {BOUNDS[report.bound]}"
+    return "What limits it could not be told"
+
+
+def calm(report: Report) -> str:
+    """What to say when there is nothing to complain of."""
+    if not report.transitions and not report.updates:
+        return (
+            "No training was seen, neither a step of an environment nor an update: there is nothing to judge."
+        )
+    limit = f" {verdict(report)}, as it is." if report.bound in BOUNDS else ""
+    when = " before it failed" if report.ended == "failed" else ""
+    return f"Nothing to complain of{when}: nothing was found that surely costs much time.{limit}"
+
+
+def figures(report: Report) -> list[tuple[str, str, str]]:
+    """The numbers of the head: name, value and what goes with it."""
+    return [
+        ("transitions", count(report.transitions), _each_second(report.transitions, report)),
+        ("updates", count(report.updates), _each_second(report.updates, report)),
+        ("episodes", count(report.episodes), _each_second(report.episodes, report)),
+        ("mean length", rate(mean_length(report.windows)), "steps"),
+        ("train ratio", rate(report.ratio), "updates/transition"),
+        ("batch", count(report.batch_size) if report.batch_size else NOTHING, "per update"),
+        ("environments", count(report.environments) if report.environments else NOTHING, "at a time"),
+        ("vector steps", count(report.vector_steps), _each_second(report.vector_steps, report)),
+    ]
+
+
+def speed(finding: Finding) -> str:
+    """The predicted gain: 1.8x faster."""
+    if not math.isfinite(finding.speedup):
+        return "gain unknown"
+    if finding.speedup < 1.005:
+        return "not a matter of time"
+    digits = 2 if finding.speedup < 1.1 else 1 if finding.speedup < 10 else 0
+    less = ", learning from less" if finding.changes_learning else ""
+    return f"{finding.speedup:.{digits}f}x faster{less}"
+
+
+def cost(finding: Finding) -> str:
+    """Its share of the time, where it has one, and how sure that is."""
+    parts = [f"{percent(finding.share)} of the time"] if finding.share > 0 else []
+    if finding.certainty < 0.995:
+        parts.append(f"certainty {percent(finding.certainty)}")
+    return ", ".join(parts)
+
+
+def overhead(report: Report) -> str:
+    """What the doctor itself cost."""
+    how = f"({'deep' if report.deep else 'sampling'} mode, {count(report.samples)} samples)"
+    if not math.isfinite(report.overhead):
+        return f"How much the doctor slowed the script is not known {how}."
+    return f"The doctor slowed the script by about {percent(report.overhead)} {how}."
+
+
+def _each_second(number: float, report: Report) -> str:
+    value = rate(per_second(number, report.seconds))
+    return "" if value == NOTHING else f"{value}/s"
+
+
+def _several(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}" if number else ""

@@ -1,0 +1,176 @@
+"""Run somebody's script under watch, in a process of its own, and read what was seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flashdqn.doctor.record import Record, make_record
+from flashdqn.errors import ConfigError
+
+WATCH = Path(__file__).parent / "watch" / "__main__.py"
+GRACE = 20.0
+"""How long a script whose time is up may take to come to an end, with the probes, before it is killed."""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What to run, and how long to watch it."""
+
+    script: str
+    """A file, or a module's name."""
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+    seconds: float = 60.0
+    deep: bool = False
+    python: str = sys.executable
+    """The interpreter of the script's own environment. It need not have flashdqn."""
+    probe: float = 1.0
+    """Seconds for each probe after the script's end."""
+    grace: float = GRACE
+
+
+def check(patient: Patient) -> None:
+    """A script that cannot be one is refused in a sentence."""
+    if shutil.which(patient.python) is None:
+        raise ConfigError(f"There is no Python at '{patient.python}'.")
+    if patient.seconds <= 0:
+        raise ConfigError(f"--seconds must be above zero, and is {patient.seconds:g}.")
+    if patient.module:
+        return
+    path = Path(patient.script)
+    if not path.is_file():
+        raise ConfigError(f"There is no script '{patient.script}'.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own run will say them
+            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except OSError as error:
+        raise ConfigError(f"'{patient.script}' cannot be read: {error.strerror}.") from None
+    except (SyntaxError, ValueError) as error:
+        if patient.python != sys.executable:
+            return  # another Python may well know this syntax
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise ConfigError(
+            f"'{patient.script}' is not a Python script: {getattr(error, 'msg', error)}{line}."
+        ) from None
+
+
+def watch(patient: Patient) -> Record:
+    """Run it, to its end or for its time; Ctrl-C ends it early."""
+    check(patient)
+    with tempfile.TemporaryDirectory() as folder:
+        record, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
+        plan.write_text(json.dumps(describe(patient, record)), encoding="utf-8")
+        with gpu_meter() as meter, interrupts_pass():
+            child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
+            wait(child, patient.seconds + patient.grace)
+        if not record.exists():
+            raise ConfigError(
+                f"'{patient.script}' ended with code {child.returncode} before it could be watched."
+            )
+        raw = json.loads(record.read_text(encoding="utf-8"))
+        raw["utilization"] = meter.mean(raw["training_began"])
+    if raw["ended"] == "missing":
+        raise ConfigError(f"There is no module '{patient.script}' that {patient.python} could run.")
+    if not raw["torch"] and raw["ended"] != "failed":
+        why = f"ended with code {raw['code']} before it" if raw["code"] else "never"
+        raise ConfigError(
+            f"'{patient.script}' {why} imported torch: the doctor is for trainings with PyTorch."
+        )
+    return make_record(raw)
+
+
+def describe(patient: Patient, record: Path) -> dict[str, Any]:
+    """The plan that the watch reads."""
+    return {
+        "script": patient.script if patient.module else str(Path(patient.script).absolute()),
+        "given": patient.script,
+        "module": patient.module,
+        "arguments": list(patient.arguments),
+        "record": str(record),
+        "seconds": patient.seconds,
+        "interval": 0.001 if patient.deep else 0.005,
+        "window": 1.0,
+        "flush": 5.0,
+        "probe": patient.probe,
+        "deep": patient.deep,
+    }
+
+
+def wait(child: subprocess.Popen[bytes], seconds: float) -> None:
+    """Until it has ended. It ends itself when its time is up; one that does not is made to."""
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+@contextmanager
+def interrupts_pass() -> Iterator[None]:
+    """Ctrl-C goes to the script, which is in the same terminal; a second one within two seconds is for us too."""
+    last = [0.0]
+
+    def pass_on(*_: Any) -> None:
+        now = time.monotonic()
+        if now - last[0] < 2.0:
+            raise KeyboardInterrupt
+        last[0] = now
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, pass_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Meter:
+    """How busy the GPU was, as nvidia-smi says, once a second: with all that others do there."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.values: list[tuple[float, float]] = []
+
+    def mean(self, since: float | None) -> float | None:
+        """From so many seconds after the start on."""
+        values = [value for at, value in self.values if at >= (since or 0.0)]
+        return sum(values) / len(values) if values else None
+
+
+@contextmanager
+def gpu_meter() -> Iterator[Meter]:
+    """Nothing where there is no nvidia-smi."""
+    meter = Meter()
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        yield meter
+        return
+    command = [program, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--loop=1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def read() -> None:
+        for line in process.stdout or ():
+            if line.strip().isdigit():
+                meter.values.append((time.monotonic() - meter.started, int(line) / 100))
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        yield meter
+    finally:
+        process.terminate()

@@ -1,0 +1,126 @@
+"""Reading a script's source: its lines, and the loops, functions and blocks around a line."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections.abc import Iterator
+
+Loop = ast.For | ast.While | ast.AsyncFor
+Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Block = (
+    ast.For | ast.While | ast.If | ast.With | ast.Try | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
+)
+
+
+@functools.lru_cache(maxsize=512)
+def tree(file: str) -> ast.Module | None:
+    """The parsed file, or None where it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def text(file: str, line: int) -> str:
+    """A line of a file, stripped; empty where there is none."""
+    return linecache.getline(file, line).strip()
+
+
+def around(file: str, line: int, reach: int = 3) -> tuple[tuple[int, str], ...]:
+    """The lines around one, with their numbers."""
+    lines = linecache.getlines(file)
+    first, last = max(1, line - reach), min(len(lines), line + reach)
+    return tuple((number, lines[number - 1].rstrip("\n")) for number in range(first, last + 1))
+
+
+@functools.lru_cache(maxsize=4096)
+def enclosing(file: str, line: int) -> tuple[ast.AST, ...]:
+    """Statements and comprehensions that reach over a line, the innermost last."""
+    module = tree(file)
+    if module is None:
+        return ()
+    found = [node for node in ast.walk(module) if covers(node, line)]
+    return tuple(sorted(found, key=lambda node: (first_line(node), -last_line(node))))
+
+
+def covers(node: ast.AST, line: int) -> bool:
+    """Whether a node reaches over a line."""
+    return hasattr(node, "lineno") and first_line(node) <= line <= last_line(node)
+
+
+def first_line(node: ast.AST) -> int:
+    """0 where a node has none."""
+    return int(getattr(node, "lineno", 0))
+
+
+def last_line(node: ast.AST) -> int:
+    """The first where it is not known."""
+    return int(getattr(node, "end_lineno", None) or first_line(node))
+
+
+def loops(file: str, line: int) -> list[Loop]:
+    """The loops around a line within its own function, the innermost last."""
+    return [node for node in within_function(file, line) if isinstance(node, Loop)]
+
+
+def within_function(file: str, line: int) -> list[ast.AST]:
+    """What encloses a line, from the function (or class, or module) that it belongs to inwards."""
+    chain = list(enclosing(file, line))
+    starts = [i for i, node in enumerate(chain) if isinstance(node, Function) and first_line(node) != line]
+    return chain[starts[-1] + 1 :] if starts else chain
+
+
+def function(file: str, line: int) -> Function | None:
+    """The function that a line belongs to."""
+    found = [node for node in enclosing(file, line) if isinstance(node, Function)]
+    return found[-1] if found else None
+
+
+def statement(file: str, line: int) -> tuple[int, int]:
+    """First and last line of the simple statement that a line belongs to."""
+    simple = [
+        node for node in enclosing(file, line) if isinstance(node, ast.stmt) and not hasattr(node, "body")
+    ]
+    return (first_line(simple[-1]), last_line(simple[-1])) if simple else (line, line)
+
+
+def common_block(file: str, lines: list[int]) -> tuple[int, int] | None:
+    """The smallest block of statements that holds all of these lines."""
+    module = tree(file)
+    if module is None or not lines:
+        return None
+    best: tuple[int, int] | None = None
+    for node in ast.walk(module):
+        for body in bodies(node):
+            first, last = first_line(body[0]), last_line(body[-1])
+            if (
+                first <= min(lines)
+                and max(lines) <= last
+                and (best is None or last - first < best[1] - best[0])
+            ):
+                best = first, last
+    return best
+
+
+def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements in a node."""
+    for name in ("body", "orelse", "finalbody"):
+        body = getattr(node, name, None)
+        if isinstance(body, list) and body:
+            yield body
+
+
+def calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call in a node, in no order."""
+    return (part for part in ast.walk(node) if isinstance(part, ast.Call))
+
+
+def called_name(call: ast.Call) -> str:
+    """`tensor` for torch.tensor(…), `append` for x.y.append(…)."""
+    target = call.func
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    return target.id if isinstance(target, ast.Name) else ""

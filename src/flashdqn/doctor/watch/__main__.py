@@ -1,0 +1,30 @@
+"""Run a script under watch: `python __main__.py PLAN.json`; see `script.Plan`.
+
+The package is loaded under a name of its own, so that none of its modules can stand in the way of the script's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+NAME = "_flashdqn_watch"
+
+
+def load() -> None:
+    """Make this folder importable as `_flashdqn_watch`, and nothing else of flashdqn."""
+    folder = Path(__file__).resolve().parent
+    spec = importlib.util.spec_from_file_location(
+        NAME, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    load()
+    importlib.import_module(f"{NAME}.script").main(sys.argv[1])

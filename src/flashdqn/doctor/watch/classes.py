@@ -1,0 +1,161 @@
+"""Environments and replays are known by what they can do: every class that is made with `step` and `reset`, or with
+`sample` and a way to add, is counted from then on, whoever wrote it.
+
+Only the outermost call counts: wrappers around wrappers are one step.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+from types import FunctionType, ModuleType
+from typing import Any
+
+from .code import HERE
+from .steps import is_step, note_step
+from .tally import local, never_in_the_way, note
+
+ADDERS = (
+    "push",
+    "add",
+    "append",
+    "store",
+    "remember",
+    "extend",
+    "put",
+    "insert",
+    "store_transition",
+    "add_batch",
+)
+#: Their `step` is no environment's, whatever else they have.
+NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
+
+
+@never_in_the_way
+def look_at_module(module: ModuleType) -> None:
+    """Look at the classes that a module has made."""
+    for made in list(vars(module).values()):
+        if issubclass(type(made), type) and vars(made).get("__module__") == module.__name__:
+            look_at(made)
+
+
+@never_in_the_way
+def look_at(made: Any) -> None:
+    """Count the calls of an environment's or a replay's methods, if this is one."""
+    if not issubclass(type(made), type):
+        return  # a decorator or a metaclass may have made something else of it
+    own = vars(made)
+    if takes_action(own.get("step")) and has(made, "reset") and not excused(made):
+        replace(made, "step", counted_step(own["step"]))
+    if not has(made, "sample"):
+        return
+    if is_plain(own.get("sample")) and any(has(made, name) for name in ADDERS):
+        replace(made, "sample", counted_replay("sample", own["sample"]))
+    for name in ADDERS:
+        if is_plain(own.get(name)):
+            replace(made, name, counted_replay("push", own[name]))
+
+
+def replace(made: type, name: str, method: Callable[..., Any]) -> None:
+    """A class that does not let itself be changed stays as it is."""
+    with suppress(AttributeError, TypeError):
+        setattr(made, name, method)
+
+
+def has(made: type, name: str) -> bool:
+    """Whether a class or one of its bases defines something, without asking what a metaclass would say."""
+    return any(callable(vars(base).get(name)) for base in type.mro(made))
+
+
+def is_plain(method: object) -> bool:
+    """A function of Python's, and not one of ours already."""
+    return isinstance(method, FunctionType) and not method.__code__.co_filename.startswith(HERE)
+
+
+def excused(made: type) -> bool:
+    """Whether it descends from something that is known to be no environment."""
+    return any(base.__name__ in NO_ENVIRONMENT for base in type.mro(made))
+
+
+def takes_action(step: object) -> bool:
+    """A plain method with at least one argument beside self."""
+    if not is_plain(step):
+        return False
+    code = step.__code__  # type: ignore[attr-defined]
+    return code.co_argcount >= 2 or bool(code.co_flags & 4)
+
+
+def counted_step(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same step, noted: how long it took, and what it said."""
+    note = StepNote()
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return note(original, self, args, kwargs)
+
+    return step
+
+
+def counted_replay(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, noted as taking from or adding to a replay."""
+    note = ReplayNote(kind)
+
+    @functools.wraps(original)
+    def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return note(original, self, args, kwargs)
+
+    return replay
+
+
+class Note:
+    """A call of a method that is noted. In a pickle it is a plain call: a class may be sent by value to another
+    process, or be saved (cloudpickle does that), where there is no watch.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, ("lambda original, self, args, kwargs: original(self, *args, **kwargs)",)
+
+
+class StepNote(Note):
+    """Of an environment's step."""
+
+    stranger = False
+    """Its `step` returns something else: it stands in nobody's way then."""
+
+    def __call__(self, original: Callable[..., Any], env: Any, args: Any, kwargs: Any) -> Any:
+        """The outermost step, if it is one."""
+        if local.in_env or self.stranger:
+            return original(env, *args, **kwargs)
+        local.in_env = 1
+        start = perf_counter()
+        try:
+            result = original(env, *args, **kwargs)
+        finally:
+            local.in_env = 0
+        if is_step(result):
+            note_step(env, result, perf_counter() - start, sys._getframe(2))
+        else:
+            self.stranger = True
+        return result
+
+
+class ReplayNote(Note):
+    """Of a replay's method."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __call__(self, original: Callable[..., Any], replay: Any, args: Any, kwargs: Any) -> Any:
+        """The outermost call."""
+        if local.in_replay:
+            return original(replay, *args, **kwargs)
+        local.in_replay = 1
+        start = perf_counter()
+        try:
+            return original(replay, *args, **kwargs)
+        finally:
+            local.in_replay = 0
+            note(self.kind, sys._getframe(2), perf_counter() - start)

@@ -1,0 +1,61 @@
+"""Whose code a frame runs: the libraries' plumbing, or something that a reader would want to see named."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType
+
+HERE = str(Path(__file__).resolve().parent)
+STANDARD = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
+#: Packages whose own lines say nothing about what is wrong with a training.
+PLUMBING = (
+    *("torch", "numpy", "gymnasium", "gym", "numba", "jax", "jaxlib", "flax", "optax", "scipy", "pandas"),
+    *(
+        "tensorboard",
+        "tensorboardX",
+        "wandb",
+        "mlflow",
+        "tqdm",
+        "rich",
+        "matplotlib",
+        "cloudpickle",
+        "tensordict",
+    ),
+    *("triton", "llvmlite", "functorch", "torchgen", "tyro", "typeguard", "beartype", "jaxtyping", "sensai"),
+)
+
+_plumbing: dict[str, bool] = {}
+
+
+def is_plumbing(filename: str) -> bool:
+    """Whether a file belongs to the standard library, to a numerical library, or to the watch itself."""
+    known = _plumbing.get(filename)
+    if known is None:
+        known = _plumbing[filename] = _judge(filename)
+    return known
+
+
+def _judge(filename: str) -> bool:
+    if filename.startswith("<") or filename.startswith(HERE):
+        return True
+    for folder in ("site-packages", "dist-packages"):
+        _, found, rest = filename.rpartition(f"/{folder}/")
+        if found:
+            return rest.split("/", 1)[0] in PLUMBING
+    return filename.startswith(STANDARD)
+
+
+def nearest(frame: FrameType | None) -> tuple[CodeType, int] | None:
+    """The innermost frame that is no plumbing, as its code and line."""
+    while frame is not None:
+        code = frame.f_code
+        if not is_plumbing(code.co_filename):
+            return code, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def name_of(code: CodeType) -> str:
+    """The function's name with its class's."""
+    return getattr(code, "co_qualname", code.co_name)

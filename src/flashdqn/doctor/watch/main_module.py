@@ -1,0 +1,88 @@
+"""Running a file or a module as Python itself would, with one addition: each class that it makes is looked at.
+
+The addition is a call after the class statement, in the parsed code. Nothing comes between the class's body and its
+module: there are libraries that look up the stack from within a class's body.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from .on_import import Followed
+
+LOOK = "__doctor_looks_at_class__"
+
+
+class MissingError(Exception):
+    """There is no such module to run."""
+
+
+class AfterClasses(ast.NodeTransformer):
+    """Adds the call after each class statement."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
+        """The class, and the call with it."""
+        self.generic_visit(node)
+        call = ast.Call(ast.Name(LOOK, ast.Load()), [ast.Name(node.name, ast.Load())], [])
+        return [node, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))]
+
+
+def prepare(look: Callable[[type], None]) -> None:
+    """Let `look` be called with every class."""
+    setattr(builtins, LOOK, look)
+
+
+def compiled(source: bytes, path: str) -> CodeType:
+    """The code of a file with the calls in it."""
+    return compile(AfterClasses().visit(ast.parse(source, path)), path, "exec", dont_inherit=True)
+
+
+def run_file(path: str) -> None:
+    """As `python path` would."""
+    module = fresh_main(path)
+    exec(compiled(Path(path).read_bytes(), path), vars(module))
+
+
+def run_module(name: str) -> None:
+    """As `python -m name` would."""
+    spec = find_module(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find_module(f"{name}.__main__")
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise MissingError(name)
+    module = fresh_main(spec.origin)
+    if isinstance(spec.loader, Followed):
+        spec.loader = spec.loader.loader
+    module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
+    sys.argv[0] = spec.origin
+    exec(compiled(Path(spec.origin).read_bytes(), spec.origin), vars(module))
+
+
+def find_module(name: str) -> ModuleSpec | None:
+    """None where there is none; a package on the way that fails is its own affair."""
+    if name.startswith("."):
+        return None
+    try:
+        return importlib.util.find_spec(name)
+    except ValueError:  # that of a module without one
+        return None
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            return None
+        raise
+
+
+def fresh_main(path: str) -> ModuleType:
+    """An empty __main__."""
+    module = ModuleType("__main__")
+    module.__file__ = path
+    vars(module)["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    return module

@@ -1,0 +1,73 @@
+"""Do something as soon as the script has imported a module, and not before."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from .code import PLUMBING
+
+STANDARD: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
+#: Libraries without environments or replays of their own; torch itself is of interest, its many parts are not.
+PASSED = (frozenset(PLUMBING) - {"gymnasium", "gym"}) | {"pip", "setuptools", "pkg_resources"}
+
+Action = Callable[[ModuleType], None]
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Finds nothing itself: lets the others find a module, and sees to it that an action follows its import."""
+
+    def __init__(self, special: dict[str, Action], usual: Action) -> None:
+        self.special = special
+        self.usual = usual
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """As the others find it, with the action to follow."""
+        top = fullname.partition(".")[0]
+        action = self.special.get(fullname)
+        if action is None and (top in STANDARD or top in PASSED):
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                loader = spec.loader
+                if loader is not None and hasattr(loader, "exec_module") and hasattr(loader, "create_module"):
+                    spec.loader = Followed(loader, action or self.usual)
+                return spec
+        return None
+
+
+class Followed(importlib.abc.Loader):
+    """A loader with something to do after it."""
+
+    def __init__(self, loader: importlib.abc.Loader, action: Action) -> None:
+        self.loader = loader
+        self.action = action
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """As the loader itself does."""
+        spec.loader = self.loader  # the module is to look as if it had been loaded the usual way
+        try:
+            return self.loader.create_module(spec)
+        finally:
+            spec.loader = self
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the loader itself does, and the action after it."""
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        self.action(module)
+
+    def __getattr__(self, name: str) -> Any:
+        # Many only want to know whether there is such a module, and look at its loader.
+        return getattr(self.loader, name)

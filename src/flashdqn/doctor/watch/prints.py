@@ -1,0 +1,75 @@
+"""What a script prints, how often, and what it claims about its own speed."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import re
+import sys
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+from . import tally
+from .tally import counters, never_in_the_way, note
+
+NUMBER = r"(\d[\d,]*\.?\d*)\s*([kKM]?)"
+UNIT = (
+    r"(?:env(?:ironment)?[ _-]?)?(?:steps|transitions|frames)\s*(?:/|per|_per_)\s*s(?:ec(?:ond)?)?\b"
+    r"|\bfps\b|\bsps\b"
+)
+BEFORE = re.compile(rf"{NUMBER}\s*(?:{UNIT})", re.IGNORECASE)
+AFTER = re.compile(rf"(?:{UNIT})\s*[:=|]\s*{NUMBER}", re.IGNORECASE)
+LOOSE = re.compile(rf"(?:{UNIT})\s*{NUMBER}", re.IGNORECASE)
+HINT = re.compile(r"/ ?s|per.?s|fps|sps", re.IGNORECASE)
+SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+
+MOST = 1000
+LONGEST = 2000
+
+claims: list[dict[str, Any]] = []
+
+
+def watch_prints() -> None:
+    """Stand in for `print`."""
+    original = builtins.print
+
+    @functools.wraps(original)
+    def printed(*args: Any, **kwargs: Any) -> None:
+        start = perf_counter()
+        original(*args, **kwargs)
+        note_print(args, sys._getframe(1), perf_counter() - start)
+
+    builtins.print = printed
+
+
+@never_in_the_way
+def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
+    """Count it, and read it if it may say something about speed."""
+    note("print", frame, seconds)
+    if len(claims) < MOST and any(isinstance(part, str) and HINT.search(part[:LONGEST]) for part in args):
+        parts = [str(part)[:LONGEST] for part in args if isinstance(part, (str, int, float))]
+        note_claim(" ".join(parts), frame)
+
+
+def note_claim(text: str, frame: FrameType) -> None:
+    """Transitions per second, as the script says, beside how many there were."""
+    value = claimed(text)
+    _, code, line = tally.place("claim", frame)
+    if value is not None:
+        claims.append(
+            {
+                "time": perf_counter() - tally.started,
+                "file": code.co_filename,
+                "line": line,
+                "text": text[:200],
+                "value": value,
+                "transitions": counters.transitions,
+            }
+        )
+
+
+def claimed(text: str) -> float | None:
+    """The figure in 'SPS: 1,234', '1234 steps/s' or '12.5k fps'."""
+    match = AFTER.search(text) or BEFORE.search(text) or LOOSE.search(text)
+    return float(match[1].replace(",", "")) * SCALE[match[2]] if match else None

@@ -1,0 +1,254 @@
+"""What a cure would be worth, measured on copies of the script's own network after it has ended.
+
+Each probe times the same work in two ways, turn by turn, and reports both; the doctor works out from the shares
+what the whole would gain. Nothing here touches the script's tensors or its random numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+import statistics
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from time import perf_counter
+from typing import Any
+
+from . import tally
+from .subnormal import flushes
+from .tally import Forward
+from .torch_hooks import optimizers
+
+ROUNDS = 15
+ENVIRONMENTS = 16
+
+budget = [1.0]
+"""Seconds for each probe."""
+
+
+def probe_all(cores: int, seconds: float) -> dict[str, Any]:
+    """Every probe that applies, each for so many seconds; one that does not work is left out."""
+    torch = sys.modules["torch"]
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return {}  # the other processes would wait for this one
+    budget[0] = seconds
+    with undisturbed(torch), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        return probe_each(torch, cores)
+
+
+@contextmanager
+def undisturbed(torch: Any) -> Iterator[None]:
+    """Leave all random numbers as they were: a script that is stopped may still have something to do."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    numpy = sys.modules.get("numpy")
+    states = random.getstate(), numpy.random.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(states[0])
+        if numpy:
+            numpy.random.set_state(states[1])
+
+
+def probe_each(torch: Any, cores: int) -> dict[str, Any]:
+    """By name; under 'failed', why one did not work."""
+    found: dict[str, Any] = {}
+    learner, actor = site("learning"), site("acting")
+    optimizer = max(optimizers.held.values(), key=lambda o: optimizers.steps[id(o)], default=None)
+    for name, probe in {
+        "threads": lambda: probe_threads(learner, cores),
+        "optimizer": lambda: probe_optimizer(optimizer),
+        "flush": lambda: probe_flush(learner, optimizer),
+        "no_grad": lambda: probe_no_grad(actor),
+        "batch": lambda: probe_batch(actor),
+        "matmul": probe_matmul,
+    }.items():
+        try:
+            # The script may have been stopped amid a block without gradients.
+            with torch.inference_mode(False), torch.enable_grad():
+                result = probe()
+        except Exception as error:  # a network that cannot be copied is no reason to stop
+            found.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"[:200]
+            continue
+        if result is not None:
+            found[name] = result
+    return found
+
+
+def site(role: str) -> Forward | None:
+    """The line that called a network most often for acting, or for learning."""
+    other = "acting" if role == "learning" else "learning"
+    fitting = [f for f in tally.forwards.values() if getattr(f, role) > getattr(f, other) and usable(f)]
+    if role == "learning":
+        fitting = [f for f in fitting if f.graded]
+    return max(fitting, key=lambda f: f.seconds, default=None)
+
+
+def usable(forward: Forward) -> bool:
+    """Whether there is a network with parameters, and something to give it."""
+    return (
+        forward.module is not None
+        and hasattr(forward.data, "detach")
+        and next(forward.module.parameters(), None) is not None
+    )
+
+
+def take_turns(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+    """The median seconds of each."""
+    torch = sys.modules["torch"]
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    end = perf_counter() + budget[0]
+    for _ in range(rounds * 20):
+        for name, way in ways.items():
+            start = perf_counter()
+            way()
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
+            times[name].append(perf_counter() - start)
+        if perf_counter() > end:
+            break
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def inputs_for(forward: Forward, batch: int | None = None) -> Any:
+    """What the network was last given; or its first row, so many times."""
+    data = forward.data.detach().clone()
+    return data if batch is None else data[:1].repeat(batch, *(1 for _ in data.shape[1:]))
+
+
+def probe_threads(forward: Forward | None, cores: int) -> dict[str, float] | None:
+    """A forward and backward pass with the threads there are, with one, and with one for each core."""
+    torch = sys.modules["torch"]
+    now = torch.get_num_threads()
+    if forward is None or next(iter(forward.module.parameters())).is_cuda:
+        return None
+    network, data = duplicate(forward.module), inputs_for(forward)
+
+    def update(threads: int) -> Callable[[], object]:
+        def run() -> None:
+            torch.set_num_threads(threads)
+            total(network(data)).backward()
+
+        return run
+
+    try:
+        return take_turns({str(n): update(n) for n in sorted({now, 1, cores})})
+    finally:
+        torch.set_num_threads(now)
+
+
+def duplicate(module: Any) -> Any:
+    """A copy to play with."""
+    return copy.deepcopy(module).requires_grad_(True)
+
+
+def total(result: Any) -> Any:
+    """A number from whatever a network gives."""
+    return result.float().sum() if hasattr(result, "sum") else sum(total(part) for part in result)
+
+
+def copied(optimizer: Any, **changes: Any) -> Any:
+    """An optimizer of the same kind and state, on copies of the parameters."""
+    torch = sys.modules["torch"]
+    groups = []
+    pairs = []
+    for group in optimizer.param_groups:
+        parameters = []
+        for old in group["params"]:
+            new = torch.nn.Parameter(old.detach().clone())
+            new.grad = torch.zeros_like(new) if old.grad is None else old.grad.detach().clone()
+            parameters.append(new)
+            pairs.append((old, new))
+        groups.append({**group, "params": parameters, **changes})
+    made = type(optimizer)(groups)
+    for old, new in pairs:
+        made.state[new] = {
+            key: value.clone() if hasattr(value, "clone") else value
+            for key, value in optimizer.state.get(old, {}).items()
+        }
+    return made
+
+
+def probe_optimizer(optimizer: Any) -> dict[str, float] | None:
+    """A step as it is, and with torch's fused kernel."""
+    if optimizer is None or "fused" not in optimizer.param_groups[0] or optimizer.param_groups[0]["fused"]:
+        return None
+    return take_turns(
+        {"as it is": copied(optimizer).step, "fused": copied(optimizer, fused=True, foreach=False).step}
+    )
+
+
+def probe_flush(forward: Forward | None, optimizer: Any) -> dict[str, float] | None:
+    """An update on the numbers as they are, with and without flushing subnormal ones to zero."""
+    torch = sys.modules["torch"]
+    if forward is None or optimizer is None or next(iter(forward.module.parameters())).is_cuda:
+        return None
+    network, data = duplicate(forward.module), inputs_for(forward)
+
+    def update(flush: bool) -> Callable[[], object]:
+        # Without a fresh copy the flushed numbers would be gone in the other turn as well.
+        mine = copied(optimizer)
+
+        def run() -> None:
+            torch.set_flush_denormal(flush)
+            total(network(data)).backward()
+            mine.step()
+
+        return run
+
+    was = flushes(torch)
+    try:
+        return take_turns({"as they are": update(False), "flushed": update(True)})
+    finally:
+        torch.set_flush_denormal(was)
+
+
+def probe_no_grad(forward: Forward | None) -> dict[str, float] | None:
+    """Acting with a graph, and without."""
+    torch = sys.modules["torch"]
+    if forward is None:
+        return None
+    network, data = duplicate(forward.module), inputs_for(forward)
+
+    def act(context: Callable[[], Any]) -> Callable[[], object]:
+        def run() -> None:
+            with context():
+                network(data)
+
+        return run
+
+    return take_turns({"graph": act(nullcontext), "no_grad": act(torch.no_grad)})
+
+
+def probe_batch(forward: Forward | None) -> dict[str, float] | None:
+    """Acting for one environment, and for several at once."""
+    torch = sys.modules["torch"]
+    if forward is None or len(forward.data.shape) < 2 or forward.data.shape[0] != 1:
+        return None
+    network = duplicate(forward.module)
+    one, many = inputs_for(forward), inputs_for(forward, ENVIRONMENTS)
+
+    def act(data: Any) -> Callable[[], object]:
+        def run() -> None:
+            with torch.no_grad():
+                network(data)
+
+        return run
+
+    return take_turns({"1": act(one), str(ENVIRONMENTS): act(many)})
+
+
+def probe_matmul() -> dict[str, float]:
+    """What this machine can do at best: a square product, on the CPU, with the threads there are."""
+    torch = sys.modules["torch"]
+    size = 384
+    matrix = torch.full((size, size), 0.5, dtype=torch.float32, device="cpu")
+    seconds = take_turns({"product": lambda: matrix @ matrix}, rounds=2)["product"]
+    return {"flops": 2 * size**3 / seconds}

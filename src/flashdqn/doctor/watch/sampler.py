@@ -1,0 +1,227 @@
+"""Where the time goes: some two hundred times a second, the script's own thread looks at what it is doing.
+
+A timer's signal asks for each look. Python answers it between two instructions of the script, right after
+whatever call it is in, so the look sees the line that took the time. (A thread that looks from outside would have
+to wait for the interpreter's lock, and so see only the places where the script lets go of it.) Each look counts for
+the time since the last one, so that a long call is not lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from time import perf_counter, process_time, thread_time
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from . import tally
+from .code import is_plumbing, name_of
+from .memory import device_memory, resident
+
+DEPTH = 100
+set_handler, set_timer = signal.signal, signal.setitimer  # as they are before anybody stands in for them
+Stack = tuple[tuple[CodeType, int], ...]
+
+
+class Looks:
+    """The looks of one thread at itself."""
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.stacks: dict[Stack, int] = {}
+        self.samples: dict[int, float] = {}
+        """Seconds by stack since the last window was closed."""
+        self.number = 0
+        self.seconds = 0.0
+        self.over = False
+        self.gave_way = False
+        """The script wants the alarm for itself."""
+        self.errand: Callable[[FrameType | None], None] | None = None
+        """Something to do on the script's thread, at the next look."""
+        self._last = perf_counter()
+        self._random = random.Random(0)  # never the script's own
+
+    def start(self) -> None:
+        """Take the timer, and ask for the first look."""
+        set_handler(signal.SIGALRM, self.look)
+        signal.siginterrupt(signal.SIGALRM, False)  # system calls go on as if nothing had happened
+        self._last = perf_counter()
+        self._ask()
+
+    def _ask(self) -> None:
+        # Once, and after a time of no fixed length: a loop in step with the timer would show one line only.
+        set_timer(signal.ITIMER_REAL, self.interval * (0.5 + self._random.random()))
+
+    def look(self, _: int, frame: FrameType | None) -> None:
+        """Answer the timer."""
+        self.see(frame)
+        errand, self.errand = self.errand, None
+        if errand is not None:
+            errand(frame)
+            self._last = perf_counter()  # the errand's time is not the script's
+        if not self.over:
+            self._ask()
+
+    def see(self, frame: FrameType | None) -> None:
+        """Count the time since the last look for what is under way now."""
+        start, now = thread_time(), perf_counter()
+        busy = tally.busy_thread[0]
+        if busy and busy != threading.get_ident():
+            frame = sys._current_frames().get(busy, frame)
+        number = self.stacks.setdefault(read_stack(frame), len(self.stacks))
+        samples = self.samples
+        samples[number] = samples.get(number, 0.0) + now - self._last
+        self._last = now
+        self.number += 1
+        self.seconds += thread_time() - start
+
+    def stop(self) -> None:
+        """No more looks. A timer that is not ours any more is left alone."""
+        self.over = True
+        if not self.gave_way:
+            set_timer(signal.ITIMER_REAL, 0.0)
+
+    def give_way(self) -> None:
+        """Leave the alarm as if it had never been ours."""
+        if not self.gave_way:
+            self.stop()
+            set_handler(signal.SIGALRM, signal.SIG_DFL)
+            self.gave_way = True
+
+    def describe(self) -> tuple[list[list[Any]], list[list[int]]]:
+        """Frames, each once, and the stacks as lists of their numbers, outermost first."""
+        numbers: dict[tuple[CodeType, int], int] = {}
+        stacks = [
+            [numbers.setdefault(frame, len(numbers)) for frame in reversed(stack)]
+            for stack in list(self.stacks)
+        ]
+        frames = [
+            [code.co_filename, name_of(code), line, is_plumbing(code.co_filename)] for code, line in numbers
+        ]
+        return frames, stacks
+
+
+def read_stack(frame: FrameType | None) -> Stack:
+    """Code and line of each frame, innermost first."""
+    stack: list[tuple[CodeType, int]] = []
+    while frame is not None and len(stack) < DEPTH:
+        stack.append((frame.f_code, frame.f_lineno or line_before(frame.f_code, frame.f_lasti)))
+        frame = frame.f_back
+    return tuple(stack)
+
+
+def line_before(code: CodeType, instruction: int) -> int:
+    """The line of the nearest earlier instruction that has one: jumps at the end of a loop have none."""
+    line = code.co_firstlineno
+    for start, _, number in code.co_lines() if hasattr(code, "co_lines") else ():  # from Python 3.10 on
+        if start > instruction:
+            break
+        line = number or line
+    return line
+
+
+def first(action: Callable[[], None], module: ModuleType, name: str, *wanted: int) -> None:
+    """Have an action done before a function of a module, when that is called with one of these numbers, or any."""
+    original = getattr(module, name)
+
+    @functools.wraps(original)
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        if not wanted or args[:1] in [(number,) for number in wanted]:
+            action()
+        return original(*args, **kwargs)
+
+    setattr(module, name, stand_in)
+
+
+def share_alarm(looks: Looks) -> None:
+    """Let a script that wants the alarm have it; and one that becomes another program not be hit by it."""
+    first(looks.give_way, signal, "signal", signal.SIGALRM)
+    first(looks.give_way, signal, "setitimer", signal.ITIMER_REAL)
+    first(looks.give_way, signal, "alarm")
+    first(looks.give_way, os, "execv")
+    first(looks.give_way, os, "execve")
+
+
+class Clerk(threading.Thread):
+    """Closes a window about once a second: what was counted in it, and the memory at its end."""
+
+    def __init__(self, looks: Looks, window: float, chores: list[Callable[[], None]]) -> None:
+        super().__init__(name="doctor", daemon=True)
+        self.looks = looks
+        self.length = window
+        self.chores = chores
+        """Called at each window's end, on this thread."""
+        self.windows: list[dict[str, Any]] = []
+        self.failures: list[str] = []
+        self.seconds = 0.0
+        self.over = threading.Event()
+        self._opened = perf_counter()
+        self._before = snapshot()
+
+    def run(self) -> None:
+        """Window after window, until it is told to stop."""
+        while not self.wait():
+            self.close()
+            self.do_chores()
+            self.seconds = thread_time()
+        self.close()
+
+    def wait(self) -> bool:
+        """Until the window is over, or training begins in it: that has a window of its own."""
+        began = bool(tally.first_step)
+        end = perf_counter() + self.length
+        while perf_counter() < end and not self.over.wait(0.05 if not began else self.length):
+            if not began and tally.first_step:
+                break
+        return self.over.is_set()
+
+    def close(self) -> None:
+        """Write the window down."""
+        now, after = perf_counter(), snapshot()
+        samples, self.looks.samples = self.looks.samples, {}
+        self.windows.append(
+            {
+                "start": self._opened - tally.started,
+                "seconds": now - self._opened,
+                "samples": samples,
+                "memory": resident(),
+                "device_memory": device_memory(),
+                **{name: after[name] - self._before[name] for name in after},
+            }
+        )
+        self._opened, self._before = now, after
+
+    def do_chores(self) -> None:
+        """One that fails is not asked again: watching goes on without it."""
+        for chore in list(self.chores):
+            try:
+                chore()
+            except Exception as error:
+                self.chores.remove(chore)
+                self.failures.append(f"{chore.__qualname__}: {type(error).__name__}: {error}")
+
+    def stop(self) -> None:
+        """Close the last window."""
+        self.over.set()
+        if threading.current_thread() is not self:
+            self.join(2.0)
+
+
+def snapshot() -> dict[str, float]:
+    """The totals now."""
+    names = (
+        "transitions",
+        "vector_steps",
+        "env_seconds",
+        "episodes",
+        "episode_steps",
+        "updates",
+        "update_seconds",
+    )
+    totals = {name: float(getattr(tally.counters, name)) for name in names}
+    return totals | {"cpu": process_time()}

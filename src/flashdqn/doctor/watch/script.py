@@ -1,0 +1,322 @@
+"""Run a script as if it had been started by itself, and write down what was seen."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from time import perf_counter
+from types import FrameType, ModuleType
+from typing import Any
+
+from . import main_module, subnormal, tally
+from .census import Census
+from .classes import look_at, look_at_module
+from .code import HERE, name_of
+from .deep import Operations
+from .on_import import AfterImport
+from .prints import claims, watch_prints
+from .probes import probe_all
+from .sampler import Clerk, Looks, share_alarm
+from .tally import never_in_the_way
+from .torch_hooks import methods, optimizers, unseen_by_compiler, watch_torch
+from .turns import Turns
+
+VERSION = 1
+
+
+class Stop(BaseException):
+    """The time is up. Not an Exception, so that no script takes it for a failure of its own."""
+
+
+class Watch:
+    """The plan, and what belongs to one run of a script."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.plan = plan
+        self.process = os.getpid()
+        self.thread = threading.get_ident()
+        self.census = Census()
+        self.operations = Operations() if plan["deep"] else None
+        self.looks = Looks(plan["interval"])
+        self.turns = Turns()
+        chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
+        self.clerk = Clerk(self.looks, plan["window"], chores)
+        self.ended = "killed"  # what stays written if nothing can be written any more
+        self.error = ""
+        self.code = 0
+        self.done = False
+        self._flushed = perf_counter()
+
+    def begin(self) -> None:
+        """Everything in place before the script's first line."""
+        watch_prints()
+        main_module.prepare(look_at)
+        special = {
+            "torch": self.torch_imported,
+            "torch._dynamo.eval_frame": never_in_the_way(unseen_by_compiler),
+        }
+        sys.meta_path.insert(0, AfterImport(special, look_at_module))
+        share_alarm(self.looks)
+        atexit.register(self.finish)
+        os.register_at_fork(after_in_child=self.leave)
+        tally.started = perf_counter()
+        self.looks.start()
+        self.clerk.start()
+
+    @never_in_the_way
+    def leave(self) -> None:
+        """In a process that the script forked off: it is not watched."""
+        self.looks.give_way()
+        if methods.tensor is not None:
+            methods.switch(on=False)
+
+    @never_in_the_way
+    def torch_imported(self, torch: ModuleType) -> None:
+        """Count what it does from its first moment on."""
+        watch_torch(torch)
+        self.turns.calibrate(torch)
+        if self.operations is not None:
+            self.operations.start(torch)
+
+    def ask_to_look(self) -> None:
+        """Have the next update's optimizer looked at, and what grows counted, on the script's thread."""
+        if subnormal.due():
+            optimizers.look = subnormal.look
+        if self.census.due():
+            self.looks.errand = self.census.take
+
+    def flush(self) -> None:
+        """Keep what there is against a sudden end."""
+        now = perf_counter()
+        if now - self._flushed > self.plan["flush"] and not self.done:
+            self._flushed = now
+            self.write_now()
+
+    @never_in_the_way
+    def write_now(self) -> None:
+        """The script goes on meanwhile, and may change what is being described: then the next one has to do."""
+        self.write(self.describe())
+
+    def check_time(self) -> None:
+        """End the script when its time is up."""
+        if perf_counter() - tally.started <= self.plan["seconds"] or self.done:
+            return
+        if self.ended != "stopped":
+            self.ended = "stopped"
+            self.write_now()  # in case that it never comes to an end
+        if self.looks.gave_way:
+            self.finish()
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), ctypes.py_object(Stop))
+        else:
+            self.looks.errand = self.time_is_up
+            signal.pthread_kill(self.thread, signal.SIGALRM)
+
+    def time_is_up(self, _: FrameType | None) -> None:
+        """On the script's thread: measure and write first, for a script may not let itself be stopped."""
+        if not self.done:
+            self.finish()
+            raise Stop
+
+    def finish(self) -> None:
+        """Write the record, once, and only in the process that was to be watched."""
+        if self.done or os.getpid() != self.process:
+            return
+        self.done = True
+        self.looks.stop()
+        self.clerk.stop()
+        self.turns.take()
+        if self.operations is not None:
+            self.operations.stop()
+        record = self.describe()  # before the probes, which call the script's network too
+        self.write(record)
+        if "torch" in sys.modules and tally.counters.updates:
+            try:
+                self.write({**record, "probes": probe_all(cores(), self.plan["probe"])})
+            except Exception as error:
+                self.write({**record, "failures": [*record["failures"], f"probes: {error!r}"]})
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Whole or not at all."""
+        path = Path(self.plan["record"])
+        path.with_suffix(".part").write_text(json.dumps(record), encoding="utf-8")
+        path.with_suffix(".part").replace(path)
+
+    def describe(self) -> dict[str, Any]:
+        """The record: all that is known now."""
+        frames, stacks = self.looks.describe()
+        torch = sys.modules.get("torch")
+        return {
+            "version": VERSION,
+            "script": self.plan["script"],
+            "arguments": self.plan["arguments"],
+            "ended": self.ended,
+            "error": self.error,
+            "code": self.code,
+            "python": platform.python_version(),
+            "torch": getattr(torch, "__version__", ""),
+            "jax": "jax" in sys.modules,
+            "device": device(torch),
+            "cores": cores(),
+            "threads": getattr(torch, "get_num_threads", int)(),
+            "training_began": tally.first_step[0] if tally.first_step else None,
+            "frames": frames,
+            "stacks": stacks,
+            "windows": list(self.clerk.windows),
+            "sites": tally.describe_sites(),
+            "forwards": describe_forwards(),
+            "optimizers": describe_optimizers(),
+            "loads": list(self.turns.loads),
+            "counted": dict(tally.counters.counted),
+            "widths": {str(width): count for width, count in tally.widths.items()},
+            "containers": self.census.describe(),
+            "claims": list(claims),
+            "subnormals": list(subnormal.counts),
+            "probes": {},
+            "operations": self.operations.describe() if self.operations else [],
+            "deep": self.plan["deep"],
+            "looks": self.looks.number,
+            "timer_taken": self.looks.gave_way,
+            "failures": [*self.clerk.failures, *tally.failures.values()],
+            "own": {
+                "hooks": tally.counters.hooks,
+                "hook_seconds": tally.counters.hooks * self.turns.cost,
+                "look_seconds": self.looks.seconds,
+                "clerk_seconds": self.clerk.seconds,
+                "census_seconds": self.census.seconds,
+                "subnormal_seconds": subnormal.spent[0],
+                "operation_seconds": self.operations.own_seconds if self.operations else 0.0,
+            },
+        }
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def device(torch: Any) -> str:
+    """Where torch computes: on a GPU once it was asked for."""
+    cuda = getattr(torch, "cuda", None)  # torch may have been imported by half only
+    return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
+
+
+def describe_forwards() -> list[dict[str, Any]]:
+    """Each line that called a network."""
+    trained = {
+        id(parameter)
+        for optimizer in optimizers.held.values()
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    rows = []
+    for (code, line), entry in list(tally.forwards.items()):
+        parameters = list(entry.module.parameters()) if entry.module is not None else []
+        rows.append(
+            {
+                "file": code.co_filename,
+                "line": line,
+                "function": name_of(code),
+                "count": entry.count,
+                "seconds": entry.seconds,
+                "acting": entry.acting,
+                "learning": entry.learning,
+                "graded": entry.graded,
+                "batch": max(entry.batches, key=lambda size: entry.batches[size], default=0),
+                "shape": list(getattr(entry.data, "shape", ())),
+                "network": type(entry.module).__name__,
+                "parameters": sum(parameter.numel() for parameter in parameters),
+                "trained": any(id(parameter) in trained for parameter in parameters),
+                "given_gradients": any(parameter.grad is not None for parameter in parameters),
+            }
+        )
+    return rows
+
+
+def describe_optimizers() -> list[dict[str, Any]]:
+    """Each optimizer that was stepped."""
+    return [
+        {
+            "class": type(optimizer).__name__,
+            "fused": bool(optimizer.param_groups[0].get("fused")),
+            "can_fuse": "fused" in optimizer.param_groups[0],
+            "tensors": sum(len(group["params"]) for group in optimizer.param_groups),
+            "elements": sum(p.numel() for group in optimizer.param_groups for p in group["params"]),
+            "steps": optimizers.steps[key],
+            "seconds": optimizers.seconds[key],
+        }
+        for key, optimizer in list(optimizers.held.items())
+    ]
+
+
+def run_script(watch: Watch) -> None:
+    """The script's own way through, with whatever end it comes to."""
+    plan = watch.plan
+    try:
+        if plan["module"]:
+            main_module.run_module(plan["script"])
+        else:
+            main_module.run_file(plan["script"])
+        wait_for_threads()
+        watch.ended = "finished"
+    except Stop:
+        watch.ended = "stopped"
+    except KeyboardInterrupt:
+        watch.ended, watch.code = "interrupted", 130
+    except SystemExit as stop:
+        watch.ended = "finished"
+        watch.code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if watch.code and not isinstance(stop.code, int):
+            watch.error = str(stop.code)
+            sys.stderr.write(f"{watch.error}\n")  # as Python does
+    except main_module.MissingError:
+        watch.ended, watch.code = "missing", 1
+    except BaseException as error:
+        watch.ended, watch.code = "failed", 1
+        watch.error = own_traceback(error)
+        if os.getpid() != watch.process:
+            sys.stderr.write(watch.error)  # in a process that the script forked off: nobody else would say it
+        elif sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(type(error), error, error.__traceback__)
+
+
+def wait_for_threads() -> None:
+    """Python goes on for as long as there are threads at work; so does the watch."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+
+
+def own_traceback(error: BaseException) -> str:
+    """The script's frames alone."""
+    told = traceback.TracebackException(type(error), error, error.__traceback__)
+    strip(told)
+    return "".join(told.format())
+
+
+def strip(told: traceback.TracebackException | None) -> None:
+    """Leave out the watch's own frames, here and in what led to it."""
+    if told is not None:
+        told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(HERE)]
+        strip(told.__cause__)
+        strip(told.__context__)
+
+
+def main(plan_file: str) -> None:
+    """Entry of the watched process."""
+    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
+    sys.argv = [plan["given"], *plan["arguments"]]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = str(Path.cwd()) if plan["module"] else str(Path(plan["script"]).resolve().parent)
+    watch = Watch(plan)
+    watch.begin()
+    run_script(watch)
+    watch.finish()
+    sys.exit(watch.code)

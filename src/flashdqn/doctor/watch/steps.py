@@ -1,0 +1,100 @@
+"""What a step of an environment says: how many transitions it made, and which episodes ended.
+
+Nothing here waits for a GPU: what lies there is counted by its shape, and its ends stay unknown.
+"""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+from .tally import counters, local, never_in_the_way, note, training_began, widths
+
+#: (environment, index) → the number of its vector steps when its episode began
+_began: dict[tuple[int, int], int] = {}
+_steps: dict[int, int] = {}
+
+
+def is_step(result: Any) -> bool:
+    """Whether this is what an environment's step returns; others have a `step` too."""
+    return (issubclass(type(result), tuple) and len(result) >= 3) or is_tensordict(result)
+
+
+def is_tensordict(result: Any) -> bool:
+    """TorchRL's environments return one."""
+    return type(result).__module__.partition(".")[0] == "tensordict"
+
+
+@never_in_the_way
+def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
+    """Count it."""
+    reward, ends = read(result)
+    number = size(reward)
+    counters.vector_steps += 1
+    counters.transitions += number
+    counters.env_seconds += seconds
+    widths[number] = widths.get(number, 0) + 1
+    training_began()
+    note("env step", frame, seconds, number)
+    for forward in local.pending:
+        forward.acting += 1
+    local.pending.clear()
+    count_ends(id(env), number, ends)
+
+
+def read(result: Any) -> tuple[Any, list[Any]]:
+    """The rewards and what says that episodes ended: of Gymnasium's five, the older four, or three."""
+    if is_tensordict(result):
+        return result, []
+    ends = list(result[2:4])
+    if len(ends) == 2 and isinstance(ends[1], (dict, list, tuple)):
+        ends.pop()  # the older four: infos
+    return result[1], [end for end in ends if readable(end)]
+
+
+def readable(end: Any) -> bool:
+    """Flags that can be read without waiting for anything: nothing on a GPU, and no tracer of JAX's."""
+    if isinstance(end, (bool, int, list)):
+        return True
+    home = type(end).__module__.partition(".")[0]
+    return home == "numpy" or (home == "torch" and str(end.device) == "cpu")
+
+
+def size(values: Any) -> int:
+    """How many transitions."""
+    if hasattr(values, "numel"):
+        return max(int(values.numel()), 1)
+    if isinstance(getattr(values, "size", None), int):
+        return max(int(values.size), 1)
+    return max(len(values), 1) if isinstance(values, (list, tuple)) else 1
+
+
+def count_ends(env: int, number: int, ends: list[Any]) -> None:
+    """Episodes that ended, with their lengths."""
+    now = _steps[env] = _steps.get(env, 0) + 1
+    for index in ended(number, ends):
+        began = _began.get((env, index), 0)
+        _began[env, index] = now
+        counters.episodes += 1
+        counters.episode_steps += now - began
+
+
+def ended(number: int, ends: list[Any]) -> list[int]:
+    """The indexes of the environments whose episode ended."""
+    if number == 1:
+        return [0] if any(truth(end) for end in ends) else []
+    indexes: set[int] = set()
+    for end in ends:
+        if hasattr(end, "any") and not truth(end.any()):
+            continue
+        flags = end.reshape(-1).tolist() if hasattr(end, "tolist") else end
+        if isinstance(flags, list):
+            indexes.update(i for i, flag in enumerate(flags) if flag is True or flag == 1)
+    return sorted(indexes)
+
+
+def truth(value: Any) -> bool:
+    """Of a bool, a list, or an array or tensor with one element."""
+    if isinstance(value, list):
+        return any(map(truth, value))
+    return value is True or (value is not False and bool(value.item() if hasattr(value, "item") else value))

@@ -1,0 +1,65 @@
+"""Numbers too small for full precision: a CPU takes many times longer over them.
+
+Counted now and then in what an optimizer holds, on the script's own thread, because whether they are flushed to
+zero is a setting of each thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+
+from . import tally
+
+SMALLEST_NORMAL = 1.1754944e-38
+EVERY = 5.0
+MOST_TENSORS = 32
+
+counts: list[dict[str, float]] = []
+spent = [0.0]
+_last = [0.0]
+
+
+def due() -> bool:
+    """Whether it is time to look again."""
+    return perf_counter() - _last[0] > EVERY
+
+
+def look(optimizer: Any) -> None:
+    """Count them in the parameters, gradients and moments of an optimizer on the CPU."""
+    start = _last[0] = perf_counter()
+    torch = sys.modules["torch"]
+    small = total = 0
+    with torch.no_grad():
+        for tensor in tensors_of(optimizer):
+            size = tensor.abs()
+            small += int(((size > 0) & (size < SMALLEST_NORMAL)).sum())
+            total += tensor.numel()
+    counts.append(
+        {"time": start - tally.started, "count": small, "of": total, "flushed": float(flushes(torch))}
+    )
+    spent[0] += perf_counter() - start
+
+
+def flushes(torch: Any) -> bool:
+    """Whether this thread takes them for zero. Comparing would flush them too: a product's bits tell."""
+    product = torch.full((1,), 2e-38, dtype=torch.float32, device="cpu") * 0.1
+    return not bool(product.view(torch.int32)[0])
+
+
+def tensors_of(optimizer: Any) -> list[Any]:
+    """Its float32 tensors on the CPU, as many as matter."""
+    found = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter, {})
+            candidates = [parameter, parameter.grad, *(v for v in state.values() if hasattr(v, "numel"))]
+            found += [t for t in candidates if t is not None and is_plain(t)]
+    return sorted(found, key=lambda t: -t.numel())[:MOST_TENSORS]
+
+
+def is_plain(tensor: Any) -> bool:
+    """Dense, on the CPU, of the usual precision."""
+    kind = str(tensor.dtype), str(tensor.device), str(tensor.layout)
+    return kind == ("torch.float32", "cpu", "torch.strided")

@@ -1,0 +1,139 @@
+"""What is counted while the script runs: by line of code where something happens, and over all.
+
+Plain lists and dicts, for this is on the script's hot path: a note costs well under a microsecond.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from types import CodeType, FrameType
+from typing import Any
+
+from .code import name_of, nearest
+
+#: kind, code, line → count, seconds, elements, on the GPU, extra
+Key = tuple[str, CodeType, int]
+COUNT, SECONDS, ELEMENTS, ON_DEVICE = range(4)
+
+
+class Local(threading.local):
+    """What each thread is in the midst of."""
+
+    in_module = 0
+    in_env = 0
+    in_replay = 0
+    optimizer_start = 0.0
+    pending: list[Forward]
+
+    def __init__(self) -> None:
+        self.pending = []
+
+
+class Forward:
+    """The calls of a network from one line."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.acting = 0
+        """Calls that an environment's step followed before any backward pass."""
+        self.learning = 0
+        """Calls that a backward pass followed before any environment's step."""
+        self.graded = 0
+        """Calls whose result carries a graph."""
+        self.batches: dict[int, int] = {}
+        self.module: Any = None
+        self.data: Any = None
+        """The latest network and what it was given, held so that they can be looked at in the end."""
+
+
+class Counters:
+    """Totals."""
+
+    def __init__(self) -> None:
+        self.transitions = 0
+        self.vector_steps = 0
+        self.env_seconds = 0.0
+        self.episodes = 0
+        self.episode_steps = 0
+        self.updates = 0
+        self.update_seconds = 0.0
+        """Forward passes for learning, backward passes and the optimizer."""
+        self.hooks = 0
+        """How often the watch stood in for something."""
+        self.counted = {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0}
+        """While tensors' methods were counted: what rates of theirs are to be taken by."""
+
+
+sites: dict[Key, list[float]] = {}
+forwards: dict[tuple[CodeType, int], Forward] = {}
+widths: dict[int, int] = {}
+"""How many transitions a step of the environments made → how often."""
+counters = Counters()
+local = Local()
+started = perf_counter()
+first_step: list[float] = []
+"""When the first environment step or update was done: training begins."""
+busy_thread = [0]
+"""The thread that trains."""
+failures: dict[str, str] = {}
+"""What of the watch did not work, by its name."""
+
+
+def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0) -> None:
+    """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing)."""
+    key = (kind, frame.f_code, frame.f_lineno)
+    entry = sites.get(key)
+    if entry is None:
+        entry = sites.setdefault(place(kind, frame), [0, 0.0, 0, 0])
+    entry[COUNT] += 1
+    entry[SECONDS] += seconds
+    entry[ELEMENTS] += elements
+    entry[ON_DEVICE] += on_device
+    counters.hooks += 1
+
+
+def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:
+    """What goes wrong in the watch must not be the script's trouble: it is written down instead."""
+
+    @functools.wraps(action)
+    def guarded(*args: Any) -> None:
+        try:
+            action(*args)
+        except Exception as error:
+            failures.setdefault(action.__name__, f"{action.__name__}: {type(error).__name__}: {error}"[:200])
+
+    return guarded
+
+
+def place(kind: str, frame: FrameType) -> Key:
+    """The key of the nearest line that is no plumbing."""
+    code, line = nearest(frame) or (frame.f_code, frame.f_lineno)
+    return kind, code, line
+
+
+def training_began() -> None:
+    """The first step or update: note when, and on which thread."""
+    if not first_step:
+        first_step.append(perf_counter() - started)
+        busy_thread[0] = threading.get_ident()
+
+
+def describe_sites() -> list[dict[str, Any]]:
+    """For the record."""
+    return [
+        {
+            "kind": kind,
+            "file": code.co_filename,
+            "line": line,
+            "function": name_of(code),
+            "count": int(entry[COUNT]),
+            "seconds": entry[SECONDS],
+            "elements": int(entry[ELEMENTS]),
+            "on_device": int(entry[ON_DEVICE]),
+        }
+        for (kind, code, line), entry in list(sites.items())
+    ]

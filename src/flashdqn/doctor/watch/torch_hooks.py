@@ -1,0 +1,251 @@
+"""Counting what a script does with torch: values brought to the host, networks called, backward passes, updates.
+
+Each function here stands in for one of torch's, does what that does, and notes how long it took and from which
+line. While torch.compile traces, they step aside: compiled code is the same with the doctor and without.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from .code import HERE, is_plumbing, nearest
+from .tally import Forward, counters, forwards, local, never_in_the_way, note, training_began
+
+#: Methods that bring values to the host or make a copy, by the kind under which they are noted.
+METHODS = ("item", "tolist", "cpu", "numpy", "to", "cuda", "__bool__", "__int__", "__float__")
+#: Functions of torch that call those on behalf of the script.
+ON_BEHALF = {"__array__", "__format__", "__contains__", "__iter__"}
+
+
+class Optimizers:
+    """Those that were stepped: the few of them are held, to be looked at in the end."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+        self.held: dict[int, Any] = {}
+        self.seconds: dict[int, float] = {}
+        self.look: Callable[[Any], None] | None = None
+        """Called once with the optimizer just stepped, when somebody wants to see it on this thread."""
+
+
+optimizers = Optimizers()
+
+
+class Methods:
+    """The tensors' methods, which a script may call a hundred thousand times a second: counted by turns only."""
+
+    def __init__(self) -> None:
+        self.tensor: Any = None
+        self.originals: dict[str, Callable[..., Any]] = {}
+        self.stand_ins: dict[str, Callable[..., Any]] = {}
+        self.own: set[str] = set()
+        """Those that are the class's own, and not one of its bases'."""
+        self.counting = False
+
+    def prepare(self, tensor: Any, compiling: Callable[[], bool]) -> None:
+        """Make the stand-ins, without putting them in place."""
+        self.tensor = tensor
+        self.originals = {name: getattr(tensor, name) for name in METHODS}
+        self.own = {name for name in METHODS if name in vars(tensor)}
+        self.stand_ins = {
+            name: counted_method(name.strip("_"), original, compiling)
+            for name, original in self.originals.items()
+        }
+
+    def switch(self, *, on: bool) -> None:
+        """Have the stand-ins called, or the originals."""
+        self.counting = on
+        for name in METHODS:
+            if on:
+                setattr(self.tensor, name, self.stand_ins[name])
+            elif name in self.own:
+                setattr(self.tensor, name, self.originals[name])
+            elif name in vars(self.tensor):
+                delattr(self.tensor, name)  # as it was: a base class's
+
+
+methods = Methods()
+
+
+def watch_torch(torch: ModuleType) -> None:
+    """Put the counting functions in their places, just after torch was imported."""
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
+    methods.prepare(torch.Tensor, compiling)
+    methods.switch(on=True)
+    torch.Tensor.backward = counted_backward(torch.Tensor.backward, compiling)
+    torch.nn.Module.__call__ = counted_call(torch.nn.Module.__call__, compiling)
+    optimizer = importlib.import_module("torch.optim.optimizer")
+    optimizer.register_optimizer_step_pre_hook(before_step(compiling))
+    optimizer.register_optimizer_step_post_hook(after_step(compiling))
+
+
+def unseen_by_compiler(dynamo: ModuleType) -> None:
+    """Where compiled code calls a stand-in, the compiler goes on with what that calls, and leaves itself alone."""
+    package = __name__.rpartition(".")[0]
+    for module in [module for name, module in sys.modules.items() if name.startswith(f"{package}.")]:
+        classes = [value for value in vars(module).values() if isinstance(value, type)]
+        for value in [value for scope in (module, *classes) for value in vars(scope).values()]:
+            if isinstance(value, FunctionType):
+                for code in codes_in(value.__code__):
+                    if code.co_filename.startswith(HERE):
+                        dynamo.skip_code(code)
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of the functions in it."""
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from codes_in(part)
+
+
+def counted_method(
+    kind: str, original: Callable[..., Any], compiling: Callable[[], bool]
+) -> Callable[..., Any]:
+    """The same method, noted where the script's own code called it."""
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling():
+            return original(self, *args, **kwargs)
+        start = perf_counter()
+        result = original(self, *args, **kwargs)
+        seconds = perf_counter() - start
+        frame = sys._getframe(1)
+        code = frame.f_code
+        if not is_plumbing(code.co_filename) or code.co_name in ON_BEHALF:
+            note_copy(kind, self, result, frame, seconds)
+        return result
+
+    return method
+
+
+@never_in_the_way
+def note_copy(kind: str, before: Any, after: Any, frame: FrameType, seconds: float) -> None:
+    """A copy to the GPU from there is none; one that begins or ends on the host waits or moves."""
+    waits = before.is_cuda if kind not in ("to", "cuda") else moves(before, after)
+    note(kind, frame, seconds, int(before.numel()), int(waits))
+
+
+def moves(before: Any, after: Any) -> bool:
+    """Whether a tensor changed its device."""
+    return bool(getattr(after, "is_cuda", None) != before.is_cuda)
+
+
+def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]) -> Callable[..., Any]:
+    """The same backward pass; the networks called before it were called for learning."""
+
+    @functools.wraps(original)
+    def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling():
+            return original(self, *args, **kwargs)
+        start = perf_counter()
+        result = original(self, *args, **kwargs)
+        note_backward(sys._getframe(1), perf_counter() - start)
+        return result
+
+    return backward
+
+
+@never_in_the_way
+def note_backward(frame: FrameType, seconds: float) -> None:
+    """Count a backward pass: what was called before it was called for learning."""
+    note("backward", frame, seconds)
+    counters.update_seconds += seconds
+    for forward in local.pending:
+        forward.learning += 1
+    local.pending.clear()
+
+
+def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) -> Callable[..., Any]:
+    """`nn.Module.__call__`: the outermost network alone, not its layers."""
+
+    @functools.wraps(original)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or local.in_module:
+            return original(self, *args, **kwargs)
+        local.in_module = 1
+        start = perf_counter()
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            local.in_module = 0
+        note_forward(self, args, result, sys._getframe(1), perf_counter() - start)
+        return result
+
+    return forward
+
+
+@never_in_the_way
+def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameType, seconds: float) -> None:
+    """Count a call of a network."""
+    place = nearest(frame)
+    if place is None or not is_network(module):
+        return
+    entry = forwards.get(place)
+    if entry is None:
+        entry = forwards[place] = Forward()
+    entry.count += 1
+    entry.seconds += seconds
+    entry.module = module
+    if args and hasattr(args[0], "shape"):
+        shape = args[0].shape
+        batch = int(shape[0]) if len(shape) > 1 else 1
+        entry.batches[batch] = entry.batches.get(batch, 0) + 1
+        if entry.data is None or entry.data.shape != shape:
+            entry.data = args[0].detach()  # the first of its shape, without the graph behind it
+    if getattr(result, "requires_grad", False):
+        entry.graded += 1
+    local.pending.append(entry)
+    if len(local.pending) > 256:
+        del local.pending[:128]
+    counters.hooks += 1
+
+
+def is_network(module: Any) -> bool:
+    """Losses and activations are modules too, but no networks."""
+    home = type(module).__module__
+    return ".loss" not in home and ".activation" not in home
+
+
+def before_step(compiling: Callable[[], bool]) -> Callable[..., None]:
+    """Notes when an optimizer's step begins."""
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not compiling():
+            local.optimizer_start = perf_counter()
+
+    return before
+
+
+def after_step(compiling: Callable[[], bool]) -> Callable[..., None]:
+    """Notes an optimizer's step."""
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not compiling():
+            note_update(optimizer, sys._getframe(1), perf_counter() - local.optimizer_start)
+
+    return after
+
+
+@never_in_the_way
+def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
+    """Count a step of an optimizer."""
+    counters.updates += 1
+    counters.update_seconds += seconds
+    training_began()
+    note("optimizer", frame, seconds)
+    key = id(optimizer)
+    optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
+    optimizers.seconds[key] = optimizers.seconds.get(key, 0.0) + seconds
+    if len(optimizers.held) < 4 or key in optimizers.held:
+        optimizers.held[key] = optimizer
+    if optimizers.look is not None:
+        look, optimizers.look = optimizers.look, None
+        look(optimizer)

@@ -1,0 +1,85 @@
+"""Axes: round numbers between two ends, and where they lie in a picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+WIDTH = 380
+LEFT, RIGHT = 42, 12
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to places in the picture."""
+
+    low: float
+    high: float
+    """The values at the two ends."""
+    start: float
+    end: float
+    """Their places in the picture."""
+
+    def at(self, value: float) -> float:
+        """Where a value lies."""
+        span = self.high - self.low
+        share = (value - self.low) / span if span else 0.0
+        return round(self.start + share * (self.end - self.start), 1)
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from `low` to `high`, at most so many: steps of 1, 2 or 5 times a power of ten."""
+    span = high - low
+    if not math.isfinite(span) or span <= 0:
+        return [low] if math.isfinite(low) else [0.0]
+    rough = span / max(1, most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def ceiling(values: list[float], most: int = 4) -> float:
+    """A round number above all of them, for an axis that begins at zero."""
+    largest = max((value for value in values if math.isfinite(value)), default=0.0)
+    if largest <= 0:
+        return 1.0
+    marks = ticks(0.0, largest, most)
+    step = marks[1] - marks[0] if len(marks) > 1 else largest
+    return math.ceil(largest / step - 1e-9) * step
+
+
+def tick_text(value: float) -> str:
+    """Short: 0, 0.5, 20, 1.5k, 2M."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:.3g}"
+
+
+def across(start: float, end: float) -> Scale:
+    """The axis of time, over the whole width."""
+    return Scale(start, end, LEFT, WIDTH - RIGHT)
+
+
+def time_axis(scale: Scale, top: float, bottom: float) -> str:
+    """Round times under a chart, with fine lines up through it; minutes where seconds would be many."""
+    unit, name = (60.0, "min") if scale.high > 300 else (1.0, "s")
+    marks = ticks(scale.low / unit, scale.high / unit, 6)
+    parts = []
+    for mark in marks:
+        x = scale.at(mark * unit)
+        text = f"{mark:g} {name}" if mark == marks[-1] else f"{mark:g}"
+        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
+    return "".join(parts)
+
+
+def value_axis(scale: Scale, marks: list[float], texts: list[str]) -> str:
+    """Values at the left, with fine lines across."""
+    parts = []
+    for mark, text in zip(marks, texts, strict=True):
+        y = scale.at(mark)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{text}</text>')
+    return "".join(parts)

@@ -1,0 +1,229 @@
+"""Charts over time as SVG inside a page: axes, units, values under the pointer, and the same as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flashdqn.show.chart_axis import (
+    LEFT,
+    WIDTH,
+    Scale,
+    across,
+    ceiling,
+    tick_text,
+    ticks,
+    time_axis,
+    value_axis,
+)
+from flashdqn.show.page import escape, table
+
+HEIGHT, TITLE, FOOT = 84, 28, 22  # of one panel, of the words above it, of the times under all
+
+STYLE = """
+figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; margin-bottom: .3rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 1.6rem; }
+svg { display: block; width: 100%; height: auto; overflow: visible; }
+svg.whole { height: 28px; margin: .6rem 0; border-radius: 6px; overflow: hidden; }
+.part { stroke: var(--ground); stroke-width: 1; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg .name { fill: var(--ink); font-size: 12px; }
+.grid { stroke: var(--line); stroke-width: 1; } .course { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.hit { fill: transparent; } .hit:hover { fill: var(--ink); fill-opacity: .12; }
+.keys { display: flex; flex-wrap: wrap; gap: .1rem 1rem; padding: 0; margin: .4rem 0; list-style: none;
+  font-size: .85rem; }
+.key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .45em; }
+details.values { font-size: .85rem; color: var(--soft); margin-top: .3rem; }
+details.values table { max-height: 18rem; overflow: auto; } summary { cursor: pointer; }
+.tip { position: fixed; z-index: 9; pointer-events: none; white-space: pre; font-size: .8rem; line-height: 1.35;
+  padding: .35rem .55rem; border-radius: 6px; background: var(--ink); color: var(--ground);
+  font-variant-numeric: tabular-nums; }
+"""
+
+SCRIPT = """
+const tip = document.createElement('div'); tip.className = 'tip'; tip.hidden = true; document.body.append(tip);
+for (const hit of document.querySelectorAll('.hit')) {
+  const title = hit.querySelector('title'), words = title.textContent; title.remove();
+  const show = event => { tip.textContent = words; tip.hidden = false;
+    const x = event.clientX + 14, y = event.clientY + 14;
+    tip.style.left = Math.max(4, x + tip.offsetWidth > innerWidth ? x - 28 - tip.offsetWidth : x) + 'px';
+    tip.style.top = Math.max(4, y + tip.offsetHeight > innerHeight ? y - 28 - tip.offsetHeight : y) + 'px'; };
+  hit.addEventListener('pointermove', show); hit.addEventListener('pointerdown', show);
+  hit.addEventListener('pointerleave', () => { tip.hidden = true; });
+}
+addEventListener('scroll', () => { tip.hidden = true; }, { passive: true });
+"""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time that one value stands for, in seconds."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One course of values, with an axis of its own from zero."""
+
+    name: str
+    """With its unit: transitions/s."""
+    values: Sequence[float]
+    """One for each span; NaN where there is none."""
+    colour: str
+    text: Callable[[float], str]
+    """How a value is written."""
+    unit: float = 1.0
+    """What the axis counts in: 2**30 for GiB."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One of several parts of a whole."""
+
+    name: str
+    shares: Sequence[float]
+    colour: str
+
+
+def line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel]) -> str:
+    """Courses under each other, over the same time."""
+    scale = across(spans[0].start, spans[-1].end)
+    bottom = len(panels) * (TITLE + HEIGHT)
+    tops = [TITLE + k * (TITLE + HEIGHT) for k in range(len(panels))]
+    drawn = [time_axis(scale, TITLE, bottom)]
+    drawn += [_panel(panel, spans, scale, top) for panel, top in zip(panels, tops, strict=True)]
+    rows = [[panel.text(panel.values[k]) for panel in panels] for k in range(len(spans))]
+    names = [panel.name for panel in panels]
+    drawn.append(_hits(spans, scale, TITLE, bottom, names, rows))
+    return _figure(title, bottom + FOOT, "".join(drawn), spans, names, rows)
+
+
+def stacked_chart(title: str, spans: Sequence[Span], layers: Sequence[Layer]) -> str:
+    """Parts of a whole over time, on top of each other."""
+    scale, bottom = across(spans[0].start, spans[-1].end), TITLE + 2 * HEIGHT
+    heights = Scale(0.0, 1.0, bottom, TITLE)
+    drawn, base = [_name("share of the time", TITLE)], [0.0] * len(spans)
+    for layer in layers:
+        top = [low + share for low, share in zip(base, layer.shares, strict=True)]
+        drawn.append(_band(spans, base, top, scale, heights, layer.colour))
+        base = top
+    marks = [0.0, 0.25, 0.5, 0.75, 1.0]
+    drawn.append(value_axis(heights, marks, [f"{mark:.0%}" for mark in marks]))
+    drawn.append(time_axis(scale, TITLE, bottom))
+    rows = [[f"{layer.shares[k]:.0%}" for layer in layers] for k in range(len(spans))]
+    names = [layer.name for layer in layers]
+    drawn.append(_hits(spans, scale, TITLE, bottom, names, rows))
+    keys = "".join(f"<li>{key(layer.colour)}{escape(layer.name)}</li>" for layer in layers)
+    body = _figure(title, bottom + FOOT, "".join(drawn), spans, names, rows)
+    return body.replace("</svg>", f'</svg><ul class="keys">{keys}</ul>', 1)
+
+
+def stacked_bar(title: str, layers: Sequence[Layer]) -> str:
+    """One whole and its parts, from left to right; `shares` holds one number for each."""
+    total, x, parts = sum(layer.shares[0] for layer in layers), 0.0, []
+    for layer in layers:
+        share = layer.shares[0] / total if total > 0 else 0.0
+        parts.append(
+            f'<rect class="part" x="{x * 100:.2f}%" width="{share * 100:.2f}%" height="28" fill="{layer.colour}">'
+            f"<title>{escape(layer.name)}: {share:.1%}</title></rect>"
+        )
+        x += share
+    return f'<svg class="whole" role="img" aria-label="{escape(title)}" height="28">{"".join(parts)}</svg>'
+
+
+def key(colour: str) -> str:
+    """A patch of colour, for a legend."""
+    return f'<span class="key" style="background:{colour}"></span>'
+
+
+def _panel(panel: Panel, spans: Sequence[Span], scale: Scale, top: float) -> str:
+    values = [value / panel.unit for value in panel.values]
+    high = ceiling(values)
+    heights = Scale(0.0, high, top + HEIGHT, top)
+    marks = ticks(0.0, high, 4)
+    return (
+        _name(panel.name, top)
+        + value_axis(heights, marks, [tick_text(mark) for mark in marks])
+        + _course(spans, values, scale, heights, panel.colour)
+    )
+
+
+def _name(text: str, top: float) -> str:
+    return f'<text class="name" x="{LEFT}" y="{top - 8}">{escape(text)}</text>'
+
+
+def _course(spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, colour: str) -> str:
+    """A line through the middles, broken where nothing is known; a dot where a value has no neighbour."""
+    path, dots, pen = [], [], False
+    known = [math.isfinite(value) for value in values]
+    for k, (span, value) in enumerate(zip(spans, values, strict=True)):
+        if not known[k]:
+            pen = False
+            continue
+        x, y = scale.at((span.start + span.end) / 2), heights.at(value)
+        if not (k and known[k - 1]) and not (k + 1 < len(values) and known[k + 1]):
+            dots.append(f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>')
+        else:
+            path.append(f"{'L' if pen else 'M'}{x} {y}")
+        pen = True
+    line = f'<path class="course" stroke="{colour}" d="{"".join(path)}"/>' if path else ""
+    return line + "".join(dots)
+
+
+def _band(
+    spans: Sequence[Span],
+    base: Sequence[float],
+    top: Sequence[float],
+    scale: Scale,
+    heights: Scale,
+    colour: str,
+) -> str:
+    over, under = [], []
+    for span, low, high in zip(spans, base, top, strict=True):
+        left, right = scale.at(span.start), scale.at(span.end)
+        over += [f"{left} {heights.at(high)}", f"{right} {heights.at(high)}"]
+        under += [f"{left} {heights.at(low)}", f"{right} {heights.at(low)}"]
+    return f'<path d="M{"L".join(over + under[::-1])}Z" fill="{colour}"/>'
+
+
+def _hits(
+    spans: Sequence[Span],
+    scale: Scale,
+    top: float,
+    bottom: float,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+) -> str:
+    """What the pointer finds: a column for each span, with its values as its title."""
+    parts = []
+    for span, row in zip(spans, rows, strict=True):
+        left, right = scale.at(span.start), scale.at(span.end)
+        some = [f"{name}: {text}" for name, text in zip(names, row, strict=True) if text != "0%"]
+        words = "\n".join([_when(span), *some])
+        parts.append(
+            f'<rect class="hit" x="{left}" y="{top}" width="{max(0.1, round(right - left, 1))}" '
+            f'height="{bottom - top}"><title>{escape(words)}</title></rect>'
+        )
+    return "".join(parts)
+
+
+def _figure(
+    title: str,
+    height: float,
+    drawn: str,
+    spans: Sequence[Span],
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+) -> str:
+    values = table(["time", *names], ([_when(span), *row] for span, row in zip(spans, rows, strict=True)))
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">{drawn}</svg>'
+        f'<details class="values"><summary>As a table</summary>{values}</details></figure>'
+    )
+
+
+def _when(span: Span) -> str:
+    return f"{span.start:.1f} – {span.end:.1f} s"

@@ -1,0 +1,263 @@
+"""What the watch counts, to the last one: by line, by kind, and by what it was for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from watching import line_of, site_at, watch_script, write_script
+
+from flashdqn.doctor.record import ForwardSite, Record
+
+PATIENTS = Path(__file__).parent / "patients"
+
+SCRIPT = """
+    import numpy as np
+    import torch
+    from torch import nn
+
+
+    class Three:  # steps of three values; an episode of five steps
+        def __init__(self):
+            self.t = 0
+
+        def reset(self):
+            self.t = 0
+            return 0
+
+        def step(self, action):
+            self.t += 1
+            return self.t, 1.0, self.t % 5 == 0
+
+
+    class Four(Three):  # the older four
+        def step(self, action):
+            obs, reward, done = super().step(action)
+            return obs, reward, done, {"not": "an end"}
+
+
+    class Five(Three):  # Gymnasium's: here episodes are cut off after five steps
+        def step(self, action):
+            obs, reward, done = super().step(action)
+            return obs, reward, False, done, {}
+
+
+    class Wrapper:
+        def __init__(self, env):
+            self.env = env
+
+        def reset(self):
+            return self.env.reset()
+
+        def step(self, action):
+            return self.env.step(action)
+
+
+    class Arrays:  # eight boards; board i ends at every (i + 1)-th step
+        def __init__(self, convert):
+            self.t, self.convert = 0, convert
+
+        def reset(self):
+            return None
+
+        def step(self, action):
+            self.t += 1
+            ends = (self.t % np.arange(1, 9)) == 0
+            return None, self.convert(np.zeros(8, np.float32)), self.convert(ends), self.convert(ends & False), {}
+
+
+    class Clock:  # a step, but no environment's; and it steps one
+        def __init__(self, env):
+            self.env = env
+
+        def reset(self):
+            pass
+
+        def step(self, times):
+            for _ in range(times):
+                self.env.step(0)  # inner
+
+
+    class Replay:
+        def __init__(self):
+            self.rows = []
+
+        def push(self, row):
+            self.rows.append(row)
+
+        def sample(self, count):
+            return self.rows[:count]
+
+
+    class Agent:
+        def __init__(self):
+            self.network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+            self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1)
+
+        def act(self, obs):
+            with torch.no_grad():
+                return self.network(obs).argmax(1)  # greedy
+
+        def act_with_graph(self, obs):
+            return self.network(obs).argmax(1)  # careless
+
+        def learn(self, obs):
+            loss = self.network(obs).square().mean()  # forward
+            self.optimizer.zero_grad()
+            loss.backward()  # backward
+            self.optimizer.step()  # optimizer
+            return loss
+
+
+    def main():
+        agent, replay = Agent(), Replay()
+        three, four, five = Three(), Four(), Wrapper(Wrapper(Five()))
+        for _ in range(11):
+            three.step(0)  # three
+        for _ in range(7):
+            four.step(0)  # four
+        for _ in range(10):
+            five.step(0)  # five
+        arrays, tensors = Arrays(lambda x: x), Arrays(torch.from_numpy)
+        for _ in range(8):
+            arrays.step(0)  # arrays
+        for _ in range(3):
+            tensors.step(0)  # tensors
+        clock = Clock(Three())
+        clock.step(2)
+        clock.step(2)
+        obs = torch.ones(6, 4)
+        for _ in range(9):
+            agent.act(obs)
+            replay.push(1)  # push
+            three.step(0)  # after acting
+        for _ in range(4):
+            agent.act_with_graph(obs[:1])
+            three.step(0)  # acted carelessly
+        for _ in range(5):
+            replay.sample(3)  # sample
+            agent.learn(obs)
+        for row in obs:
+            row.cpu().numpy()  # copies
+            float(row[0])  # float
+            if row[1] > 0:  # bool
+                pass
+            print(row.tolist())  # print
+        for _ in range(13):
+            obs.sum().item()  # item
+
+
+    main()
+    print("12,345 steps/s", 3)  # claim
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_script(tmp_path_factory.mktemp("counts"), SCRIPT)
+
+
+@pytest.fixture(scope="module")
+def record(script: Path) -> Record:
+    return watch_script(script)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark", "count", "elements"),
+    [
+        ("env step", "# three", 11, 11),
+        ("env step", "# four", 7, 7),
+        ("env step", "# five", 10, 10),
+        ("env step", "# arrays", 8, 64),
+        ("env step", "# tensors", 3, 24),
+        ("env step", "# inner", 2, 2),
+        ("env step", "# after acting", 9, 9),
+        ("push", "# push", 9, 0),
+        ("sample", "# sample", 5, 0),
+        ("backward", "# backward", 5, 0),
+        ("optimizer", "# optimizer", 5, 0),
+        ("cpu", "# copies", 6, 24),
+        ("numpy", "# copies", 6, 24),
+        ("float", "# float", 6, 6),
+        ("bool", "# bool", 6, 6),
+        ("tolist", "# print", 6, 24),
+        ("print", "# print", 6, 0),
+        ("item", "# item", 13, 13),
+    ],
+)
+def test_every_line_is_counted_exactly(
+    record: Record, script: Path, kind: str, mark: str, count: int, elements: int
+) -> None:
+    site = site_at(record, kind, script, mark)
+    assert (site.count, site.elements) == (count, elements)
+
+
+def test_only_the_scripts_own_lines_are_named(record: Record, script: Path) -> None:
+    assert {site.file for site in record.sites} == {str(script)}
+    assert {site.file for site in record.forwards} == {str(script)}
+    assert site_at(record, "optimizer", script, "# optimizer").function == "Agent.learn"
+
+
+def test_transitions_and_steps_add_up(record: Record) -> None:
+    steps = 11 + 7 + 10 + 8 + 3 + 2 + 9 + 4
+    assert record.total("vector_steps") == steps
+    assert record.total("transitions") == steps + 7 * (8 + 3)
+    assert record.raw["widths"] == {"1": steps - 11, "8": 11}
+    assert record.total("updates") == 5
+    assert record.raw["counted"]["vector_steps"] == steps
+    assert record.raw["counted"]["updates"] == 5
+
+
+def test_episodes_and_their_lengths(record: Record) -> None:
+    three, four, five = (24 // 5, 7 // 5, 10 // 5)
+    arrays = [8 // board for board in range(1, 9)]
+    tensors = [3 // board for board in range(1, 9)]
+    assert record.total("episodes") == three + four + five + sum(arrays) + sum(tensors)
+    boards = sum(n * board for counts in (arrays, tensors) for board, n in enumerate(counts, 1))
+    assert record.total("episode_steps") == 5 * (three + four + five) + boards
+
+
+def forward_at(record: Record, script: Path, mark: str) -> ForwardSite:
+    (found,) = [site for site in record.forwards if site.line == line_of(script, mark)]
+    return found
+
+
+def test_networks_are_known_by_what_follows_their_calls(record: Record, script: Path) -> None:
+    acting, careless, learning = (forward_at(record, script, f"# {m}") for m in ("greedy", "careless", "forward"))
+    assert (acting.role, acting.count, acting.acting, acting.graded, acting.batch) == ("acting", 9, 9, 0, 6)
+    assert (careless.role, careless.count, careless.graded, careless.batch) == ("acting", 4, 4, 1)
+    assert (learning.role, learning.count, learning.learning, learning.graded) == ("forward", 5, 5, 5)
+    assert learning.shape == (6, 4)
+    assert learning.network == "Sequential"
+    assert learning.parameters == 58
+    assert learning.trained
+
+
+def test_the_rest_of_the_record(record: Record, script: Path) -> None:
+    assert record.raw["ended"] == "finished"
+    assert record.raw["failures"] == []
+    (claim,) = record.raw["claims"]
+    assert (claim["value"], claim["line"]) == (12_345.0, line_of(script, "# claim"))
+    assert claim["transitions"] == record.total("transitions")
+    (optimizer,) = record.raw["optimizers"]
+    assert (optimizer["class"], optimizer["steps"], optimizer["tensors"]) == ("SGD", 5, 4)
+    assert optimizer["elements"] == 58
+    assert {"threads", "optimizer", "flush", "no_grad", "matmul"} <= set(record.raw["probes"])
+    assert "failed" not in record.raw["probes"]
+    assert record.windows[-1]["start"] >= record.began
+
+
+def test_a_patients_copies_are_counted_on_its_lines() -> None:
+    path = PATIENTS / "per_row_copies.py"
+    record = watch_script(path, "--iterations", "3")
+    width = record.width
+    for mark, kinds in {
+        " states[i].cpu()": ("cpu", "numpy"),
+        "next_states[i].cpu()": ("cpu", "numpy"),
+        "actions[i].item()": ("item",),
+        "rewards[i].item()": ("item",),
+        "dones[i].item()": ("item",),
+    }.items():
+        for kind in kinds:
+            assert site_at(record, kind, path, mark).count == 3 * width
+    assert record.total("transitions") == 3 * width

@@ -1,0 +1,378 @@
+"""A watched script is a program like any other: started the usual way, ended in every way that programs end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from watching import line_of, watch_script, write_script
+
+from flashdqn.doctor.examine import examine
+from flashdqn.doctor.run import Patient, watch
+from flashdqn.errors import ConfigError
+
+ENV = """
+    import torch
+
+
+    class Env:
+        def __init__(self):
+            self.t = 0
+
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            self.t += 1
+            return self.t, 0.0, self.t % 10 == 0
+
+
+    env = Env()
+    for _ in range(25):
+        env.step(0)
+"""
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """What a script wrote down about itself."""
+    return json.loads((folder / "told.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+STARTED = """
+    import dataclasses, json, os, pathlib, pickle, sys
+    import torch, neighbour
+
+
+    @dataclasses.dataclass
+    class Point:
+        x: int
+
+
+    def told():
+        return {
+            "name": __name__,
+            "argv": sys.argv,
+            "path": sys.path[0],
+            "file": __file__,
+            "neighbour": neighbour.VALUE,
+            "data": pathlib.Path(__file__).with_name("data.txt").read_text(),
+            "type": str(Point.__dataclass_fields__["x"].type),
+            "pickled": pickle.loads(pickle.dumps(Point(3))).x,
+            "builtins": type(__builtins__).__name__,
+            "main": sys.modules["__main__"].Point is Point,
+            "package": __package__ or "",
+        }
+
+
+    if __name__ == "__main__":
+        pathlib.Path(__file__).with_name("told.json").write_text(json.dumps(told()))
+"""
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    (tmp_path / "neighbour.py").write_text("VALUE = 17\n", encoding="utf-8")
+    (tmp_path / "data.txt").write_text("from a file", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_script_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_script(beside, STARTED, "start.py", hollow=True)
+    monkeypatch.chdir(beside)
+    record = watch_script(Path("start.py"), "--seed", "3", "-m", "x")
+    assert told(beside) == {
+        "name": "__main__",
+        "argv": ["start.py", "--seed", "3", "-m", "x"],
+        "path": str(beside),
+        "file": str(beside / "start.py"),
+        "neighbour": 17,
+        "data": "from a file",
+        "type": "<class 'int'>",  # and no text, which `from __future__ import annotations` would make of it
+        "pickled": 3,
+        "builtins": "module",
+        "main": True,
+        "package": "",
+    }
+    assert record.raw["ended"] == "finished"
+    assert record.raw["script"] == str(beside / "start.py")
+    assert record.raw["arguments"] == ["--seed", "3", "-m", "x"]
+
+
+def test_a_module_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = beside / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    for name in ("train.py", "__main__.py"):
+        write_script(package, STARTED, name)
+    write_script(beside, "", hollow=True)
+    (beside / "data.txt").rename(package / "data.txt")
+    monkeypatch.chdir(beside)
+    for name, file in (("package.train", "train.py"), ("package", "__main__.py")):
+        record = watch(Patient(name, ("--seed", "3"), module=True, seconds=60.0))
+        found = told(package)
+        assert record.raw["ended"] == "finished", record.raw["error"]
+        assert found["argv"] == [str(package / file), "--seed", "3"]
+        assert (found["name"], found["path"], found["package"]) == ("__main__", str(beside), "package")
+        assert (found["main"], found["pickled"]) == (True, 3)
+
+
+@pytest.mark.parametrize(
+    ("end", "ended", "code", "error"),
+    [
+        ("", "finished", 0, ""),
+        ("raise SystemExit", "finished", 0, ""),
+        ("sys.exit(3)", "finished", 3, ""),
+        ("sys.exit('no such level')", "finished", 1, "no such level"),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", "interrupted", 130, ""),
+    ],
+)
+def test_how_a_script_ends(tmp_path: Path, end: str, ended: str, code: int, error: str) -> None:
+    path = write_script(tmp_path, ENV + f"    import os, signal, sys, time\n    {end}\n", hollow=True)
+    record = watch_script(path)
+    assert (record.raw["ended"], record.raw["code"], record.raw["error"]) == (ended, code, error)
+    assert (record.total("transitions"), record.total("episodes")) == (25, 2)
+
+
+@pytest.mark.parametrize("end", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_sudden_end_leaves_what_was_known(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flashdqn.doctor import run
+
+    plan = run.describe
+    monkeypatch.setattr(run, "describe", lambda *a: plan(*a) | {"window": 0.05, "flush": 0.0})
+    # It ends itself as soon as it sees that something was written.
+    text = ENV + f"""
+    import os, pathlib, signal, sys, time
+    record = pathlib.Path(sys.orig_argv[-1]).with_name("record.json")
+    while not (record.exists() and '"transitions": 25' in record.read_text()):
+        time.sleep(0.01)
+    {end}
+    """
+    record = watch_script(write_script(tmp_path, text, hollow=True))
+    assert record.raw["ended"] == "killed"
+    assert record.total("transitions") == 25
+    assert any("without warning" in note for note in examine(record).notes)
+
+
+def test_one_that_ends_before_anything_was_written(tmp_path: Path) -> None:
+    path = write_script(tmp_path, "import os\nos._exit(7)\n")
+    with pytest.raises(ConfigError, match="ended with code 7 before it could be watched"):
+        watch_script(path)
+
+
+FAILING = ENV + """
+    def inner():
+        print(1, nonsense=2)  # inner
+
+
+    class Careful(Env):
+        def step(self, action):
+            try:
+                inner()  # careful
+            except TypeError as error:
+                raise ValueError("level 7") from error  # raised
+
+
+    Careful().step(0)  # outer
+"""
+
+
+def test_a_failure_shows_the_scripts_frames_alone(tmp_path: Path) -> None:
+    path = write_script(tmp_path, FAILING, hollow=True)
+    record = watch_script(path)
+    error = record.raw["error"]
+    assert (record.raw["ended"], record.raw["code"]) == ("failed", 1)
+    assert record.total("transitions") == 25
+    assert "TypeError" in error
+    assert error.endswith("ValueError: level 7\n")
+    for mark in ("# inner", "# careful", "# raised", "# outer"):
+        assert f'File "{path}", line {line_of(path, mark)}' in error
+    assert error.count("  File ") == 4
+    assert "watch" not in error
+    report = examine(record)
+    assert (report.ended, report.error, report.transitions) == ("failed", error, 25)
+
+
+def test_a_hook_for_failures_is_called(tmp_path: Path) -> None:
+    text = """
+    import pathlib, sys, torch
+    def hook(kind, error, trace):
+        pathlib.Path(__file__).with_name("told.json").write_text('{"kind": "%s"}' % kind.__name__)
+    sys.excepthook = hook
+    1 / 0
+    """
+    assert watch_script(write_script(tmp_path, text, hollow=True)).raw["ended"] == "failed"
+    assert told(tmp_path) == {"kind": "ZeroDivisionError"}
+
+
+LOOP = ENV + """
+    import pathlib, time
+    cleaned = pathlib.Path(__file__).with_name("cleaned")
+    try:
+        while True:
+            time.sleep(0.001)
+    finally:
+        cleaned.touch()
+"""
+
+
+def test_its_time_is_up(tmp_path: Path) -> None:
+    record = watch_script(write_script(tmp_path, LOOP, hollow=True), seconds=0.5)
+    assert record.raw["ended"] == "stopped"
+    assert record.total("transitions") == 25
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_one_that_does_not_let_itself_be_stopped(tmp_path: Path) -> None:
+    text = ENV + """
+    import time
+    while True:
+        try:
+            time.sleep(0.001)
+        except BaseException:
+            pass
+    """
+    record = watch_script(write_script(tmp_path, text, hollow=True), seconds=0.5, grace=1.5)
+    assert record.raw["ended"] == "stopped"
+    assert record.total("transitions") == 25
+
+
+def test_training_on_a_thread_is_waited_for(tmp_path: Path) -> None:
+    text = ENV + """
+    import threading, time
+
+
+    def train():
+        time.sleep(0.2)
+        for _ in range(5):
+            env.step(0)
+
+
+    threading.Thread(target=train).start()
+    """
+    record = watch_script(write_script(tmp_path, text, hollow=True))
+    assert record.raw["ended"] == "finished"
+    assert record.total("transitions") == 30
+
+
+ALARMS = """
+    import json, pathlib, signal, time
+    import torch
+    told, rang = {}, []
+    told["before"] = str(signal.signal(signal.SIGALRM, lambda *_: rang.append(1)))
+    time.sleep(0.1)  # nobody else's alarm rings here
+    told["early"] = len(rang)
+    told["left"] = signal.setitimer(signal.ITIMER_REAL, 0.01)[0]
+    while not rang:
+        time.sleep(0.001)
+    told["late"] = len(rang)
+    pathlib.Path(__file__).with_name("told.json").write_text(json.dumps(told))
+    while True:
+        time.sleep(0.001)
+"""
+
+
+def test_a_script_may_have_the_alarm_for_itself(tmp_path: Path) -> None:
+    record = watch_script(write_script(tmp_path, ALARMS, hollow=True), seconds=1.0)
+    before = "Handlers.SIG_DFL" if sys.version_info < (3, 11) else "0"
+    assert told(tmp_path) == {"before": before, "early": 0, "left": 0.0, "late": 1}
+    assert record.raw["ended"] == "stopped"  # without the alarm, too
+    assert any("alarm timer itself" in note for note in examine(record).notes)
+
+
+def test_a_script_may_become_another_program(tmp_path: Path) -> None:
+    text = """
+    import os, pathlib, sys, time
+    import torch
+    if len(sys.argv) < 2:
+        os.execl(sys.executable, sys.executable, __file__, "again")
+    time.sleep(0.3)
+    pathlib.Path(__file__).with_name("told.json").write_text("{}")
+    """
+    with pytest.raises(ConfigError, match="before it could be watched"):
+        watch_script(write_script(tmp_path, text, hollow=True))
+    assert told(tmp_path) == {}  # no alarm has ended it
+
+
+CHILDREN = """
+    import json, multiprocessing, os, pathlib, signal, sys
+    import torch
+
+
+    class Env:
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            return action, 0.0, False
+
+
+    def work(queue):
+        env = Env()
+        for _ in range(100):
+            env.step(0)
+        queue.put([str(signal.getsignal(signal.SIGALRM)), env.step(5)[0]])
+
+
+    if __name__ == "__main__":
+        told = {}
+        for method in ("fork", "spawn"):
+            context = multiprocessing.get_context(method)
+            queue = context.Queue()
+            process = context.Process(target=work, args=(queue,))
+            process.start()
+            told[method] = queue.get()
+            process.join()
+            told[method].append(process.exitcode)
+        child = os.fork()
+        if not child:
+            raise SystemExit(4)  # through everything that a script's end goes through
+        told["forked"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        pathlib.Path(__file__).with_name("told.json").write_text(json.dumps(told))
+        for _ in range(3):
+            Env().step(0)
+"""
+
+
+def test_other_processes_are_let_be(tmp_path: Path) -> None:
+    record = watch_script(write_script(tmp_path, CHILDREN, hollow=True))
+    assert record.raw["ended"] == "finished", record.raw["error"]
+    default = told(tmp_path)["spawn"][0]
+    assert told(tmp_path) == {"fork": [default, 5, 0], "spawn": [default, 5, 0], "forked": 4}
+    assert record.total("transitions") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "There is no script"),
+        ("import json\n", "never imported torch"),
+        ("import sys\nsys.exit(2)\n", "ended with code 2 before it imported torch"),
+        ("def f(:\n", "is not a Python script: .*, line 1"),
+        ("\0\0\0", "is not a Python script"),
+        ('print("\xff")'.encode("latin-1"), "is not a Python script"),
+    ],
+)
+def test_what_is_no_training_gets_a_sentence(tmp_path: Path, text: str | bytes | None, sentence: str) -> None:
+    path = tmp_path / "script.py"
+    if text is not None:
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ConfigError, match=sentence):
+        watch_script(path)
+
+
+@pytest.mark.parametrize("name", ["no_such_module_here", "json.no_such_part", "json", "..", "sys"])
+def test_a_module_that_is_none_gets_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"There is no module '.*' that .* could run"):
+        watch(Patient(name, module=True))
+
+
+def test_a_python_that_is_none_and_no_time_at_all(tmp_path: Path) -> None:
+    path = write_script(tmp_path, "import torch", hollow=True)
+    with pytest.raises(ConfigError, match="There is no Python at 'no/python'"):
+        watch_script(path, python="no/python")
+    with pytest.raises(ConfigError, match="--seconds must be above zero"):
+        watch_script(path, seconds=0.0)

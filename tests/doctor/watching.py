@@ -1,0 +1,39 @@
+"""Scripts of a few lines, watched in a process of their own."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from flashdqn.doctor.record import Record, Site
+from flashdqn.doctor.run import Patient, watch
+
+#: Stands in for torch where it only matters that there is one: the real one takes seconds to import.
+HOLLOW_TORCH = '__version__ = "0.0"\n'
+
+
+def write_script(folder: Path, text: str, name: str = "script.py", *, hollow: bool = False) -> Path:
+    """A file with this text; with `hollow`, a torch without content beside it."""
+    if hollow:
+        (folder / "torch.py").write_text(HOLLOW_TORCH, encoding="utf-8")
+    path = folder / name
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return path
+
+
+def watch_script(path: Path, *arguments: str, **options: Any) -> Record:
+    return watch(Patient(str(path), arguments, **{"seconds": 60.0, "probe": 0.01} | options))
+
+
+def line_of(path: Path, mark: str) -> int:
+    """The number of the line that has this mark in it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if mark in line]
+    return found
+
+
+def site_at(record: Record, kind: str, path: Path, mark: str) -> Site:
+    """What was noted of a kind at the line with this mark."""
+    (found,) = [site for site in record.kinds(kind) if (site.file, site.line) == (str(path), line_of(path, mark))]
+    return found
