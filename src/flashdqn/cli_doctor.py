@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,20 +57,30 @@ def doctor(arguments: list[str]) -> int:
             "Which script? For example: flashdqn doctor train.py (its own arguments follow it)."
         )
     for path in (parsed.html, parsed.json):
-        if path is not None and not path.resolve().parent.is_dir():
-            raise ConfigError(f"There is no folder '{path.parent}' to write {path.name} to.")
+        if path is not None:
+            check_writable(path)
     console = SteadyConsole()
-    console.print(f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early.", highlight=False)
+    start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
+    console.print(start, highlight=False, markup=False)
     patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
     report = examine(watch(patient))
     show_report(report, console)
     if parsed.html is not None:
         write_page(report, parsed.html)
-        console.print(f"Page    {parsed.html}", highlight=False)
+        console.print(f"Page    {parsed.html}", highlight=False, markup=False)
     if parsed.json is not None:
         write_json(report, parsed.json)
-        console.print(f"JSON    {parsed.json}", highlight=False)
+        console.print(f"JSON    {parsed.json}", highlight=False, markup=False)
     return 1 if report.ended == "failed" else 0
+
+
+def check_writable(path: Path) -> None:
+    """Better said before the watching than after it."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder '{path.parent}' to write {path.name} to.")
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise ConfigError(f"'{path}' cannot be written to.")
 
 
 def split(arguments: list[str]) -> tuple[list[str], bool, str, list[str]]:

@@ -172,8 +172,6 @@ def record(script: Path) -> Record:
         ("env step", "# tensors", 3, 24),
         ("env step", "# inner", 2, 2),
         ("env step", "# after acting", 9, 9),
-        ("push", "# push", 9, 0),
-        ("sample", "# sample", 5, 0),
         ("backward", "# backward", 5, 0),
         ("optimizer", "# optimizer", 5, 0),
         ("cpu", "# copies", 6, 24),
@@ -223,7 +221,9 @@ def forward_at(record: Record, script: Path, mark: str) -> ForwardSite:
 
 
 def test_networks_are_known_by_what_follows_their_calls(record: Record, script: Path) -> None:
-    acting, careless, learning = (forward_at(record, script, f"# {m}") for m in ("greedy", "careless", "forward"))
+    acting, careless, learning = (
+        forward_at(record, script, f"# {m}") for m in ("greedy", "careless", "forward")
+    )
     assert (acting.role, acting.count, acting.acting, acting.graded, acting.batch) == ("acting", 9, 9, 0, 6)
     assert (careless.role, careless.count, careless.graded, careless.batch) == ("acting", 4, 4, 1)
     assert (learning.role, learning.count, learning.learning, learning.graded) == ("forward", 5, 5, 5)
@@ -244,7 +244,6 @@ def test_the_rest_of_the_record(record: Record, script: Path) -> None:
     assert optimizer["elements"] == 58
     assert {"threads", "optimizer", "flush", "no_grad", "matmul"} <= set(record.raw["probes"])
     assert "failed" not in record.raw["probes"]
-    assert record.windows[-1]["start"] >= record.began
 
 
 def test_a_patients_copies_are_counted_on_its_lines() -> None:

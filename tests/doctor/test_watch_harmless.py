@@ -163,6 +163,12 @@ SCRIPT = '''
     told["update"] = [round(torch.compile(update, backend="eager")(x).item(), 6) for _ in range(3)]
     told["graphs"] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     told["breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
+    if hooks := sys.modules.get("_flashdqn_watch.torch_hooks"):
+        hooks.methods.switch(on=False)  # counting rests, and nothing is compiled anew for that
+    told["resting"] = [compiled(x).shape[0], function(x).dim()]
+    told["graphs later"] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    if hooks:
+        hooks.methods.switch(on=True)
     parameters = dict(network.named_parameters())
     rows = torch.func.vmap(lambda row: torch.func.functional_call(network, parameters, (row,)))(x)
     told["vmap"] = torch.equal(rows, network(x))

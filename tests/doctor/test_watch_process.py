@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from watching import line_of, watch_script, write_script
 
+from flashdqn.doctor import run
 from flashdqn.doctor.examine import examine
 from flashdqn.doctor.run import Patient, watch
 from flashdqn.errors import ConfigError
@@ -34,6 +35,12 @@ ENV = """
     for _ in range(25):
         env.step(0)
 """
+
+
+@pytest.fixture
+def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = run.describe
+    monkeypatch.setattr(run, "describe", lambda *given: plan(*given) | {"window": 0.05, "flush": 0.0})
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -137,19 +144,19 @@ def test_how_a_script_ends(tmp_path: Path, end: str, ended: str, code: int, erro
 
 
 @pytest.mark.parametrize("end", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_a_sudden_end_leaves_what_was_known(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flashdqn.doctor import run
-
-    plan = run.describe
-    monkeypatch.setattr(run, "describe", lambda *a: plan(*a) | {"window": 0.05, "flush": 0.0})
+@pytest.mark.usefixtures("_short_windows")
+def test_a_sudden_end_leaves_what_was_known(tmp_path: Path, end: str) -> None:
     # It ends itself as soon as it sees that something was written.
-    text = ENV + f"""
+    text = (
+        ENV
+        + f"""
     import os, pathlib, signal, sys, time
     record = pathlib.Path(sys.orig_argv[-1]).with_name("record.json")
     while not (record.exists() and '"transitions": 25' in record.read_text()):
         time.sleep(0.01)
     {end}
     """
+    )
     record = watch_script(write_script(tmp_path, text, hollow=True))
     assert record.raw["ended"] == "killed"
     assert record.total("transitions") == 25
@@ -162,7 +169,9 @@ def test_one_that_ends_before_anything_was_written(tmp_path: Path) -> None:
         watch_script(path)
 
 
-FAILING = ENV + """
+FAILING = (
+    ENV
+    + """
     def inner():
         print(1, nonsense=2)  # inner
 
@@ -177,6 +186,7 @@ FAILING = ENV + """
 
     Careful().step(0)  # outer
 """
+)
 
 
 def test_a_failure_shows_the_scripts_frames_alone(tmp_path: Path) -> None:
@@ -207,7 +217,9 @@ def test_a_hook_for_failures_is_called(tmp_path: Path) -> None:
     assert told(tmp_path) == {"kind": "ZeroDivisionError"}
 
 
-LOOP = ENV + """
+LOOP = (
+    ENV
+    + """
     import pathlib, time
     cleaned = pathlib.Path(__file__).with_name("cleaned")
     try:
@@ -216,17 +228,22 @@ LOOP = ENV + """
     finally:
         cleaned.touch()
 """
+)
 
 
+@pytest.mark.usefixtures("_short_windows")
 def test_its_time_is_up(tmp_path: Path) -> None:
-    record = watch_script(write_script(tmp_path, LOOP, hollow=True), seconds=0.5)
+    record = watch_script(write_script(tmp_path, LOOP, hollow=True), seconds=1.0)
     assert record.raw["ended"] == "stopped"
     assert record.total("transitions") == 25
     assert (tmp_path / "cleaned").exists()
 
 
+@pytest.mark.usefixtures("_short_windows")
 def test_one_that_does_not_let_itself_be_stopped(tmp_path: Path) -> None:
-    text = ENV + """
+    text = (
+        ENV
+        + """
     import time
     while True:
         try:
@@ -234,13 +251,16 @@ def test_one_that_does_not_let_itself_be_stopped(tmp_path: Path) -> None:
         except BaseException:
             pass
     """
-    record = watch_script(write_script(tmp_path, text, hollow=True), seconds=0.5, grace=1.5)
+    )
+    record = watch_script(write_script(tmp_path, text, hollow=True), seconds=0.5, grace=2.5)
     assert record.raw["ended"] == "stopped"
     assert record.total("transitions") == 25
 
 
 def test_training_on_a_thread_is_waited_for(tmp_path: Path) -> None:
-    text = ENV + """
+    text = (
+        ENV
+        + """
     import threading, time
 
 
@@ -252,6 +272,7 @@ def test_training_on_a_thread_is_waited_for(tmp_path: Path) -> None:
 
     threading.Thread(target=train).start()
     """
+    )
     record = watch_script(write_script(tmp_path, text, hollow=True))
     assert record.raw["ended"] == "finished"
     assert record.total("transitions") == 30
@@ -274,8 +295,9 @@ ALARMS = """
 """
 
 
+@pytest.mark.usefixtures("_short_windows")
 def test_a_script_may_have_the_alarm_for_itself(tmp_path: Path) -> None:
-    record = watch_script(write_script(tmp_path, ALARMS, hollow=True), seconds=1.0)
+    record = watch_script(write_script(tmp_path, ALARMS, hollow=True), seconds=2.0)
     before = "Handlers.SIG_DFL" if sys.version_info < (3, 11) else "0"
     assert told(tmp_path) == {"before": before, "early": 0, "left": 0.0, "late": 1}
     assert record.raw["ended"] == "stopped"  # without the alarm, too
@@ -344,6 +366,45 @@ def test_other_processes_are_let_be(tmp_path: Path) -> None:
     assert record.total("transitions") == 3
 
 
+VECTOR = """
+    import json, pathlib
+    import gymnasium
+    import numpy as np
+    import torch
+
+
+    class Walk(gymnasium.Env):  # pickled by value: the other process cannot import it from here
+        observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            self.t += 1
+            return np.full(2, self.t, np.float32), 1.0, self.t == 3, False, {}
+
+
+    if __name__ == "__main__":
+        make = lambda: gymnasium.wrappers.RecordEpisodeStatistics(Walk())
+        envs = gymnasium.vector.AsyncVectorEnv([make, make], context="spawn")
+        envs.reset(seed=0)
+        told = [envs.step(np.zeros(2, int))[0][:, 0].tolist() for _ in range(4)]
+        envs.close()
+        pathlib.Path(__file__).with_name("told.json").write_text(json.dumps({"seen": told}))
+"""
+
+
+def test_environments_in_processes_of_their_own(tmp_path: Path) -> None:
+    record = watch_script(write_script(tmp_path, VECTOR, hollow=True))
+    assert record.raw["ended"] == "finished", record.raw["error"]
+    assert told(tmp_path) == {"seen": [[1, 1], [2, 2], [3, 3], [0, 0]]}
+    assert record.raw["widths"] == {"2": 4}  # steps of both, seen from here
+    assert (record.total("episodes"), record.total("episode_steps")) == (2, 6)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -364,7 +425,9 @@ def test_what_is_no_training_gets_a_sentence(tmp_path: Path, text: str | bytes |
 
 
 @pytest.mark.parametrize("name", ["no_such_module_here", "json.no_such_part", "json", "..", "sys"])
-def test_a_module_that_is_none_gets_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_module_that_is_none_gets_a_sentence(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"There is no module '.*' that .* could run"):
         watch(Patient(name, module=True))

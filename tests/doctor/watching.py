@@ -35,5 +35,7 @@ def line_of(path: Path, mark: str) -> int:
 
 def site_at(record: Record, kind: str, path: Path, mark: str) -> Site:
     """What was noted of a kind at the line with this mark."""
-    (found,) = [site for site in record.kinds(kind) if (site.file, site.line) == (str(path), line_of(path, mark))]
+    (found,) = [
+        site for site in record.kinds(kind) if (site.file, site.line) == (str(path), line_of(path, mark))
+    ]
     return found

@@ -304,8 +304,8 @@ def test_precision_at_real_sizes(precision: str, batch_size: int, hidden: tuple[
     plan = choose_plan(sizes_of(network), batch_size)  # type: ignore[arg-type]
     fused = Fused(BASE, network, batch_size, replace(plan, precision=precision))
     batch = make_batch(batch_size, 0)
-    # A row whose two best actions are nearly equal may bootstrap from the other one: a few rows of thousands, which the
-    # gradient feels more than rounding.
+    # A row whose two best actions are nearly equal may bootstrap from the other one: a few rows of thousands, which
+    # the gradient feels more than rounding.
     limit = {"tf32": 2e-2, "tf32x3": 1e-3, "ieee": 1e-4}[precision]
     assert distance(fused.update(batch), reference.update(batch)) < limit
     assert distance(fused.exp_avg, reference.state()[2]) < limit

@@ -223,4 +223,4 @@ def innermost_of_all(stack: tuple[Frame, ...]) -> Frame | None:
 
 def faster(share: float, factor: float = float("inf")) -> float:
     """Amdahl: by how much the whole gains when a share of it becomes `factor` times faster."""
-    return 1.0 / max(1.0 - share * (1.0 - 1.0 / factor), 0.01)
+    return 1.0 / max(1.0 - max(share, 0.0) * (1.0 - 1.0 / max(factor, 1.0)), 0.01)

@@ -55,7 +55,7 @@ STAND_INS = {
     "counted_method.<locals>.method": "data movement",
     "counted_backward.<locals>.backward": "backward",
     "counted_step.<locals>.step": "environment",
-    "counted_replay.<locals>.replay": "replay",
+    "named_replay.<locals>.replay": "replay",
     "watch_prints.<locals>.printed": "printing",
 }
 CALL = "counted_call.<locals>.forward"
@@ -68,6 +68,7 @@ SAMPLING = re.compile(r"^_?(sample|sample_batch|get_batch|_get_samples|make_batc
 UPDATING = re.compile(
     r"^_?(train|train_step|update|optimize|optimize_model|train_on_batch|learn_step|learn)$"
 )
+LIBRARY = re.compile(r".*(?:/(?:site|dist)-packages|/python3\.\d+t?(?!/(?:site|dist)-packages))(/.*)")
 WAITING = re.compile(r"/(threading|queue|selectors|subprocess|multiprocessing/\w+)\.py$")
 
 
@@ -102,7 +103,7 @@ class Namer:
             phase = self.of_frame(stack, i)
             if phase:
                 return phase
-        return "waiting" if stack and WAITING.search(stack[-1].file) else "python (rest)"
+        return "waiting" if stack and WAITING.search(within_library(stack[-1].file)) else "python (rest)"
 
     def of_frame(self, stack: tuple[Frame, ...], i: int) -> str:
         """What one frame says, or nothing."""
@@ -110,7 +111,7 @@ class Namer:
         if file.startswith(WATCH):
             return self.of_network(stack) if is_call(stack[i]) else STAND_INS.get(name, "")
         for pattern, phase in FILES:
-            if pattern.search(file):
+            if pattern.search(within_library(file)):
                 return phase
         if file.endswith("/torch/nn/functional.py") and not any(is_call(frame) for frame in stack[:i]):
             return "forward"
@@ -152,6 +153,12 @@ class Namer:
         return around is not None and any(
             where == file and source.covers(around, step) for where, step in self.env_lines
         )
+
+
+def within_library(file: str) -> str:
+    """A library's file from its package on; nothing for other files, whatever folders they may lie in."""
+    found = LIBRARY.match(file)
+    return found[1] if found else ""
 
 
 def is_call(frame: Frame) -> bool:

@@ -44,6 +44,10 @@ class Patient:
 
 def check(patient: Patient) -> None:
     """A script that cannot be one is refused in a sentence."""
+    if not hasattr(signal, "setitimer"):
+        raise ConfigError(
+            "The doctor needs Linux or macOS: it looks at a script by a timer that only these have."
+        )
     if shutil.which(patient.python) is None:
         raise ConfigError(f"There is no Python at '{patient.python}'.")
     if patient.seconds <= 0:

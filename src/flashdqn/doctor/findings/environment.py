@@ -8,7 +8,7 @@ from flashdqn.doctor.evidence import Evidence, faster, innermost, innermost_of_a
 from flashdqn.doctor.findings.rules import certainty
 from flashdqn.doctor.report import Finding
 
-COMPILED = 30.0
+COMPILED = 10.0
 """How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
 
 
@@ -48,7 +48,7 @@ def python_env(evidence: Evidence) -> Iterator[Finding]:
             "Most of it in " + ", ".join(f"{name} ({s / evidence.seconds:.0%})" for name, s in top) + ".",
         ),
         advice="Compile the inner loops (numba), or do the step for all environments at once with arrays. The "
-        "figure above takes it that such code is some thirty times faster.",
+        "figure above takes it that such code is some ten times faster.",
         example="@numba.njit(cache=True)\ndef flood_fill(walls, row, column):\n    ...",
         certainty=certainty(evidence, share, 0.15),
     )

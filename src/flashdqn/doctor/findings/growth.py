@@ -79,7 +79,7 @@ def growing(evidence: Evidence) -> Iterator[Finding]:
                 for c in containers[:3]
             ),
             *(
-                f"Line {p[1]} took {slower[p]:.1f} times as long per step at the end as at first."
+                f"Line {p[1]} took {1e6 * slower[p][0]:,.0f} µs a step at first, {1e6 * slower[p][1]:,.0f} at last."
                 for p in list(slower)[:3]
             ),
             f"Memory of the process: {memory_growth(evidence) / MEGABYTE:+,.0f} MB while training was watched.",
@@ -98,15 +98,14 @@ def slow_down(evidence: Evidence) -> Iterator[Finding]:
     before, after = (cost(group, "transitions") for group in (early, late))
     work = [sum(w["cpu"] for w in g) / max(sum(w["transitions"] for w in g), 1.0) for g in (early, late)]
     # A machine that others use as well makes steps longer, but no more work.
-    if not before or after / before < 1.3 or work[1] / work[0] < 1.3:
+    if not before or after / before < 1.3 or not work[0] or work[1] / work[0] < 1.3:
         return
     phases = {
         name: phase_cost(evidence, late, name) - phase_cost(evidence, early, name)
         for name in evidence.by_phase
     }
     worst = max(phases, key=lambda name: phases[name])
-    lines = {p: c[worst] for p, c in evidence.by_line.items() if c[worst]}
-    file, line = max(lines, key=lambda p: lines[p]) if lines else (evidence.record.raw["script"], 0)
+    file, line = grown_line(evidence, early, late)
     lost = 1 - before * sum(w["transitions"] for w in evidence.training_windows) / evidence.watched
     yield Finding(
         name="slow-down",
@@ -124,6 +123,14 @@ def slow_down(evidence: Evidence) -> Iterator[Finding]:
         example="",
         certainty=certainty(evidence, max(lost, 0.0), 0.1) if steady_ratio(early, late) else 0.0,
     )
+
+
+def grown_line(evidence: Evidence, early: list[dict[str, float]], late: list[dict[str, float]]) -> Place:
+    """The line whose seconds for each transition grew most."""
+    before, after = (evidence.line_seconds(group) for group in (early, late))
+    steps = [max(sum(w["transitions"] for w in group), 1.0) for group in (early, late)]
+    growth = {place: after[place] / steps[1] - before[place] / steps[0] for place in after}
+    return max(growth, key=lambda place: growth[place], default=(str(evidence.record.raw["script"]), 0))
 
 
 def memory(evidence: Evidence) -> Iterator[Finding]:
@@ -260,7 +267,7 @@ def steady_ratio(early: list[dict[str, float]], late: list[dict[str, float]]) ->
     first, last = (
         sum(w["updates"] for w in g) / max(sum(w["transitions"] for w in g), 1) for g in (early, late)
     )
-    return first > 0 and 0.8 < last / first < 1.25
+    return first == last or (first > 0 and 0.8 < last / first < 1.25)
 
 
 def phase_cost(evidence: Evidence, windows: list[dict[str, float]], phase: str) -> float:
@@ -269,11 +276,11 @@ def phase_cost(evidence: Evidence, windows: list[dict[str, float]], phase: str) 
     return spent / max(sum(w["transitions"] for w in windows), 1.0)
 
 
-def slower_lines(evidence: Evidence) -> dict[Place, float]:
-    """Lines whose cost per step grew: by how much; only those that matter."""
+def slower_lines(evidence: Evidence) -> dict[Place, tuple[float, float]]:
+    """Lines whose seconds per step grew: from what to what; only those that matter."""
     early, late = thirds(evidence)
-    if not early:
-        return {}
+    if not early or not steady_ratio(early, late):
+        return {}  # what began late, or is done more often, is no slower for that
     groups = [evidence.line_seconds(group) for group in (early, late)]
     progress = [sum(w["vector_steps"] or w["updates"] for w in group) or 1.0 for group in (early, late)]
     found = {}
@@ -282,5 +289,5 @@ def slower_lines(evidence: Evidence) -> dict[Place, float]:
             seconds.get(place, 0.0) / steps for seconds, steps in zip(groups, progress, strict=True)
         )
         if after > GROWN * before and evidence.at([place]) > 0.05:
-            found[place] = after / before if before else float("inf")
+            found[place] = before, after
     return found

@@ -26,5 +26,7 @@ def load() -> None:
 
 
 if __name__ == "__main__":
+    if sys.version_info < (3, 9):  # noqa: UP036 (the script's Python, not ours)
+        sys.exit("The doctor needs a script's Python to be 3.9 or newer.")
     load()
     importlib.import_module(f"{NAME}.script").main(sys.argv[1])

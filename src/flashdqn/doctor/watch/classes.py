@@ -1,5 +1,5 @@
 """Environments and replays are known by what they can do: every class that is made with `step` and `reset`, or with
-`sample` and a way to add, is counted from then on, whoever wrote it.
+`sample` and a way to add, is watched from then on, whoever wrote it.
 
 Only the outermost call counts: wrappers around wrappers are one step.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from .code import HERE
 from .steps import is_step, note_step
-from .tally import local, never_in_the_way, note
+from .tally import local, never_in_the_way
 
 ADDERS = (
     "push",
@@ -44,7 +44,7 @@ def look_at_module(module: ModuleType) -> None:
 
 @never_in_the_way
 def look_at(made: Any) -> None:
-    """Count the calls of an environment's or a replay's methods, if this is one."""
+    """Have the calls of an environment's or a replay's methods known, if this is one."""
     if not issubclass(type(made), type):
         return  # a decorator or a metaclass may have made something else of it
     own = vars(made)
@@ -53,10 +53,10 @@ def look_at(made: Any) -> None:
     if not has(made, "sample"):
         return
     if is_plain(own.get("sample")) and any(has(made, name) for name in ADDERS):
-        replace(made, "sample", counted_replay("sample", own["sample"]))
+        replace(made, "sample", named_replay(own["sample"]))
     for name in ADDERS:
         if is_plain(own.get(name)):
-            replace(made, name, counted_replay("push", own[name]))
+            replace(made, name, named_replay(own[name]))
 
 
 def replace(made: type, name: str, method: Callable[..., Any]) -> None:
@@ -99,31 +99,27 @@ def counted_step(original: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def counted_replay(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, noted as taking from or adding to a replay."""
-    note = ReplayNote(kind)
+def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, within a frame that says whose time it is. Nobody counts it: a script may push a million."""
 
     @functools.wraps(original)
     def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return note(original, self, args, kwargs)
+        return original(self, *args, **kwargs)
 
     return replay
 
 
-class Note:
-    """A call of a method that is noted. In a pickle it is a plain call: a class may be sent by value to another
-    process, or be saved (cloudpickle does that), where there is no watch.
+class StepNote:
+    """A call of an environment's step that is noted. In a pickle it is a plain call: a class may be sent by value
+    to another process, or be saved (cloudpickle does that), where there is no watch.
     """
+
+    known = False
+    stranger = False
+    """Its `step` returns something else: it stands in nobody's way then."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return eval, ("lambda original, self, args, kwargs: original(self, *args, **kwargs)",)
-
-
-class StepNote(Note):
-    """Of an environment's step."""
-
-    stranger = False
-    """Its `step` returns something else: it stands in nobody's way then."""
 
     def __call__(self, original: Callable[..., Any], env: Any, args: Any, kwargs: Any) -> Any:
         """The outermost step, if it is one."""
@@ -136,26 +132,8 @@ class StepNote(Note):
         finally:
             local.in_env = 0
         if is_step(result):
+            self.known = True
             note_step(env, result, perf_counter() - start, sys._getframe(2))
         else:
-            self.stranger = True
+            self.stranger = not self.known
         return result
-
-
-class ReplayNote(Note):
-    """Of a replay's method."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def __call__(self, original: Callable[..., Any], replay: Any, args: Any, kwargs: Any) -> Any:
-        """The outermost call."""
-        if local.in_replay:
-            return original(replay, *args, **kwargs)
-        local.in_replay = 1
-        start = perf_counter()
-        try:
-            return original(replay, *args, **kwargs)
-        finally:
-            local.in_replay = 0
-            note(self.kind, sys._getframe(2), perf_counter() - start)

@@ -19,8 +19,9 @@ from typing import Any
 from . import main_module, subnormal, tally
 from .census import Census
 from .classes import look_at, look_at_module
-from .code import HERE, name_of
+from .code import HERE
 from .deep import Operations
+from .describe import cores, describe_forwards, describe_optimizers, device
 from .on_import import AfterImport
 from .prints import claims, watch_prints
 from .probes import probe_all
@@ -125,6 +126,7 @@ class Watch:
             self.finish()
             raise Stop
 
+    @never_in_the_way
     def finish(self) -> None:
         """Write the record, once, and only in the process that was to be watched."""
         if self.done or os.getpid() != self.process:
@@ -195,65 +197,6 @@ class Watch:
                 "operation_seconds": self.operations.own_seconds if self.operations else 0.0,
             },
         }
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def device(torch: Any) -> str:
-    """Where torch computes: on a GPU once it was asked for."""
-    cuda = getattr(torch, "cuda", None)  # torch may have been imported by half only
-    return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
-
-
-def describe_forwards() -> list[dict[str, Any]]:
-    """Each line that called a network."""
-    trained = {
-        id(parameter)
-        for optimizer in optimizers.held.values()
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
-    rows = []
-    for (code, line), entry in list(tally.forwards.items()):
-        parameters = list(entry.module.parameters()) if entry.module is not None else []
-        rows.append(
-            {
-                "file": code.co_filename,
-                "line": line,
-                "function": name_of(code),
-                "count": entry.count,
-                "seconds": entry.seconds,
-                "acting": entry.acting,
-                "learning": entry.learning,
-                "graded": entry.graded,
-                "batch": max(entry.batches, key=lambda size: entry.batches[size], default=0),
-                "shape": list(getattr(entry.data, "shape", ())),
-                "network": type(entry.module).__name__,
-                "parameters": sum(parameter.numel() for parameter in parameters),
-                "trained": any(id(parameter) in trained for parameter in parameters),
-                "given_gradients": any(parameter.grad is not None for parameter in parameters),
-            }
-        )
-    return rows
-
-
-def describe_optimizers() -> list[dict[str, Any]]:
-    """Each optimizer that was stepped."""
-    return [
-        {
-            "class": type(optimizer).__name__,
-            "fused": bool(optimizer.param_groups[0].get("fused")),
-            "can_fuse": "fused" in optimizer.param_groups[0],
-            "tensors": sum(len(group["params"]) for group in optimizer.param_groups),
-            "elements": sum(p.numel() for group in optimizer.param_groups for p in group["params"]),
-            "steps": optimizers.steps[key],
-            "seconds": optimizers.seconds[key],
-        }
-        for key, optimizer in list(optimizers.held.items())
-    ]
 
 
 def run_script(watch: Watch) -> None:

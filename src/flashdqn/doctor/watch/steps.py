@@ -94,7 +94,7 @@ def ended(number: int, ends: list[Any]) -> list[int]:
 
 
 def truth(value: Any) -> bool:
-    """Of a bool, a list, or an array or tensor with one element."""
+    """Of a bool or a number, or of anything in a list, an array or a tensor."""
     if isinstance(value, list):
         return any(map(truth, value))
-    return value is True or (value is not False and bool(value.item() if hasattr(value, "item") else value))
+    return value is True or (value is not False and bool(value.any() if hasattr(value, "any") else value))

@@ -24,7 +24,6 @@ class Local(threading.local):
 
     in_module = 0
     in_env = 0
-    in_replay = 0
     optimizer_start = 0.0
     pending: list[Forward]
 
