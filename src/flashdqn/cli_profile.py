@@ -55,6 +55,8 @@ class ProfileArguments:
     """Time for all experiments together: 90s, 5m. What cannot be prepared in it is left out, and named."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write everything that was measured to a file, too."""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write it as a page with charts, too."""
     algo: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """An algorithm on top of the preset, as in `flashdqn train`."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
@@ -65,11 +67,13 @@ def profile(arguments: list[str]) -> int:
     """Measure, show, and write."""
     from flashdqn.doctor.profile import Options, take_profile
     from flashdqn.doctor.profile_display import unseen, watch_for
+    from flashdqn.doctor.profile_page import write_profile_page
     from flashdqn.doctor.profile_report import show_profile
 
     sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
     parsed = parse_profile(arguments)
-    check_file(parsed.json)
+    check_file("--json", parsed.json)
+    check_file("--html", parsed.html)
     options = Options(parsed.rounds, parsed.seconds, names(parsed.only), names(parsed.skip))
     console = SteadyConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
     found = take_profile(
@@ -79,6 +83,8 @@ def profile(arguments: list[str]) -> int:
     if parsed.json is not None:
         text = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
         parsed.json.write_text(text, encoding="utf-8")
+    if parsed.html is not None:
+        write_profile_page(found, parsed.html)
     return 130 if found.interrupted else 0
 
 
@@ -87,7 +93,7 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
     if flag_value(arguments, "--resume") is not None:
         raise ConfigError("A profile resumes nothing: --config RUN/config.json takes a run's settings.")
     base, _, rest = starting_point(arguments)
-    own = ["only", "skip", "rounds", "seconds", "json", "algo", "config", "train-steps-ratio"]
+    own = ["only", "skip", "rounds", "seconds", "json", "html", "algo", "config", "train-steps-ratio"]
     default = ProfileArguments(training=base)
     parsed: ProfileArguments = parse(
         "profile [PRESET]", ProfileArguments, rest, [*own, *flag_names(base)], default
@@ -100,10 +106,10 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
 
-def check_file(path: Path | None) -> None:
+def check_file(flag: str, path: Path | None) -> None:
     """Refuse a file that cannot be written before anything is measured."""
     if path is None:
         return
     where = path if path.exists() else path.parent
     if path.is_dir() or not path.parent.is_dir() or not os.access(where, os.W_OK):
-        raise ConfigError(f"--json {path} cannot be written: give a file in a folder that exists.")
+        raise ConfigError(f"{flag} {path} cannot be written: give a file in a folder that exists.")
