@@ -33,7 +33,7 @@ class DoctorArguments:
     seconds: Seconds = 60.0
     """Watch for so long, or until the script ends: 60, 90s, 2m."""
     deep: bool = False
-    """Look closer: every operation of torch by line, and five times as many looks. Slows the script down."""
+    """Look closer: every operation of torch by line, and ten times as many looks. Slows the script down."""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the report as a page, too."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

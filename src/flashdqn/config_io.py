@@ -128,9 +128,11 @@ def _convert(value: Any, hint: Any, key: str, name: str) -> Any:
             return dict(value)
         raise ConfigError(f"'{key}' must be settings by name, and is {value!r}.")
     if get_origin(hint) is tuple:
-        if isinstance(value, list | tuple) and all(type(item) is int for item in value):
+        kind = get_args(hint)[0]
+        if isinstance(value, list | tuple) and all(type(item) is kind for item in value):
             return tuple(value)
-        raise ConfigError(f"'{key}' must be a list of whole numbers, and is {value!r}.")
+        items = "whole numbers" if kind is int else "texts"
+        raise ConfigError(f"'{key}' must be a list of {items}, and is {value!r}.")
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:

@@ -45,6 +45,7 @@ class World:
             if hasattr(module, "counters"):
                 monkeypatch.setattr(module, "counters", self.counters)
         monkeypatch.setattr(tally, "sites", {})
+        monkeypatch.setattr(tally, "by_instruction", {})
         monkeypatch.setattr(turns, "first_step", [0.5])
         monkeypatch.setattr(turns, "methods", self.methods)
         monkeypatch.setattr(turns, "perf_counter", lambda: self.now)

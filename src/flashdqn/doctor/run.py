@@ -106,7 +106,7 @@ def describe(patient: Patient, record: Path) -> dict[str, Any]:
         "arguments": list(patient.arguments),
         "record": str(record),
         "seconds": patient.seconds,
-        "interval": 0.001 if patient.deep else 0.005,
+        "interval": 0.001 if patient.deep else 0.01,
         "window": 1.0,
         "flush": 5.0,
         "probe": patient.probe,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from flashdqn.config import NetworkConfig
 from flashdqn.envs.contract import ObsSpec
+from flashdqn.networks.branches import Branches
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.networks.outputs import Dueling, answer, make_stream
@@ -19,7 +20,7 @@ from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
 class QNetwork(nn.Module):
     """Torso, then the output layer. Bytes are read as 0 … 1."""
 
-    def __init__(self, torso: MLP | CNN | ResNet, output: nn.Module) -> None:
+    def __init__(self, torso: MLP | CNN | ResNet | Branches, output: nn.Module) -> None:
         super().__init__()
         self.torso = torso
         self.output = output
@@ -62,15 +63,18 @@ def _assemble(
     fractions: Fractions | None,
     linear: MakeLinear,
 ) -> QNetwork:
+    branch = config.torso == "branches"
     convolve = config.torso in ("cnn", "resnet") or (config.torso == "auto" and len(shape) == 3)
     shared: tuple[int, ...] = config.hidden
     own: tuple[int, ...] = ()
     # As in the papers, the last hidden layer belongs to the streams of a dueling network, and comes after the
     # fractions of implicit quantiles. The only hidden layer of an MLP is shared all the same.
-    if (config.dueling or fractions is not None) and (convolve or len(config.hidden) > 1):
+    if (config.dueling or fractions is not None) and (convolve or branch or len(config.hidden) > 1):
         shared, own = config.hidden[:-1], config.hidden[-1:]
-    torso: MLP | CNN | ResNet
-    if convolve:
+    torso: MLP | CNN | ResNet | Branches
+    if branch:
+        torso = Branches(shape, config.branches, config.attention, shared, config.layer_norm, linear)
+    elif convolve:
         kind = ResNet if config.torso == "resnet" else CNN
         torso = kind(shape, config.channels, shared, config.layer_norm, linear)
     else:

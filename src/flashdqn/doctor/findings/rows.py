@@ -16,7 +16,7 @@ COPIES = ("item", "tolist", "cpu", "numpy", "to", "cuda", "bool", "int", "float"
 LEAST_SHARE = 0.05
 OFTEN = 8
 """Rows per step of the environments, or per update, from which on a loop is one over rows."""
-BATCHED = 20.0
+BATCHED = 50.0
 """How much less the same work costs in one call: a cautious figure for a batch of a few dozen rows and more."""
 MAKERS = {
     "tensor",

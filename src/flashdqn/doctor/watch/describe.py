@@ -21,6 +21,15 @@ def device(torch: Any) -> str:
     return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
 
 
+def layers_called() -> int:
+    """How many layers were called within the networks, about."""
+    return sum(
+        entry.count * (sum(1 for _ in entry.module.modules()) - 1)
+        for entry in list(tally.forwards.values())
+        if entry.module is not None
+    )
+
+
 def describe_forwards() -> list[dict[str, Any]]:
     """Each line that called a network."""
     trained = {
@@ -30,7 +39,8 @@ def describe_forwards() -> list[dict[str, Any]]:
         for parameter in group["params"]
     }
     rows = []
-    for (code, line), entry in list(tally.forwards.items()):
+    for (_, line), entry in list(tally.forwards.items()):
+        code = entry.code
         parameters = list(entry.module.parameters()) if entry.module is not None else []
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""Where the time goes: some two hundred times a second, the script's own thread looks at what it is doing.
+"""Where the time goes: some hundred times a second, the script's own thread looks at what it is doing.
 
 A timer's signal asks for each look. Python answers it between two instructions of the script, right after
 whatever call it is in, so the look sees the line that took the time. (A thread that looks from outside would have
@@ -33,7 +33,11 @@ class Looks:
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
-        self.stacks: dict[Stack, int] = {}
+        self.stacks: list[Stack] = []
+        self.numbers: dict[tuple[int, ...], int] = {}
+        """The number of the stack with these codes and lines, by their identities."""
+        self.by_instruction: dict[tuple[int, ...], int] = {}
+        """The same by instruction: what a look can see at once."""
         self.samples: dict[int, float] = {}
         """Seconds by stack since the last window was closed."""
         self.number = 0
@@ -73,12 +77,23 @@ class Looks:
         busy = tally.busy_thread[0]
         if busy and busy != threading.get_ident():
             frame = sys._current_frames().get(busy, frame)
-        number = self.stacks.setdefault(read_stack(frame), len(self.stacks))
+        seen = instructions(frame)
+        number = self.by_instruction.get(seen, -1)
+        if number < 0:
+            number = self.by_instruction[seen] = self.number_of(read_stack(frame))
         samples = self.samples
         samples[number] = samples.get(number, 0.0) + now - self._last
         self._last = now
         self.number += 1
         self.seconds += thread_time() - start
+
+    def number_of(self, stack: Stack) -> int:
+        """A stack's own number."""
+        key = tuple(part for code, line in stack for part in (id(code), line))
+        number = self.numbers.setdefault(key, len(self.stacks))
+        if number == len(self.stacks):
+            self.stacks.append(stack)  # and with it the codes, whose identities are to stay their own
+        return number
 
     def stop(self) -> None:
         """No more looks. A timer that is not ours any more is left alone."""
@@ -95,15 +110,26 @@ class Looks:
 
     def describe(self) -> tuple[list[list[Any]], list[list[int]]]:
         """Frames, each once, and the stacks as lists of their numbers, outermost first."""
-        numbers: dict[tuple[CodeType, int], int] = {}
-        stacks = [
-            [numbers.setdefault(frame, len(numbers)) for frame in reversed(stack)]
-            for stack in list(self.stacks)
-        ]
-        frames = [
-            [code.co_filename, name_of(code), line, is_plumbing(code.co_filename)] for code, line in numbers
-        ]
+        numbers: dict[tuple[int, int], int] = {}
+        frames: list[list[Any]] = []
+        stacks: list[list[int]] = []
+        for stack in list(self.stacks):
+            for code, line in stack:
+                if numbers.setdefault((id(code), line), len(frames)) == len(frames):
+                    frames.append([code.co_filename, name_of(code), line, is_plumbing(code.co_filename)])
+            stacks.append([numbers[id(code), line] for code, line in reversed(stack)])
         return frames, stacks
+
+
+def instructions(frame: FrameType | None) -> tuple[int, ...]:
+    """What each frame is at, innermost first: the code's identity and the instruction. Hashing the code itself, or
+    looking its line up, would take many times longer."""
+    found: list[int] = []
+    while frame is not None and len(found) < 2 * DEPTH:
+        found.append(id(frame.f_code))
+        found.append(frame.f_lasti)
+        frame = frame.f_back
+    return tuple(found)
 
 
 def read_stack(frame: FrameType | None) -> Stack:

@@ -21,7 +21,7 @@ from .census import Census
 from .classes import look_at, look_at_module
 from .code import HERE
 from .deep import Operations
-from .describe import cores, describe_forwards, describe_optimizers, device
+from .describe import cores, describe_forwards, describe_optimizers, device, layers_called
 from .on_import import AfterImport
 from .prints import claims, watch_prints
 from .probes import probe_all
@@ -190,6 +190,7 @@ class Watch:
             "own": {
                 "hooks": tally.counters.hooks,
                 "hook_seconds": tally.counters.hooks * self.turns.cost,
+                "layer_seconds": layers_called() * self.turns.layer_cost,
                 "look_seconds": self.looks.seconds,
                 "clerk_seconds": self.clerk.seconds,
                 "census_seconds": self.census.seconds,

@@ -14,9 +14,9 @@ from typing import Any
 
 from .code import name_of, nearest
 
-#: kind, code, line → count, seconds, elements, on the GPU, extra
-Key = tuple[str, CodeType, int]
-COUNT, SECONDS, ELEMENTS, ON_DEVICE = range(4)
+#: Kind, the code's identity, line. Never the code itself: to hash it takes longer than all the rest of a note.
+Key = tuple[str, int, int]
+COUNT, SECONDS, ELEMENTS, ON_DEVICE, CODE = range(5)
 
 
 class Local(threading.local):
@@ -44,6 +44,7 @@ class Forward:
         self.graded = 0
         """Calls whose result carries a graph."""
         self.batches: dict[int, int] = {}
+        self.code: Any = None
         self.module: Any = None
         self.data: Any = None
         """The latest network and what it was given, held so that they can be looked at in the end."""
@@ -67,8 +68,12 @@ class Counters:
         """While tensors' methods were counted: what rates of theirs are to be taken by."""
 
 
-sites: dict[Key, list[float]] = {}
-forwards: dict[tuple[CodeType, int], Forward] = {}
+sites: dict[Key, list[Any]] = {}
+"""Count, seconds, elements, how often on the GPU, and the code, held so that its identity stays its own."""
+by_instruction: dict[Key, list[Any]] = {}
+"""The same entries by kind, code and instruction: an instruction is known at once, its line has to be looked up."""
+forwards: dict[tuple[int, int], Forward] = {}
+forwards_by_instruction: dict[tuple[int, int], Forward] = {}
 widths: dict[int, int] = {}
 """How many transitions a step of the environments made → how often."""
 counters = Counters()
@@ -84,10 +89,13 @@ failures: dict[str, str] = {}
 
 def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0) -> None:
     """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing)."""
-    key = (kind, frame.f_code, frame.f_lineno)
-    entry = sites.get(key)
+    key = (kind, id(frame.f_code), frame.f_lasti)
+    entry = by_instruction.get(key)
     if entry is None:
-        entry = sites.setdefault(place(kind, frame), [0, 0.0, 0, 0])
+        _, code, line = place(kind, frame)
+        entry = sites.setdefault((kind, id(code), line), [0, 0.0, 0, 0, code])
+        if code is frame.f_code:
+            by_instruction[key] = entry
     entry[COUNT] += 1
     entry[SECONDS] += seconds
     entry[ELEMENTS] += elements
@@ -108,8 +116,8 @@ def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:
     return guarded
 
 
-def place(kind: str, frame: FrameType) -> Key:
-    """The key of the nearest line that is no plumbing."""
+def place(kind: str, frame: FrameType) -> tuple[str, CodeType, int]:
+    """The nearest line that is no plumbing."""
     code, line = nearest(frame) or (frame.f_code, frame.f_lineno)
     return kind, code, line
 
@@ -134,5 +142,6 @@ def describe_sites() -> list[dict[str, Any]]:
             "elements": int(entry[ELEMENTS]),
             "on_device": int(entry[ON_DEVICE]),
         }
-        for (kind, code, line), entry in list(sites.items())
+        for (kind, _, line), entry in list(sites.items())
+        for code in (entry[CODE],)
     ]

@@ -15,7 +15,16 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from .code import HERE, is_plumbing, nearest
-from .tally import Forward, counters, forwards, local, never_in_the_way, note, training_began
+from .tally import (
+    Forward,
+    counters,
+    forwards,
+    forwards_by_instruction,
+    local,
+    never_in_the_way,
+    note,
+    training_began,
+)
 
 #: Methods that bring values to the host or make a copy, by the kind under which they are noted.
 METHODS = ("item", "tolist", "cpu", "numpy", "to", "cuda", "__bool__", "__int__", "__float__")
@@ -185,12 +194,16 @@ def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) ->
 @never_in_the_way
 def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameType, seconds: float) -> None:
     """Count a call of a network."""
-    place = nearest(frame)
-    if place is None or not is_network(module):
-        return
-    entry = forwards.get(place)
+    key = (id(frame.f_code), frame.f_lasti)
+    entry = forwards_by_instruction.get(key)
     if entry is None:
-        entry = forwards[place] = Forward()
+        place = nearest(frame)
+        if place is None or not is_network(module):
+            return
+        entry = forwards.setdefault((id(place[0]), place[1]), Forward())
+        entry.code = place[0]
+        if place[0] is frame.f_code:
+            forwards_by_instruction[key] = entry
     entry.count += 1
     entry.seconds += seconds
     entry.module = module

@@ -7,9 +7,15 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any
 
-from .tally import counters, first_step, sites
+from .tally import CODE, by_instruction, counters, first_step, local, sites
 from .torch_hooks import methods
 
+LAYERS = """
+start = clock()
+for _ in range(200):
+    layer(tensor)
+seconds = (clock() - start) / 200
+"""
 CALLS_FILE = "calibration"
 CALLS = """
 start = clock()
@@ -27,6 +33,8 @@ class Turns:
     def __init__(self) -> None:
         self.cost = 1e-6
         """Seconds that a call takes longer when it is counted."""
+        self.layer_cost = 1e-6
+        """Seconds that a layer within a network takes longer to call."""
         self.resting = 0
         """Windows still to rest."""
         self.loads: list[float] = []
@@ -47,9 +55,11 @@ class Turns:
                 best[on] = min(best[on], scope["seconds"])
         methods.switch(on=True)
         self.cost = max(best[True] - best[False], 1e-7)
+        self.layer_cost = cost_of_layer(torch)
         counters.hooks = hooks
-        for key in [key for key in sites if key[1].co_filename == CALLS_FILE]:
-            del sites[key]
+        for known in (sites, by_instruction):
+            for key in [key for key, entry in known.items() if entry[CODE].co_filename == CALLS_FILE]:
+                del known[key]
 
     def take(self) -> None:
         """At the end of a window: add it up, and decide about the next."""
@@ -80,3 +90,22 @@ class Turns:
             "seconds": perf_counter(),
             "hooks": float(counters.hooks),
         }
+
+
+def cost_of_layer(torch: ModuleType) -> float:
+    """What the stand-in for a network's call costs, where it only passes a layer's call on."""
+    module, stand_in = torch.nn.Module, torch.nn.Module.__call__
+    scope: dict[str, Any] = {"layer": torch.nn.Identity(), "tensor": torch.zeros(1), "clock": perf_counter}
+    code = compile(LAYERS, CALLS_FILE, "exec")
+    best = {True: 1.0, False: 1.0}
+    local.in_module = 1
+    try:
+        for _ in range(8):
+            for on in best:
+                module.__call__ = stand_in if on else stand_in.__wrapped__
+                exec(code, scope)
+                best[on] = min(best[on], scope["seconds"])
+    finally:
+        module.__call__ = stand_in
+        local.in_module = 0
+    return max(best[True] - best[False], 0.0)

@@ -1,0 +1,6 @@
+"""Service function chains: networks of data centres that serve chains of VNFs, on CPU threads or on CUDA."""
+
+from flashdqn.envs.sfc.config import SfcConfig
+from flashdqn.envs.sfc.env import ServiceChains
+
+__all__ = ["ServiceChains", "SfcConfig"]

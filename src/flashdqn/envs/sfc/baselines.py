@@ -1,0 +1,127 @@
+"""Policies to compare with: a rule-based heuristic, random actions, and choosing the data centre by its value.
+
+Each is called as a network is, with observations [N, …], and answers action values [N, A], so that whatever plays
+games with a network plays them with these: `evaluate(env, Heuristic(env), ScalarHead(0.0), seed)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from flashdqn.envs.kernels import Array, Kernel, Scalar, inner
+from flashdqn.envs.sfc.env import PARALLEL_FROM, ServiceChains
+from flashdqn.envs.sfc.features import observe
+from flashdqn.envs.sfc.layout import DC, DCS, NOBODY, OVER, Net
+from flashdqn.envs.sfc.serve import NO_SCORE, find_next, is_needed, write_mask
+
+
+@inner
+def choose_by_rule(i: Scalar, chosen: Array, makes_room: Array, *arrays: Array) -> None:
+    """The heuristic's action for the data centre in turn."""
+    net = Net(*arrays)
+    d, count = net.state[i, DC], len(net.vnfs)
+    served, first, points_served, points_first, r_served, r_first = 2 * count, -1, NO_SCORE, NO_SCORE, 0, 0
+    spare, points_spare = 2 * count, -NO_SCORE
+    for v in range(count):
+        r, _, _, _, points = find_next(i, v, d, False, net)
+        if r != NOBODY and (points > points_first or (points == points_first and r < r_first)):
+            first, points_first, r_first = v, points, r
+        if net.mask[i, v] and (points > points_served or (points == points_served and r < r_served)):
+            served, points_served, r_served = v, points, r
+        if net.mask[i, count + v] and points < points_spare:
+            spare, points_spare = count + v, points
+    idle = spare < 2 * count
+    if makes_room[0] and first >= 0 and first != served and idle and points_spare < points_first:
+        chosen[i] = spare
+    elif served < 2 * count:
+        chosen[i] = served
+    else:
+        chosen[i] = spare if idle and not is_needed(i, spare - count, net) else 2 * count
+
+
+class Heuristic:
+    """A rule without learning. Serve the most urgent request that can be served here, by P1 + P2 + P3, on an idle
+    instance or a new one; if there is none, uninstall an idle instance that nobody waits for; else wait.
+
+    With `makes_room` it also uninstalls what is needed: where the most urgent request finds no room, the idle
+    instance goes whose own next request is the least urgent.
+    """
+
+    def __init__(self, env: ServiceChains, makes_room: bool = False) -> None:
+        self.chosen = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
+        self.num_actions = env.num_actions
+        flag = torch.tensor([makes_room], device=env.device)
+        self._launch = Kernel(choose_by_rule, PARALLEL_FROM).bind(env.num_envs, self.chosen, flag, *env.net)
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """1 for the action of the rule, 0 for the others; the networks themselves are looked at, not `obs`."""
+        self._launch()
+        return F.one_hot(self.chosen, self.num_actions).to(torch.float32)
+
+
+class Chance:
+    """Any action, all alike; masked, any legal one."""
+
+    def __init__(self, env: ServiceChains, seed: int = 0) -> None:
+        self.num_actions = env.num_actions
+        self.generator = torch.Generator(env.device).manual_seed(seed)
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """Random values."""
+        size = (len(obs), self.num_actions)
+        return torch.rand(size, generator=self.generator, device=obs.device)
+
+
+@inner
+def see_all(i: Scalar, views: Array, masks: Array, *arrays: Array) -> None:
+    """What every data centre would see and could do if it were in turn; where there is none, nothing."""
+    net = Net(*arrays)
+    most, actions, over = len(net.order[i]), len(net.mask[i]), net.state[i, OVER] != 0
+    for d in range(most):
+        row = i * most + d
+        if over:
+            for a in range(actions):
+                masks[row, a] = a == actions - 1
+        elif d < net.state[i, DCS]:
+            observe(i, d, row, net, views)
+            write_mask(i, d, net)
+            for a in range(actions):
+                masks[row, a] = net.mask[i, a]
+        else:
+            for a in range(actions):
+                masks[row, a] = False
+    if not over:
+        write_mask(i, net.state[i, DC], net)
+
+
+class ByValue:
+    """Let the data centre act whose best legal action is worth most, instead of the one in turn.
+
+    The idea of Onsu et al., arXiv:2411.12851, with the value that the Q-network has learned. Waiting counts only
+    where nobody can do anything else.
+    """
+
+    def __init__(self, env: ServiceChains, q: Callable[[Tensor], Tensor]) -> None:
+        self.env, self.q = env, q
+        self.most = env.net.order.shape[1]
+        rows = env.num_envs * self.most
+        self.views = torch.zeros(rows, *env.obs_spec.shape, device=env.device)
+        self.masks = torch.zeros(rows, env.num_actions, dtype=torch.bool, device=env.device)
+        self._launch = Kernel(see_all, PARALLEL_FROM).bind(env.num_envs, self.views, self.masks, *env.net)
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """The values of the data centre that was chosen; it is in turn from now on."""
+        self._launch()
+        n, actions = self.env.num_envs, self.env.num_actions
+        q = self.q(self.views).masked_fill(~self.masks, -torch.inf).view(n, self.most, actions)
+        best = q[..., :-1].amax(2)
+        best = torch.where(best.isneginf(), q[..., -1] - 1e6, best)  # only waiting is left: last
+        choice = best.argmax(1)  # [N]
+        networks = torch.arange(n, device=q.device)
+        self.env.net.state[:, DC] = choice.to(torch.int32)
+        self.env.net.mask.copy_(self.masks.view(n, self.most, actions)[networks, choice])
+        return q[networks, choice]

@@ -1,0 +1,193 @@
+"""What can be chosen about the provisioning of service chains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+from flashdqn.envs.sfc.reading import read_tables
+from flashdqn.envs.sfc.tables import PAPER, US_PER_KM, Tables
+from flashdqn.errors import ConfigError
+
+Topology = Literal["mesh", "ring", "random"]
+Endpoints = Literal["pair", "source"]
+Held = Literal["chain", "hop"]
+Turns = Literal["one", "stay"]
+Waiting = Literal["always", "idle"]
+
+MAX_DCS, MAX_BUNDLES, MAX_REQUESTS = 16, 64, 30_000
+_CHOICES = {"topology": Topology, "endpoints": Endpoints, "held": Held, "turns": Turns, "waiting": Waiting}
+_REWARDS = (
+    "satisfied_reward",
+    "dropped_reward",
+    "invalid_reward",
+    "needed_reward",
+    "progress_reward",
+    "time_reward",
+)
+
+
+@dataclass(frozen=True)
+class SfcConfig:
+    """Networks, requests, clock and rewards of service function chain provisioning."""
+
+    task: ClassVar[str] = "sfc"
+
+    tables: str = ""
+    """A TOML or JSON file with VNFs, chains or a topology of your own; empty: the paper's. It must stay where it
+    is."""
+    min_dcs: int = 2
+    """Fewest data centres of an episode's network."""
+    max_dcs: int = 8
+    """Most data centres; every episode draws their number. A topology of your own has its own."""
+    min_bundles: int = 1
+    """Fewest bundles of an episode."""
+    max_bundles: int = 5
+    """Most bundles; every episode draws their number. A bundle has requests for every chain."""
+    topology: Topology = "mesh"
+    """mesh: a link between any two data centres; ring; random: a random tree, and each further link with
+    probability ½."""
+    link_mbps: int = 1000
+    """Bandwidth of a link, for both directions together."""
+    span_km: int = 200
+    """Data centres lie in a square of this side; light takes 5 µs per km."""
+    cpu_low: int = 12
+    """Least CPU of a data centre, in the unit of the VNFs' table: one vCPU counts as one GHz."""
+    cpu_high: int = 120
+    """Most CPU; every data centre draws its own."""
+    ram: int = 256
+    """RAM of a data centre in GB; 0: not looked at."""
+    storage: int = 2048
+    """Storage of a data centre in GB."""
+    endpoints: Endpoints = "pair"
+    """pair: a request enters at one data centre and leaves at another; source: it leaves where it ends."""
+    held: Held = "chain"
+    """How long a chain's bandwidth stays reserved: chain: until the chain ends; hop: until the VNF at the end of
+    the hop has processed."""
+    step_us: int = 1000
+    """Length of a step in microseconds."""
+    actions_per_step: int = 100
+    """Most actions of a step; it ends sooner when every data centre in a row has waited, unless steps are full."""
+    full_steps: bool = False
+    """Let every step have all its actions, the last ones perhaps but waiting. Then discounting by actions is
+    discounting by time, and nothing is gained by waiting."""
+    slots: int = 1
+    """Parts of a step. An instance serves one request at a time and is free again at the end of a part; so is
+    the request for its next VNF."""
+    bundle_every: int = 4
+    """Steps between bundles."""
+    max_steps: int = 250
+    """Truncate an episode after this many steps; 0 for no such cap."""
+    turns: Turns = "stay"
+    """Whose turn it is after an action: the same data centre's until it waits (stay), or the next one's (one)."""
+    waiting: Waiting = "always"
+    """When a data centre may wait: always, or only where it can serve nobody (idle)."""
+    masks: bool = True
+    """Tell which actions are legal; if not, an illegal one costs `invalid_reward`."""
+    satisfied_reward: float = 2.0
+    """For every chain whose last VNF is allocated in time."""
+    dropped_reward: float = -1.5
+    """For every chain that can no longer be in time."""
+    invalid_reward: float = -1.0
+    """For an action that is not legal; it does nothing."""
+    needed_reward: float = -0.5
+    """For uninstalling a VNF that some request waits for."""
+    progress_reward: float = 0.0
+    """For every VNF allocated, times its share of the chain's CPU; taken back when the chain is dropped."""
+    time_reward: float = 0.0
+    """At the end of every part of a step in which requests wait: for each unit of CPU of the network."""
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                allowed = ", ".join(get_args(choices))
+                raise ConfigError(f"env.{name} must be one of {allowed}; it is {getattr(self, name)!r}.")
+        self._check_ranges()
+        self._check_clock()
+        self._check_rewards()
+        self._check_size(self.read())
+
+    def read(self) -> Tables:
+        """The tables: the paper's, or those of the file."""
+        return read_tables(Path(self.tables)) if self.tables else PAPER
+
+    @property
+    def slot_us(self) -> int:
+        """Microseconds of a part of a step."""
+        return self.step_us // self.slots
+
+    @property
+    def actions_per_slot(self) -> int:
+        """Most actions of a part of a step."""
+        return self.actions_per_step // self.slots
+
+    def dcs(self, tables: Tables) -> tuple[int, int]:
+        """Fewest and most data centres."""
+        return (len(tables.sites),) * 2 if tables.sites else (self.min_dcs, self.max_dcs)
+
+    def max_requests(self, tables: Tables) -> int:
+        """The most requests that an episode can have."""
+        return self.max_bundles * sum(chain.bundle[1] for chain in tables.chains)
+
+    def longest_hold(self, tables: Tables) -> int:
+        """The most parts of a step that an instance can be held for: the longest way and the longest processing."""
+        if tables.sites:
+            xs, ys = [site.x_km for site in tables.sites], [site.y_km for site in tables.sites]
+            across = math.hypot(max(xs) - min(xs), max(ys) - min(ys))
+        else:
+            across = math.hypot(self.span_km, self.span_km)
+        hops = 1 if self.topology == "mesh" and not tables.sites else self.dcs(tables)[1] - 1
+        longest = hops * (US_PER_KM * across + 1) + max(vnf.processing_us for vnf in tables.vnfs)
+        return math.ceil(longest / self.slot_us) + 1
+
+    def _check_ranges(self) -> None:
+        for low, high, least, most in (
+            ("min_dcs", "max_dcs", 2, MAX_DCS),
+            ("min_bundles", "max_bundles", 1, MAX_BUNDLES),
+            ("cpu_low", "cpu_high", 0, 1_000_000),
+        ):
+            a, b = getattr(self, low), getattr(self, high)
+            if not least <= a <= b <= most:
+                raise ConfigError(f"env needs {least} ≤ {low} ≤ {high} ≤ {most}, and has {a} and {b}.")
+        for name in ("ram", "storage", "link_mbps", "span_km"):
+            if not 0 <= getattr(self, name) <= 1_000_000:
+                raise ConfigError(f"env.{name} must lie in 0 … 1000000; it is {getattr(self, name)}.")
+
+    def _check_clock(self) -> None:
+        if self.slots < 1 or self.step_us % self.slots or self.actions_per_step % self.slots:
+            raise ConfigError(
+                f"env.slots must divide env.step_us ({self.step_us}) and env.actions_per_step "
+                f"({self.actions_per_step}); it is {self.slots}."
+            )
+        for name in ("step_us", "actions_per_step", "bundle_every"):
+            if not 1 <= getattr(self, name) <= 1_000_000:
+                raise ConfigError(f"env.{name} must lie in 1 … 1000000; it is {getattr(self, name)}.")
+        if not 0 <= self.max_steps <= 100_000:
+            raise ConfigError(f"env.max_steps must be 0 (no cap) to 100000; it is {self.max_steps}.")
+
+    def _check_rewards(self) -> None:
+        for name in _REWARDS:
+            value = getattr(self, name)
+            if (
+                not math.isfinite(value)
+                or abs(value) > 1000
+                or abs(value * 1000 - round(value * 1000)) > 1e-6
+            ):
+                raise ConfigError(
+                    f"env.{name} must be a multiple of 0.001 in -1000 … 1000; it is {value}. "
+                    "Rewards are added up in whole thousandths, so that all devices agree."
+                )
+
+    def _check_size(self, tables: Tables) -> None:
+        if self.max_requests(tables) > MAX_REQUESTS:
+            raise ConfigError(
+                f"An episode may have {self.max_requests(tables)} requests, and {MAX_REQUESTS} is the most: "
+                "lower env.max_bundles, or the bundles of the chains."
+            )
+        if self.longest_hold(tables) > 4096:
+            raise ConfigError(
+                f"A request may be under way for {self.longest_hold(tables)} parts of a step, and 4096 is the "
+                "most: raise env.step_us, or lower env.span_km or the processing times."
+            )

@@ -1,0 +1,164 @@
+"""Service chain provisioning as a vectorised environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashdqn.envs.contract import ObsSpec
+from flashdqn.envs.kernels import Array, Kernel, Scalar, cuda_available, inner
+from flashdqn.envs.random_bits import board_keys
+from flashdqn.envs.sfc import layout
+from flashdqn.envs.sfc.clock import GOES_ON, TERMINATED, TRUNCATED, act, find_turn, start_episode
+from flashdqn.envs.sfc.config import SfcConfig
+from flashdqn.envs.sfc.features import length, observe_turn
+from flashdqn.envs.sfc.fill import TABLES, make_net
+from flashdqn.envs.sfc.layout import Net
+from flashdqn.envs.sfc.outcomes import outcome_names, write_outcomes
+from flashdqn.errors import CheckpointError, EnvError
+from flashdqn.types import Step
+
+# An action takes about a microsecond: below this, a second thread costs more than it gains on a busy machine.
+PARALLEL_FROM = 128
+
+
+@inner
+def play(
+    i: Scalar,
+    action: Array,
+    obs: Array,
+    reward: Array,
+    terminated: Array,
+    truncated: Array,
+    outcomes: Array,
+    *arrays: Array,
+) -> None:
+    """One action of network `i`, all that follows from it until the next one, and the observation."""
+    net = Net(*arrays)
+    earned = np.int64(0)
+    if net.state[i, layout.OVER] != 0:
+        start_episode(i, net)
+    else:
+        earned = act(i, action[i], net)
+    paid, end = find_turn(i, net)
+    # Rewards are whole thousandths until here: one division rounds alike everywhere.
+    reward[i] = np.float32(earned + paid) / np.float32(1000.0)
+    terminated[i] = end == TERMINATED
+    truncated[i] = end == TRUNCATED
+    if end != GOES_ON:
+        write_outcomes(i, net, outcomes)
+    observe_turn(i, net, obs)
+
+
+class ServiceChains:
+    """`num_envs` networks on one device; an action of the data centre in turn in each by one kernel launch.
+
+    Actions: allocate each VNF (installing it where none is idle), uninstall each, wait. One that is not legal does
+    nothing, and costs. Outputs are static buffers, overwritten by the next step.
+    """
+
+    name = "sfc"
+
+    def __init__(self, config: SfcConfig, num_envs: int, device: torch.device | str = "cpu") -> None:
+        if num_envs < 1:
+            raise EnvError(f"Service chains need at least one network; num_envs is {num_envs}.")
+        self.config, self.num_envs, self.tables = config, num_envs, config.read()
+        self.device = _usable(torch.device(device))
+        self.capturable = self.device.type == "cuda"
+        vnfs, chains = len(self.tables.vnfs), len(self.tables.chains)
+        self.num_actions = 2 * vnfs + 1
+        self.obs_spec = ObsSpec((length(vnfs, chains),), torch.float32)
+        self.outcome_names: tuple[str, ...] = outcome_names(self.tables)
+        self.net = make_net(config, self.tables, num_envs, self.device)
+        self._allocate()
+        self._launch = Kernel(play, PARALLEL_FROM).bind(
+            num_envs, self._action, *self._step[:4], self.outcomes, *self.net
+        )
+        self.reset(0)
+
+    def _allocate(self) -> None:
+        n, device = self.num_envs, self.device
+        self._action = torch.zeros(n, dtype=torch.int64, device=device)
+        self.outcomes = torch.zeros(n, len(self.outcome_names), device=device)
+        self._step = Step(
+            obs=torch.zeros(n, *self.obs_spec.shape, device=device),
+            reward=torch.zeros(n, device=device),
+            terminated=torch.zeros(n, dtype=torch.bool, device=device),
+            truncated=torch.zeros(n, dtype=torch.bool, device=device),
+            mask=self.mask,
+        )
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Legal actions of the data centres in turn; None where masking is off."""
+        mask: Tensor = self.net.mask
+        return mask if self.config.masks else None
+
+    def reset(self, seed: int) -> Tensor:
+        """Start an episode in every network."""
+        self.net.rng[:, 0] = board_keys(seed, self.num_envs).to(self.device)
+        self.net.rng[:, 1] = 0
+        self.net.state[:, layout.OVER] = 1  # the step after an end starts an episode
+        self.outcomes.zero_()
+        self._launch()
+        return self._step.obs
+
+    def step(self, action: Tensor) -> Step:
+        """One action, [N] of any integer dtype, for the data centre in turn of every network."""
+        if (
+            action.shape != self._action.shape
+            or action.device != self.device
+            or action.is_floating_point()
+            or action.dtype == torch.bool
+        ):
+            raise EnvError(
+                f"Service chains expect actions as integers of shape [{self.num_envs}] on {self.device}; got "
+                f"{action.dtype} of shape {list(action.shape)} on {action.device}."
+            )
+        self._action.copy_(action)
+        self._launch()
+        return self._step
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything needed to go on from here, as copies."""
+        return {
+            name: tensor.clone(memory_format=torch.contiguous_format)
+            for name, tensor in self._tensors().items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken, on any device."""
+        own = self._tensors()
+        if state.keys() != own.keys():
+            raise CheckpointError(
+                f"A state of service chains holds {', '.join(own)}; this one holds {', '.join(state)}."
+            )
+        for name, tensor in own.items():
+            if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
+                raise CheckpointError(
+                    f"The networks' {name} must be {tensor.dtype} {list(tensor.shape)}; the state holds "
+                    f"{state[name].dtype} {list(state[name].shape)}. Load it with the settings it was saved with: "
+                    "tables, data centres, bundles, number of networks."
+                )
+        for name, tensor in own.items():
+            tensor.copy_(state[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        networks = {name: x for name, x in self.net._asdict().items() if name not in TABLES}
+        outputs = dict(zip(("obs", "reward", "terminated", "truncated"), self._step[:4], strict=True))
+        return networks | outputs | {"outcomes": self.outcomes}
+
+
+def _usable(device: torch.device) -> torch.device:
+    """The device with its index; CUDA only where kernels run there."""
+    if device.type != "cuda":
+        return device
+    if not cuda_available():
+        raise EnvError(
+            "Service chains on CUDA need a GPU and numba-cuda, and one of them is missing. Install "
+            "`flashdqn[cuda]`, or put the environment on the CPU: the learner may stay on CUDA."
+        )
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)

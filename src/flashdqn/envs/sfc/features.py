@@ -1,0 +1,134 @@
+"""What an agent sees: the data centre in turn, the chains there, the chains pending anywhere; scalar kernel code.
+
+float32 in [0, 1], V VNFs and S chains; its length does not depend on the number of data centres.
+
+here, 2V + 2:
+    installed [V]   instances at this data centre, shaded FEW
+    idle [V]        those of them that are idle, FEW
+    storage         free storage / the largest that any data centre can have
+    cpu             free CPU / the largest that any data centre can have
+chains here, S x (1 + 2V), for each chain:
+    type            (chain + 1) / S where requests for it are here, else 0
+    served [V]      requests being served here by each VNF, FEW
+    waiting [V]     requests waiting here for each VNF, SOME
+chains anywhere, S x (4 + V), for each chain:
+    type            (chain + 1) / S where requests for it are pending, else 0
+    count           pending requests: neither satisfied nor dropped, nor done; MANY
+    time            least remaining time of these / the chain's longest delay; 1 where there are none
+    bandwidth       b / (b + a link), b the bandwidth that they ask for together
+    waiting [V]     requests waiting anywhere for each VNF, MANY
+
+A count n is shaded as n / (n + h), h = 4 (FEW), 16 (SOME), 64 (MANY): 0 and 1 are far apart, and none is above 1.
+Shades are looked up, and all other numbers are one division of two whole ones: CPU and CUDA round alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flashdqn.envs.kernels import Array, Scalar, inner
+from flashdqn.envs.sfc.layout import (
+    ARRIVED,
+    CPU,
+    CPU_SCALE,
+    DC,
+    FEW,
+    LIMIT_US,
+    LINK_KBPS,
+    MANY,
+    MAX_SHADE,
+    NOW,
+    PENDING_KBPS,
+    SLOT_US,
+    SOME,
+    STORAGE,
+    STORAGE_SCALE,
+    Net,
+)
+from flashdqn.envs.sfc.requests import arrival_us
+
+HALVES = (4, 16, 64)  # h of FEW, SOME, MANY
+
+
+def parts(vnfs: int, chains: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the three parts of an observation."""
+    return (2 * vnfs + 2,), (chains, 1 + 2 * vnfs), (chains, 4 + vnfs)
+
+
+def length(vnfs: int, chains: int) -> int:
+    """Numbers in an observation."""
+    return 2 * vnfs + 2 + chains * (1 + 2 * vnfs) + chains * (4 + vnfs)
+
+
+@inner
+def shade(kind: Scalar, count: Scalar, net: Net) -> Scalar:
+    """A count as a number in [0, 1)."""
+    return net.shades[kind, min(count, MAX_SHADE)]
+
+
+@inner
+def ratio(part: Scalar, whole: Scalar) -> Scalar:
+    """part / whole in float32; 0 where there is no whole."""
+    return np.float32(part) / np.float32(whole) if whole > 0 else np.float32(0.0)
+
+
+@inner
+def see_data_centre(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> Scalar:
+    """The first part; returns where to write next."""
+    count = len(net.vnfs)
+    for v in range(count):
+        obs[row, v] = shade(FEW, net.installed[i, d, v], net)
+        obs[row, count + v] = shade(FEW, net.idle[i, d, v], net)
+    obs[row, 2 * count] = ratio(net.free[i, d, STORAGE], net.params[STORAGE_SCALE])
+    obs[row, 2 * count + 1] = ratio(net.free[i, d, CPU], net.params[CPU_SCALE])
+    return 2 * count + 2
+
+
+@inner
+def see_chains_here(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> Scalar:
+    """The second part; returns where to write next."""
+    count, chains = len(net.vnfs), len(net.chains)
+    for chain in range(chains):
+        present = 0
+        for v in range(count):
+            busy, waiting = net.busy[i, d, chain * count + v], net.waiting[i, d, chain * count + v]
+            present += busy + waiting
+            obs[row, at + 1 + v] = shade(FEW, busy, net)
+            obs[row, at + 1 + count + v] = shade(SOME, waiting, net)
+        obs[row, at] = ratio(chain + 1 if present > 0 else 0, chains)
+        at += 1 + 2 * count
+    return at
+
+
+@inner
+def see_chains_anywhere(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> None:
+    """The third part."""
+    count, chains, now = len(net.vnfs), len(net.chains), net.state[i, NOW] * net.params[SLOT_US]
+    for chain in range(chains):
+        limit, pending, remaining = net.chains[chain, LIMIT_US], 0, net.chains[chain, LIMIT_US]
+        for bundle in range(net.state[i, ARRIVED] - 1, -1, -1):
+            if net.unfinished[i, bundle, chain] > 0:
+                pending += net.unfinished[i, bundle, chain]
+                remaining = arrival_us(bundle, net) + limit - now
+        kbps = net.tally[i, chain, PENDING_KBPS]
+        obs[row, at] = ratio(chain + 1 if pending > 0 else 0, chains)
+        obs[row, at + 1] = shade(MANY, pending, net)
+        obs[row, at + 2] = ratio(max(remaining, 0), limit)
+        obs[row, at + 3] = ratio(kbps, kbps + net.params[LINK_KBPS])
+        for v in range(count):
+            obs[row, at + 4 + v] = shade(MANY, net.demand[i, chain * count + v], net)
+        at += 4 + count
+
+
+@inner
+def observe(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> None:
+    """Write what the agent of data centre d sees into a row of `obs`."""
+    at = see_data_centre(i, d, row, net, obs)
+    at = see_chains_here(i, d, row, at, net, obs)
+    see_chains_anywhere(i, row, at, net, obs)
+
+
+@inner
+def observe_turn(i: Scalar, net: Net, obs: Array) -> None:
+    """Write what the data centre in turn sees."""
+    observe(i, net.state[i, DC], i, net, obs)

@@ -1,0 +1,460 @@
+"""Service chains again, naively: lists that are searched through, and paths by trying all; the oracle.
+
+It shares nothing with the compiled networks but the configuration and the tables, and draws the same random
+numbers in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise, permutations
+
+import numpy as np
+from snake_twin import PlainRandom
+
+from flashdqn.envs.sfc import SfcConfig
+from flashdqn.envs.sfc.tables import Chain, Vnf
+
+FAR = 2**28
+
+
+@dataclass
+class Request:
+    number: int
+    chain: Chain
+    arrived: int  # µs
+    source: int
+    target: int | None
+    kbps: int
+    places: list[int] = field(default_factory=list)  # data centres that serve or served it
+    busy_until: int | None = None  # the part of a step at whose start its service is over
+    fate: str = ""  # satisfied, dropped, or still open
+
+    @property
+    def place(self) -> int:
+        return self.places[-1] if self.places else self.source
+
+    @property
+    def deadline(self) -> int:
+        return self.arrived + round(1000 * self.chain.delay_ms)
+
+    @property
+    def next_vnf(self) -> str:
+        return self.chain.vnfs[len(self.places)]
+
+    @property
+    def is_last(self) -> bool:
+        return len(self.places) == len(self.chain.vnfs) - 1
+
+
+@dataclass
+class Centre:
+    cpu: int
+    storage: int
+    ram: int
+    x: int
+    y: int
+    installed: dict[str, int]
+    idle: dict[str, int]
+
+
+@dataclass
+class TwinStep:
+    obs: np.ndarray
+    mask: list[bool]
+    reward: float
+    terminated: bool
+    truncated: bool
+    outcomes: dict[str, float]
+
+
+class TwinNetwork:
+    def __init__(self, config: SfcConfig, random: PlainRandom) -> None:
+        self.config, self.random, self.tables = config, random, config.read()
+        self.vnfs: dict[str, Vnf] = {vnf.name: vnf for vnf in self.tables.vnfs}
+        self.over = True
+        self.mask: list[bool] = []
+
+    # an episode's network
+
+    def start(self) -> None:
+        low, high = self.config.dcs(self.tables)
+        dcs = low + self.random.below(high - low + 1)
+        low, high = self.config.min_bundles, self.config.max_bundles
+        self.bundles = low + self.random.below(high - low + 1)
+        self.centres = [self.draw_centre(d) for d in range(dcs)]
+        self.links: dict[frozenset[int], tuple[int, int]] = {}  # pair → kbit/s, µs
+        self.draw_links()
+        self.paths = {(a, b): self.shortest(a, b) for a in range(dcs) for b in range(dcs)}
+        self.requests: list[Request] = []
+        self.used: dict[str, int] = {"cpu": 0, "cpu_all": 0, "storage": 0, "storage_all": 0}
+        self.causes = {"no_room": 0, "no_bandwidth": 0, "no_time": 0}
+        self.delays: list[int] = []
+        self.now, self.arrived, self.over = -1, 0, False
+        self.actions, self.waits, self.turn = self.config.actions_per_slot, 0, 0
+
+    def draw_centre(self, d: int) -> Centre:
+        config, none = self.config, dict.fromkeys(self.vnfs, 0)
+        if self.tables.sites:
+            site = self.tables.sites[d]
+            cpu = site.cpu[0] + self.random.below(site.cpu[1] - site.cpu[0] + 1)
+            return Centre(cpu, site.storage, site.ram, site.x_km, site.y_km, dict(none), dict(none))
+        cpu = config.cpu_low + self.random.below(config.cpu_high - config.cpu_low + 1)
+        x, y = self.random.below(config.span_km + 1), self.random.below(config.span_km + 1)
+        return Centre(cpu, config.storage, config.ram or 2**30, x, y, dict(none), dict(none))
+
+    def draw_links(self) -> None:
+        kind, dcs = self.config.topology, len(self.centres)
+        names = [site.name for site in self.tables.sites]
+        for link in self.tables.links:
+            pair = frozenset(names.index(name) for name in link.between)
+            before = self.links.get(pair, (0, 0))[0]
+            self.links[pair] = before + round(1000 * link.mbps), self.straight(*pair)
+        if self.tables.sites:
+            return
+        for b in range(1, dcs):
+            parent = self.random.below(b) if kind == "random" else 0
+            for a in range(b):
+                on_ring = b == a + 1 or (a == 0 and b == dcs - 1)
+                chosen = {"mesh": True, "ring": on_ring}.get(kind)
+                if chosen is None:
+                    chosen = a == parent or self.random.below(2) == 1
+                if chosen:
+                    self.links[frozenset((a, b))] = 1000 * self.config.link_mbps, self.straight(a, b)
+
+    def straight(self, a: int, b: int) -> int:
+        one, two = self.centres[a], self.centres[b]
+        return math.isqrt(25 * ((one.x - two.x) ** 2 + (one.y - two.y) ** 2))
+
+    def shortest(self, a: int, b: int) -> int:
+        """Delay of the shortest path: every order of every set of stops is tried."""
+        if a == b:
+            return 0
+        others = [d for d in range(len(self.centres)) if d not in (a, b)]
+        best = FAR
+        for count in range(len(others) + 1):
+            for stops in permutations(others, count):
+                way = [a, *stops, b]
+                pairs = [frozenset(pair) for pair in pairwise(way)]
+                if all(pair in self.links for pair in pairs):
+                    best = min(best, sum(self.links[pair][1] for pair in pairs))
+        return best
+
+    # what is free
+
+    def free(self, d: int, what: str) -> int:
+        centre = self.centres[d]
+        taken = sum(getattr(self.vnfs[v], what) * n for v, n in centre.installed.items())
+        return int(getattr(centre, what)) - taken
+
+    def has_room(self, d: int, v: str) -> bool:
+        if self.centres[d].idle[v] > 0:
+            return True
+        return all(self.free(d, what) >= getattr(self.vnfs[v], what) for what in ("cpu", "storage", "ram"))
+
+    def waiting(self) -> list[Request]:
+        return [r for r in self.requests if not r.fate and r.busy_until is None]
+
+    # time
+
+    @property
+    def clock(self) -> int:
+        return self.now * self.config.slot_us
+
+    def least(self, request: Request, position: int) -> int:
+        """The least time from the start of a position's service to the end of the last one's."""
+        total, slot = 0, self.config.slot_us
+        for k in range(position, len(request.chain.vnfs)):
+            work = self.vnfs[request.chain.vnfs[k]].processing_us
+            total += work if k == len(request.chain.vnfs) - 1 else math.ceil(work / slot) * slot
+        return total
+
+    def pass_time(self) -> tuple[Fraction, str]:
+        earned = Fraction(0)
+        if self.now >= 0:
+            earned += self.pay_for_time()
+            for d, centre in enumerate(self.centres):
+                for what in ("cpu", "storage"):
+                    self.used[what] += getattr(centre, what) - self.free(d, what)
+                    self.used[f"{what}_all"] += getattr(centre, what)
+        self.now += 1
+        self.actions = self.waits = self.turn = 0
+        earned += self.drop_hopeless()
+        self.finish()
+        config = self.config
+        if self.arrived < self.bundles and self.now % (config.bundle_every * config.slots) == 0:
+            self.arrive()
+        self.order = self.service_order()
+        done = all(r.fate and r.busy_until is None for r in self.requests)
+        if done and self.arrived == self.bundles:
+            return earned, "terminated"
+        if config.max_steps and self.now >= config.max_steps * config.slots:
+            return earned, "truncated"
+        return earned, ""
+
+    def pay_for_time(self) -> Fraction:
+        cpu = sum(centre.cpu for centre in self.centres)
+        return Fraction(str(self.config.time_reward)) * cpu if self.waiting() else Fraction(0)
+
+    def drop_hopeless(self) -> Fraction:
+        late = [r for r in self.waiting() if r.deadline < self.clock + self.least(r, len(r.places))]
+        # by chain, then position, then place: bandwidth that one releases may change the cause of the next
+        late.sort(key=lambda r: (self.tables.chains.index(r.chain), len(r.places), r.place, r.number))
+        for request in late:
+            self.causes[self.cause(request)] += 1
+            request.fate = "dropped"
+            self.release(request, to_target=False)
+        paid = sum((self.progress(r, k) for r in late for k in range(len(r.places))), Fraction(0))
+        return Fraction(str(self.config.dropped_reward)) * len(late) - paid
+
+    def progress(self, request: Request, position: int) -> Fraction:
+        """What a position of a chain pays: its share of the chain's CPU, in whole thousandths."""
+        costs = [self.vnfs[v].cpu for v in request.chain.vnfs]
+        share = self.config.progress_reward * costs[position] / max(1, sum(costs))
+        return Fraction(round(1000 * share), 1000)
+
+    def cause(self, request: Request) -> str:
+        roomy = [d for d in range(len(self.centres)) if self.has_room(d, request.next_vnf)]
+        if not roomy:
+            return "no_room"
+        return "no_time" if any(self.has_bandwidth(request, d) for d in roomy) else "no_bandwidth"
+
+    def finish(self) -> None:
+        for request in self.requests:
+            if request.busy_until != self.now:
+                continue
+            d, v = request.place, request.chain.vnfs[len(request.places) - 1]
+            self.centres[d].idle[v] += 1
+            request.busy_until = None
+            if self.config.held == "hop":
+                before = request.places[-2] if len(request.places) > 1 else request.source
+                self.reserve(before, d, -request.kbps)
+            if request.fate:
+                self.release(request, to_target=True)
+
+    def arrive(self) -> None:
+        for chain in self.tables.chains:
+            low, high = chain.bundle
+            for _ in range(low + self.random.below(high - low + 1)):
+                dcs = len(self.centres)
+                source, target = self.random.below(dcs), None
+                if self.config.endpoints == "pair":
+                    target = (source + 1 + self.random.below(dcs - 1)) % dcs
+                kbps = chain.kbps[0]
+                if chain.kbps[1] > kbps:
+                    kbps += self.random.below(chain.kbps[1] - kbps + 1)
+                number = len(self.requests)
+                self.requests.append(Request(number, chain, self.clock, source, target, kbps))
+        self.arrived += 1
+
+    def service_order(self) -> list[int]:
+        place, target, waiting = 0, None, self.waiting()
+        if waiting:
+            urgent = min(waiting, key=lambda r: (r.deadline, r.number))
+            place, target = urgent.place, urgent.target
+
+        def key(d: int) -> tuple[int, int, int]:
+            onward = self.paths[d, target] if target is not None else 0
+            return self.paths[place, d] + onward, self.paths[place, d], d
+
+        return sorted(range(len(self.centres)), key=key)
+
+    # bandwidth
+
+    def route(self, a: int, b: int) -> list[frozenset[int]]:
+        """The path that is used is the compiled network's own business where several are as short; see the test."""
+        links: list[frozenset[int]] = []
+        while a != b:
+            onward = self.hops[a][b]
+            links.append(frozenset((a, onward)))
+            a = onward
+        return links
+
+    def follow(self, hops: list[list[int]]) -> None:
+        """Take next hops from outside, after a look that they lead along shortest paths."""
+        self.hops = hops
+        for (a, b), delay in self.paths.items():
+            assert sum(self.links[link][1] for link in self.route(a, b)) == delay
+        self.link_free = {link: kbps for link, (kbps, _) in self.links.items()}
+
+    def reserve(self, a: int, b: int, kbps: int) -> None:
+        for link in self.route(a, b):
+            self.link_free[link] -= kbps
+
+    def release(self, request: Request, to_target: bool) -> None:
+        if self.config.held == "chain":
+            way = [request.source, *request.places]
+            for a, b in pairwise(way):
+                self.reserve(a, b, -request.kbps)
+        if to_target and request.target is not None:
+            self.reserve(request.place, request.target, -request.kbps)
+
+    def has_bandwidth(self, request: Request, d: int) -> bool:
+        needed = self.route(request.place, d)
+        if request.is_last and request.target is not None:
+            needed = needed + self.route(d, request.target)
+        return all(self.link_free[link] >= needed.count(link) * request.kbps for link in needed)
+
+    # serving
+
+    def can_serve(self, request: Request, d: int) -> bool:
+        slot, position = self.config.slot_us, len(request.places)
+        done = self.clock + self.paths[request.place, d] + self.vnfs[request.next_vnf].processing_us
+        if not request.is_last:
+            done = math.ceil(done / slot) * slot + self.least(request, position + 1)
+        if request.target is not None:
+            done += self.paths[d, request.target]
+        return done <= request.deadline and self.has_bandwidth(request, d)
+
+    def priority(self, request: Request, d: int) -> int:
+        remaining = request.deadline - self.clock
+        points = -remaining
+        if request.places:
+            points += 10_000 if request.place == d else -5_000
+        if remaining < 10_000:
+            points += 100_000_000 // remaining
+        return points
+
+    def candidates(self, v: str, d: int) -> list[Request]:
+        if not self.has_room(d, v):
+            return []
+        return [r for r in self.waiting() if r.next_vnf == v and self.can_serve(r, d)]
+
+    def legal(self, d: int) -> list[bool]:
+        allocate = [bool(self.candidates(v, d)) for v in self.vnfs]
+        uninstall = [self.centres[d].idle[v] > 0 for v in self.vnfs]
+        return [*allocate, *uninstall, self.config.waiting == "always" or not any(allocate)]
+
+    def allocate(self, v: str, d: int) -> Fraction:
+        request = max(self.candidates(v, d), key=lambda r: (self.priority(r, d), -r.number))
+        centre, config = self.centres[d], self.config
+        if centre.idle[v]:
+            centre.idle[v] -= 1
+        else:
+            centre.installed[v] += 1
+        last, before = request.is_last, request.place
+        self.reserve(before, d, request.kbps)
+        request.places.append(d)
+        work = self.paths[before, d] + self.vnfs[v].processing_us
+        request.busy_until = self.now + math.ceil(work / config.slot_us)
+        earned = self.progress(request, len(request.places) - 1)
+        if last:
+            request.fate = "satisfied"
+            if request.target is not None:
+                self.reserve(d, request.target, request.kbps)
+                work += self.paths[d, request.target]
+            self.delays.append(self.clock + work - request.arrived)
+            assert self.clock + work <= request.deadline
+            earned += Fraction(str(config.satisfied_reward))
+        return earned
+
+    def uninstall(self, v: str, d: int) -> Fraction:
+        self.centres[d].idle[v] -= 1
+        self.centres[d].installed[v] -= 1
+        needed = any(r.next_vnf == v for r in self.waiting())
+        return Fraction(str(self.config.needed_reward)) if needed else Fraction(0)
+
+    # steps
+
+    def step(self, action: int, hops: list[list[int]]) -> TwinStep:
+        earned, names = Fraction(0), list(self.vnfs)
+        if self.over:
+            self.start()
+            self.follow(hops)
+        else:
+            earned = self.act(action, names)
+        end = ""
+        while True:
+            all_waited = self.waits >= len(self.centres)
+            if self.actions >= self.config.actions_per_slot or (all_waited and not self.config.full_steps):
+                paid, end = self.pass_time()
+                earned += paid
+                if end:
+                    self.centre, self.over = self.order[0], True
+                    self.mask = [False] * (2 * len(names)) + [True]
+                    break
+                continue
+            self.centre = self.order[self.turn]
+            self.mask = self.legal(self.centre)
+            if any(self.mask[:-1]) or all_waited:
+                break
+            self.take_turn(waited=True)
+        outcomes = self.outcomes() if end else {}
+        reward = float(np.float32(float(earned)))
+        return TwinStep(self.observe(), self.mask, reward, end == "terminated", end == "truncated", outcomes)
+
+    def act(self, action: int, names: list[str]) -> Fraction:
+        self.actions += 1
+        earned = Fraction(0)
+        if not 0 <= action <= 2 * len(names) or not self.mask[action]:
+            earned = Fraction(str(self.config.invalid_reward))
+        elif action < len(names):
+            earned = self.allocate(names[action], self.centre)
+        elif action < 2 * len(names):
+            earned = self.uninstall(names[action - len(names)], self.centre)
+        self.take_turn(waited=action == 2 * len(names))
+        return earned
+
+    def take_turn(self, waited: bool) -> None:
+        if waited or self.config.turns == "one":
+            self.turn = (self.turn + 1) % len(self.centres)
+        self.waits = self.waits + 1 if waited else 0
+
+    # what is seen
+
+    def observe(self) -> np.ndarray:
+        d, numbers = self.centre, []
+        centre, chains = self.centres[d], self.tables.chains
+        largest = (
+            {what: max(getattr(s, what) for s in self.tables.sites) for what in ("storage",)}
+            if (self.tables.sites)
+            else {"storage": self.config.storage}
+        )
+        cpu = max(s.cpu[1] for s in self.tables.sites) if self.tables.sites else self.config.cpu_high
+        numbers += [shaded(centre.installed[v], 4) for v in self.vnfs]
+        numbers += [shaded(centre.idle[v], 4) for v in self.vnfs]
+        numbers += [share(self.free(d, "storage"), largest["storage"]), share(self.free(d, "cpu"), cpu)]
+        served = [r for r in self.requests if r.busy_until is not None]
+        for k, chain in enumerate(chains):
+            busy = [r for r in served if r.chain is chain and r.place == d]
+            wait = [r for r in self.waiting() if r.chain is chain and r.place == d]
+            numbers.append(share(k + 1 if busy or wait else 0, len(chains)))
+            now = [r.chain.vnfs[len(r.places) - 1] for r in busy]
+            numbers += [shaded(now.count(v), 4) for v in self.vnfs]
+            numbers += [shaded([r.next_vnf for r in wait].count(v), 16) for v in self.vnfs]
+        for k, chain in enumerate(chains):
+            pending = [r for r in self.requests if r.chain is chain and (not r.fate or r.busy_until)]
+            wait = [r for r in self.waiting() if r.chain is chain]
+            limit = round(1000 * chain.delay_ms)
+            remaining = min([r.deadline - self.clock for r in pending], default=limit)
+            kbps = sum(r.kbps for r in pending)
+            numbers.append(share(k + 1 if pending else 0, len(chains)))
+            numbers.append(shaded(len(pending), 64))
+            numbers.append(share(max(0, remaining), limit))
+            numbers.append(share(kbps, kbps + 1000 * self.config.link_mbps))
+            numbers += [shaded([r.next_vnf for r in wait].count(v), 64) for v in self.vnfs]
+        return np.array(numbers, dtype=np.float32)
+
+    def outcomes(self) -> dict[str, float]:
+        good = [r for r in self.requests if r.fate == "satisfied"]
+        out = {"score": share(len(good), len(self.requests))}
+        for chain in self.tables.chains:
+            asked = [r for r in self.requests if r.chain is chain]
+            accepted = [r for r in good if r.chain is chain]
+            out[f"accepted_{chain.name}"] = share(len(accepted), len(asked)) if asked else 1.0
+        out["cpu"] = share(self.used["cpu"], self.used["cpu_all"])
+        out["storage"] = share(self.used["storage"], self.used["storage_all"])
+        out |= {cause: share(count, len(self.requests)) for cause, count in self.causes.items()}
+        out["delay_ms"] = share(sum(self.delays), 1000 * len(good))
+        out["throughput_gbps"] = share(sum(r.kbps for r in good), 1_000_000)
+        return out
+
+
+def share(part: int, whole: int) -> float:
+    return float(np.float32(part) / np.float32(whole)) if whole > 0 else 0.0
+
+
+def shaded(count: int, half: int) -> float:
+    return float(np.float32(count / (count + half)))
