@@ -114,8 +114,8 @@ def list_batches(evidence: Evidence) -> Iterator[Finding]:
         if builds_from_list(file, line):
             groups.setdefault(file, []).append((file, line))
     for file, places in groups.items():
-        share = evidence.at(places)
         worst = max(places, key=lambda place: evidence.at([place]))
+        share = evidence.at([*places, *drawing_lines(evidence, worst)])
         updates = max(evidence.record.total("updates"), 1.0)
         yield Finding(
             name="list-batches",
@@ -134,6 +134,20 @@ def list_batches(evidence: Evidence) -> Iterator[Finding]:
             "obs, action, reward = observations[rows], actions[rows], rewards[rows]",
             certainty=certainty(evidence, share, LEAST_SHARE),
         )
+
+
+def drawing_lines(evidence: Evidence, place: Place) -> list[Place]:
+    """The lines around that draw the transitions themselves: arrays are indexed instead."""
+    function = source.function(*place)
+    return [
+        (file, line)
+        for (file, line), phases in evidence.by_line.items()
+        if file == place[0]
+        and function is not None
+        and source.covers(function, line)
+        and phases.most_common(1)[0][0] == "replay"
+        and not builds_from_list(file, line)
+    ]
 
 
 def hot_places(evidence: Evidence) -> list[Place]:
