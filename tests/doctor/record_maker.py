@@ -67,9 +67,9 @@ class Maker:
     def window(self, samples: dict[int, float], start: float, **counts: float) -> None:
         """About a second: seconds by stack, and what was counted."""
         zero = dict.fromkeys(
-            ("transitions", "vector_steps", "env_seconds", "episodes", "episode_steps", "updates", "cpu"), 0.0
+            ("transitions", "vector_steps", "episodes", "episode_steps", "updates", "cpu"), 0.0
         )
-        window = {"start": start, "seconds": 1.0, "memory": 0, "device_memory": 0, "update_seconds": 0.0}
+        window = {"start": start, "seconds": 1.0, "memory": 0, "device_memory": 0}
         self.raw["windows"].append(
             window | zero | {"samples": {str(n): s for n, s in samples.items()}} | counts
         )

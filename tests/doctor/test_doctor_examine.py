@@ -12,7 +12,7 @@ from record_maker import STEP, Maker, library, stand_in
 
 from flashdqn.doctor.examine import examine
 from flashdqn.doctor.json_file import write_json
-from flashdqn.doctor.record import read_record
+from flashdqn.doctor.record import make_record
 from flashdqn.doctor.report import Report
 
 
@@ -154,4 +154,4 @@ def test_records_from_a_file(maker: Maker, tmp_path: Path) -> None:
     raw = maker.record().raw
     path = tmp_path / "record.json"
     path.write_text(json.dumps(raw), encoding="utf-8")
-    assert examine(read_record(path)) == examine(maker.record())
+    assert examine(make_record(json.loads(path.read_text(encoding="utf-8")))) == examine(maker.record())

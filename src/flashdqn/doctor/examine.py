@@ -68,7 +68,7 @@ def examine(record: Record) -> Report:
         lines=hot_lines(evidence),
         windows=windows(evidence),
         findings=findings,
-        notes=notes(evidence),
+        notes=notes(evidence, findings),
         copies=copies(record),
         operations=operations(record),
         growth=tuple(
@@ -231,7 +231,7 @@ def limit_of_learning(evidence: Evidence, learning: float) -> tuple[str, str]:
     return ("compute" if share > SLOW else "launches"), because
 
 
-def notes(evidence: Evidence) -> tuple[str, ...]:
+def notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """What could not be seen."""
     record, raw = evidence.record, evidence.record.raw
     found = []
@@ -248,7 +248,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             "updates cannot be taken apart into forward, backward and optimizer."
         )
     seconds, spells = compiling(evidence)
-    if spells == 1 and not any(f.name == "compile-in-training" for f in diagnose(evidence)):
+    if spells == 1 and not any(f.name == "compile-in-training" for f in findings):
         found.append(f"Compilers were at work for {seconds:.1f} s when training began: a start-up, once.")
     if raw["timer_taken"]:
         found.append("The script uses the alarm timer itself: from then on the doctor could not look.")

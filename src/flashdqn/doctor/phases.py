@@ -27,6 +27,7 @@ PHASES = (
     *("printing", "logging", "compilation", "waiting", "start-up", "python (rest)"),
 )
 OFTEN = 8
+"""Rows per step of the environments, or per update, from which on a line goes over rows."""
 LEARNING = ("replay", "forward", "backward", "optimizer", "learning (rest)")
 
 #: Somewhere on the stack: a compiler is at work.

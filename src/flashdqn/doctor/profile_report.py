@@ -10,6 +10,7 @@ from rich.text import Text
 
 from flashdqn.doctor.experiments_compare import TRIMMED
 from flashdqn.doctor.profile_result import Advice, Aside, Outcome, Phase, Profile, Spent, Spread, Suggestion
+from flashdqn.show.bars import bar
 
 BAR = 20  # characters of a whole
 COLOURS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline": "bold"}
@@ -72,14 +73,9 @@ def phase_table(phases: Iterable[Phase], title: str) -> Table:
     table.add_column("what it is")
     for phase in phases:
         table.add_row(
-            phase.name, f"{phase.microseconds:,.3f}", f"{phase.share:.0%}", bar(phase.share), phase.about
+            phase.name, f"{phase.microseconds:,.3f}", f"{phase.share:.0%}", bar(phase.share, BAR), phase.about
         )
     return table
-
-
-def bar(share: float) -> str:
-    """As long as its share of a whole."""
-    return "█" * max(0, min(BAR, round(share * BAR)))
 
 
 def show_apart(console: Console, spent: Spent) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -102,11 +100,6 @@ class Record:
         """Transitions per step of the environments, the most common; 0 when none was seen."""
         widths = self.raw["widths"]
         return int(max(widths, key=lambda width: int(widths[width]), default=0))
-
-
-def read_record(path: Path) -> Record:
-    """From the file that the watch wrote."""
-    return make_record(json.loads(path.read_text(encoding="utf-8")))
 
 
 def make_record(raw: dict[str, Any]) -> Record:

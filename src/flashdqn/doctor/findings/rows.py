@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, faster
 from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.phases import OFTEN
 from flashdqn.doctor.record import Site
 from flashdqn.doctor.report import Finding
 
 COPIES = ("item", "tolist", "cpu", "numpy", "to", "cuda", "bool", "int", "float")
 LEAST_SHARE = 0.05
-OFTEN = 8
-"""Rows per step of the environments, or per update, from which on a loop is one over rows."""
 BATCHED = 50.0
 """How much less the same work costs in one call: a cautious figure for a batch of a few dozen rows and more."""
 MAKERS = {

@@ -243,11 +243,9 @@ def snapshot() -> dict[str, float]:
     names = (
         "transitions",
         "vector_steps",
-        "env_seconds",
         "episodes",
         "episode_steps",
         "updates",
-        "update_seconds",
     )
     totals = {name: float(getattr(tally.counters, name)) for name in names}
     return totals | {"cpu": process_time()}

@@ -32,7 +32,6 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
     number = size(reward)
     counters.vector_steps += 1
     counters.transitions += number
-    counters.env_seconds += seconds
     widths[number] = widths.get(number, 0) + 1
     training_began()
     note("env step", frame, seconds, number)

@@ -56,12 +56,9 @@ class Counters:
     def __init__(self) -> None:
         self.transitions = 0
         self.vector_steps = 0
-        self.env_seconds = 0.0
         self.episodes = 0
         self.episode_steps = 0
         self.updates = 0
-        self.update_seconds = 0.0
-        """Forward passes for learning, backward passes and the optimizer."""
         self.hooks = 0
         """How often the watch stood in for something."""
         self.counted = {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0}

@@ -166,7 +166,6 @@ def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]
 def note_backward(frame: FrameType, seconds: float) -> None:
     """Count a backward pass: what was called before it was called for learning."""
     note("backward", frame, seconds)
-    counters.update_seconds += seconds
     for forward in local.pending:
         forward.learning += 1
     local.pending.clear()
@@ -251,7 +250,6 @@ def after_step(compiling: Callable[[], bool]) -> Callable[..., None]:
 def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
-    counters.update_seconds += seconds
     training_began()
     note("optimizer", frame, seconds)
     key = id(optimizer)
