@@ -1,0 +1,61 @@
+"""Settings of evaluation, reports and execution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flashdqn.config.values import require
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Evaluation during training: games with ε = 0, from seeds of their own."""
+
+    every: int = 500_000
+    """Transitions between evaluations; 0: only at the end."""
+    episodes: int = 100
+    """Games in each."""
+
+    def __post_init__(self) -> None:
+        require(self.every >= 0, f"eval.every must not be negative, and is {self.every}.")
+        require(self.episodes > 0, f"eval.episodes must be above 0, and is {self.episodes}.")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Reports and checkpoints."""
+
+    every: int = 0
+    """Transitions between reports; 0: 25,000, or 100 vector steps if that is more."""
+    checkpoint_every: int = 1_000_000
+    """Transitions between checkpoints that can be resumed; 0: only at the end."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+
+    def __post_init__(self) -> None:
+        require(self.every >= 0, f"log.every must not be negative, and is {self.every}.")
+        require(
+            self.checkpoint_every >= 0,
+            f"log.checkpoint_every must not be negative, and is {self.checkpoint_every}.",
+        )
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """How the work is executed; none of it changes what is learned, beyond rounding."""
+
+    mode: Literal["auto", "eager", "compile", "written", "graph"] = "auto"
+    """How collection and updates run. eager: operation by operation; compile: by torch.compile; written: a plain
+    MLP's update written by hand; graph: CUDA graphs, of hand-written or compiled updates where they work. auto
+    picks by a short trial before the clock starts, and says what and why. What cannot work falls to the next."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Numbers that the networks compute with; losses, targets and weights are float32 in any case."""
+    threads: int = 0
+    """CPU threads for PyTorch and for the games; 0: one where work is too small to share, else as many as a
+    trial shows to be best."""
+    warmup: bool = True
+    """Compile, allocate and touch everything before the clock starts."""
+
+    def __post_init__(self) -> None:
+        require(self.threads >= 0, f"runtime.threads must not be negative, and is {self.threads}.")

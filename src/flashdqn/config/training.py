@@ -1,0 +1,112 @@
+"""All settings of a training together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import tyro
+
+from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, ReplayConfig
+from flashdqn.config.network import NetworkConfig
+from flashdqn.config.running import EvalConfig, LogConfig, RuntimeConfig
+from flashdqn.config.values import RATIOS, Ratio, Seconds, require
+from flashdqn.envs import EnvConfig, SnakeConfig
+
+
+@dataclass(frozen=True)
+class Config:
+    """A training, fully described."""
+
+    preset: tyro.conf.Suppress[str] = "snake"
+    """Where the settings started from."""
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Stop after this many transitions."""
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Stop after this many episodes."""
+    max_time: Annotated[Seconds | None, tyro.conf.arg(metavar="TIME")] = None
+    """Stop after this much training time: 90s, 1.5m, 2h."""
+    envs: int = 256
+    """Environments played at once."""
+    train_ratio: Annotated[Ratio, tyro.conf.arg(aliases=["--train-steps-ratio"])] = RATIOS["fast"]
+    """Gradient steps per collected transition, exact over time whatever the number of environments; a number,
+    or debug (0.004), fast (0.03125), balanced (0.0625), better (0.125), quality (0.25). Not used by pqn,
+    whose ratio is epochs · minibatches / (rollout · envs)."""
+    seed: int = 0
+    """Everything random follows from it."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the network, the replay and the environments live."""
+    out: str = "runs"
+    """The folder that run folders go into."""
+    env: Annotated[EnvConfig, tyro.conf.AvoidSubcommands] = field(default_factory=SnakeConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    learn: LearnConfig = field(default_factory=LearnConfig)
+    pqn: PQNConfig = field(default_factory=PQNConfig)
+    explore: ExploreConfig = field(default_factory=ExploreConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+    def __post_init__(self) -> None:
+        require(self.envs > 0, f"envs must be at least 1, and is {self.envs}.")
+        require(
+            self.train_ratio >= 0 and math.isfinite(self.train_ratio),
+            f"train_ratio must be a finite number, 0 or more, and is {self.train_ratio}.",
+        )
+        for name in ("steps", "episodes", "max_time"):
+            value = getattr(self, name)
+            require(
+                value is None or 0 < value < math.inf, f"{name} must be a number above 0, and is {value}."
+            )
+        require(
+            self.replay.capacity >= self.replay.n_step * self.envs or self.learn.method == "pqn",
+            f"replay.capacity {self.replay.capacity} is too small for {self.envs} environments and "
+            f"{self.replay.n_step}-step returns: it must be at least {self.replay.n_step * self.envs}.",
+        )
+        require(
+            self.learn.bootstrap != "munchausen" or self.replay.n_step == 1,
+            f"learn.bootstrap munchausen needs replay.n_step 1, and it is {self.replay.n_step}: every step's "
+            "reward has a log-policy term of its own, and an n-step return has only the rewards. "
+            "Use greedy or double with n steps.",
+        )
+        if self.learn.method == "pqn":
+            self._check_pqn()
+
+    def _check_pqn(self) -> None:
+        refused = "learn.method pqn needs"
+        require(
+            self.learn.head == "scalar",
+            f"{refused} learn.head scalar, and it is {self.learn.head}: a λ-return is a number.",
+        )
+        require(
+            self.learn.bootstrap != "munchausen",
+            f"{refused} learn.bootstrap greedy, and it is munchausen: a λ-return has no log-policy terms.",
+        )
+        require(
+            self.replay.priority == 0,
+            f"{refused} replay.priority 0, and it is {self.replay.priority}: there is no replay to draw from.",
+        )
+        require(
+            self.replay.n_step == 1,
+            f"{refused} replay.n_step 1, and it is {self.replay.n_step}: λ weighs all n; use --pqn.trace.",
+        )
+        transitions, parts = self.pqn.rollout * self.envs, self.pqn.minibatches
+        require(
+            transitions % parts == 0,
+            f"A rollout of {self.pqn.rollout} steps of {self.envs} environments, {transitions} in all, does not "
+            f"divide into {parts} minibatches: make --pqn.rollout a multiple of --pqn.minibatches.",
+        )
+
+    @property
+    def update_size(self) -> int:
+        """Transitions per gradient step."""
+        if self.learn.method == "pqn":
+            return self.pqn.rollout * self.envs // self.pqn.minibatches
+        return self.learn.batch_size
+
+    @property
+    def report_every(self) -> int:
+        """Transitions between reports."""
+        return self.log.every or max(25_000, 100 * self.envs)

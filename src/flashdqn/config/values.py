@@ -1,0 +1,53 @@
+"""Values that are written in a way of their own (ratios, times), and the check that a setting makes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import tyro
+
+from flashdqn.errors import ConfigError
+
+#: The named train ratios, in gradient steps per transition.
+RATIOS = {"debug": 0.004, "fast": 0.03125, "balanced": 0.0625, "better": 0.125, "quality": 0.25}
+
+
+def parse_ratio(text: str) -> float:
+    """A number, or one of the five names."""
+    if text in RATIOS:
+        return RATIOS[text]
+    try:
+        return float(text)
+    except ValueError:
+        names = ", ".join(RATIOS)
+        raise ConfigError(f"train_ratio must be a number or one of {names}, and is '{text}'.") from None
+
+
+def parse_duration(text: str) -> float:
+    """'90', '90s', '1.5m' or '2h', in seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text and text[-1] in units else (text, 1.0)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise ConfigError(f"A time is written like 90s, 1.5m or 2h, and '{text}' is not.") from None
+
+
+def _flag(parse: Any, metavar: str) -> Any:
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: parse(words[0]),
+        is_instance=lambda value: isinstance(value, float | int),
+        str_from_instance=lambda value: [f"{value:g}"],
+    )
+
+
+Ratio = Annotated[float, _flag(parse_ratio, "RATIO")]
+Seconds = Annotated[float, _flag(parse_duration, "TIME")]
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `ConfigError(message)` unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)

@@ -1,0 +1,84 @@
+"""Service function chains."""
+
+from __future__ import annotations
+
+from flashdqn.config import (
+    Config,
+    EvalConfig,
+    ExploreConfig,
+    LearnConfig,
+    LogConfig,
+    NetworkConfig,
+    ReplayConfig,
+)
+from flashdqn.envs import SfcConfig
+from flashdqn.presets.preset import Preset
+
+#: The network of Onsu et al. 2024, for the state of six VNFs and six chains.
+SFC_NETWORK = NetworkConfig(
+    torso="branches",
+    branches=("14:128,64", "6x13:64/64", "6x10:64/64"),
+    attention=128,
+    hidden=(256, 128, 64),
+)
+
+SFC: dict[str, Preset] = {
+    "sfc": Preset(
+        "service function chains over 2 to 8 data centres, one model for all of them (docs/sfc.md)",
+        Config(
+            preset="sfc",
+            steps=1_000_000,
+            envs=64,
+            train_ratio=1 / 32,
+            # Progress is paid at once, and time costs what all CPU could earn in it, so that values stay near 0:
+            # discounting counts actions, and must not reward who makes time pass by serving less.
+            env=SfcConfig(
+                waiting="idle",
+                satisfied_reward=0.5,
+                dropped_reward=0.0,
+                needed_reward=0.0,
+                progress_reward=0.5,
+                time_reward=-0.03,
+            ),
+            network=NetworkConfig(hidden=(256, 256)),
+            replay=ReplayConfig(capacity=300_000),
+            learn=LearnConfig(
+                gamma=0.95,
+                starts=30_000,
+                lr_end=5e-5,
+                lr_over=1_000_000,
+                target_every=0,
+                target_tau=0.01,
+                v_min=-40.0,
+                v_max=20.0,
+            ),
+            explore=ExploreConfig(schedule="spread", start=0.4, end=0.005),
+            eval=EvalConfig(every=100_000, episodes=64),
+            log=LogConfig(every=100_000, checkpoint_every=0),
+        ),
+    ),
+    "sfc-paper": Preset(
+        "service function chains with the paper's network and settings, 2 to 8 data centres",
+        Config(
+            preset="sfc-paper",
+            steps=1_000_000,
+            envs=32,
+            train_ratio=0.2,
+            env=SfcConfig(full_steps=True),
+            network=SFC_NETWORK,
+            replay=ReplayConfig(capacity=10_000),
+            learn=LearnConfig(
+                bootstrap="greedy",
+                batch_size=32,
+                starts=1_000,
+                lr=1e-4,
+                target_every=10,
+                v_min=-50.0,
+                v_max=50.0,
+            ),
+            explore=ExploreConfig(end=0.01, over=200_000),
+            eval=EvalConfig(every=100_000, episodes=32),
+            log=LogConfig(every=10_000, checkpoint_every=0),
+        ),
+    ),
+}
