@@ -41,9 +41,10 @@ class Maker:
             "script": self.script, "arguments": [], "ended": "stopped", "error": "", "code": 0, "python": "3.11.7",
             "torch": "2.13.0", "jax": False, "device": "cpu", "cores": 4, "threads": 1, "training_began": 0.0,
             "windows": [], "sites": [], "forwards": [], "optimizers": [], "widths": {"1": 1}, "containers": [],
-            "counted": {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0}, "claims": [], "subnormals": [],
-            "probes": {}, "operations": [], "deep": False, "looks": 2000, "timer_taken": False, "failures": [],
-            "loads": [], "own": {"hooks": 0, "hook_seconds": 0.0, "look_seconds": 0.0}, "utilization": None,
+            "counted": {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0},
+            "called": {"updates": 0.0, "seconds": 0.0}, "claims": [], "subnormals": [], "probes": {},
+            "operations": [], "deep": False, "looks": 2000, "timer_taken": False, "failures": [], "loads": [],
+            "own": {"hooks": 0, "hook_seconds": 0.0, "look_seconds": 0.0}, "utilization": None,
             **raw,
         }  # fmt: skip
 
@@ -82,6 +83,7 @@ class Maker:
         for name in ("vector_steps", "updates"):
             counted[name] += windows * counts.get(name, 0.0)
         counted["seconds"] += windows
+        self.raw["called"] = {name: counted[name] for name in ("updates", "seconds")}
         return self
 
     def site(self, kind: str, line: int, count: int, seconds: float = 0.0, **more: Any) -> None:

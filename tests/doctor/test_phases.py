@@ -64,6 +64,17 @@ def name(maker: Maker, *frames: Frame) -> str:
 
 
 LINEAR = library("torch/nn/modules/linear.py")
+MODULE = [
+    library("torch/nn/modules/module.py", f"Module.{name}") for name in ("_wrapped_call_impl", "_call_impl")
+]
+
+
+def test_networks_are_known_by_torchs_own_frames_while_counting_rests(maker: Maker, script: Path) -> None:
+    for mark, phase in (("# act", "acting"), ("# forward", "forward")):
+        caller = maker.own(line_of(script, mark))
+        assert name(maker, caller, *MODULE, LINEAR) == phase
+        assert name(maker, caller, *MODULE, maker.own(1, "Net.forward"), *MODULE, LINEAR) == phase
+        assert name(maker, caller, *MODULE, library("torch/nn/functional.py")) == phase
 
 
 @pytest.mark.parametrize(

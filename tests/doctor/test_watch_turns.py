@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from flashdqn.doctor.watch import tally, torch_hooks, turns
+from flashdqn.doctor.watch import costs, steps, tally, torch_hooks, turns
 from flashdqn.doctor.watch.torch_hooks import METHODS, Methods
 
 
@@ -34,6 +36,11 @@ for _name in METHODS:
         setattr(Tensor, _name, answer)
 
 
+class Module:
+    def __call__(self) -> int:
+        return 7
+
+
 class World:
     """A clock, a script that calls `.item()` so often for each step, and the turns."""
 
@@ -49,21 +56,24 @@ class World:
         monkeypatch.setattr(turns, "first_step", [0.5])
         monkeypatch.setattr(turns, "methods", self.methods)
         monkeypatch.setattr(turns, "perf_counter", lambda: self.now)
-        self.methods.prepare(Tensor, lambda: False)
+        self.methods.prepare(Tensor, Module, lambda: False)
         self.methods.switch(on=True)
         self.turns = turns.Turns()
-        self.turns.cost = 1e-4
+        self.turns.costs.method = 1e-4
 
     def window(self, steps: int, calls: int) -> bool:
         """One second; returns whether the calls were counted."""
-        counted, tensor = self.methods.counting, Tensor()
+        counted, tensor = [], Tensor()
         for _ in range(steps):
             self.counters.vector_steps += 1
+            self.counters.hooks += 1  # the note of the step itself
+            self.methods.settle()
+            counted.append(self.methods.counting)
             for _ in range(calls):
                 assert tensor.item() == 42  # type: ignore[attr-defined]
         self.now += 1.0
         self.turns.take()
-        return counted
+        return counted[0]
 
     def items(self) -> float:
         return sum(entry[tally.COUNT] for (kind, _, _), entry in tally.sites.items() if kind == "item")
@@ -109,6 +119,64 @@ def test_what_rests_is_as_it_was(world: World) -> None:
     world.methods.switch(on=True)
     assert vars(Tensor)["item"] is stand_in
     assert bool(Tensor())
+
+
+def test_networks_are_called_as_before_while_it_rests(world: World) -> None:
+    own = world.methods.calls[False]
+    assert vars(Module)["__call__"] is world.methods.calls[True]
+    world.methods.wanted = False
+    assert vars(Module)["__call__"] is not own  # the script's thread may be within a network
+    world.methods.settle()
+    assert vars(Module)["__call__"] is own
+    assert Module()() == 7
+
+
+def test_a_script_without_steps_is_switched_all_the_same(world: World) -> None:
+    for _ in range(1000):
+        Tensor().item()  # type: ignore[attr-defined]
+    world.now += 1.0
+    world.turns.take()
+    assert not world.methods.counting
+
+
+def test_layers_within_networks_count_as_costs(world: World) -> None:
+    world.turns.costs.layer = 1e-5
+    world.counters.layers = 10_000
+    world.now += 1.0
+    world.turns.take()
+    assert world.turns.loads == [pytest.approx(0.1)]
+
+
+def test_measuring_the_costs_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(costs, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(torch_hooks.methods, "tensor", None)
+    monkeypatch.setattr(costs, "methods", Methods())
+    costs.methods.prepare(Tensor, Module, lambda: False)
+    tables = (
+        tally.sites,
+        tally.by_instruction,
+        tally.widths,
+        steps.steps_of,
+        steps.began_at,
+        tally.first_step,
+    )
+    before = [vars(tally.counters).copy(), *(table.copy() for table in tables)]
+    torch = SimpleNamespace(
+        zeros=lambda _: Tensor(), nn=SimpleNamespace(Identity=lambda: lambda tensor: tensor)
+    )
+    found = costs.measure_costs(torch)  # type: ignore[arg-type]
+    assert [vars(tally.counters), *tables] == before
+    assert vars(Tensor)["item"] is answer
+    assert min(found.method, found.layer, found.step, found.update) > 0
+
+
+def test_all_that_was_counted_has_its_price(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "counters", world.counters)
+    vars(world.counters).update(vector_steps=10, updates=5, hooks=10 + 2 * 5 + 7, layers=3)
+    price = costs.Costs()
+    price.method, price.layer, price.step, price.update = 1.0, 10.0, 100.0, 1000.0
+    assert price.spent() == 7 * 1 + 3 * 10 + 10 * 100 + 5 * 1000
 
 
 def test_without_torch_there_is_nothing_to_switch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

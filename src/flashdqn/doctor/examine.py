@@ -225,7 +225,7 @@ def limit_of_learning(evidence: Evidence, learning: float) -> tuple[str, str]:
     )
     if not best or not needed:
         return "unknown", start
-    floor = needed / best / updates
+    floor = needed / best / max(raw["called"]["updates"], 1.0)  # networks' calls are counted by turns
     share = floor / seconds
     because = f"{start}, of which its products need about {1e6 * floor:,.0f} µs on this machine"
     return ("compute" if share > SLOW else "launches"), because

@@ -60,6 +60,8 @@ STAND_INS = {
     "watch_prints.<locals>.printed": "printing",
 }
 CALL = "counted_call.<locals>.forward"
+MODULE = "/torch/nn/modules/module.py"
+MODULE_CALLS = {"_wrapped_call_impl", "_call_impl"}
 WATCH = str(Path(__file__).parent / "watch")
 ACTING = re.compile(
     r"^_?(act|action|select_actions?|choose_actions?|get_actions?|pick_actions?|predict|_predict|sample_action"
@@ -109,8 +111,10 @@ class Namer:
     def of_frame(self, stack: tuple[Frame, ...], i: int) -> str:
         """What one frame says, or nothing."""
         file, name, line, plumbing = stack[i]
+        if is_call(stack[i]):
+            return self.of_network(stack)
         if file.startswith(WATCH):
-            return self.of_network(stack) if is_call(stack[i]) else STAND_INS.get(name, "")
+            return STAND_INS.get(name, "")
         for pattern, phase in FILES:
             if pattern.search(within_library(file)):
                 return phase
@@ -163,8 +167,10 @@ def within_library(file: str) -> str:
 
 
 def is_call(frame: Frame) -> bool:
-    """Whether this is the stand-in for a network's call."""
-    return frame.function == CALL and frame.file.startswith(WATCH)
+    """Whether this is a network's call: the stand-in for it, or torch's own while that rests."""
+    if frame.file.startswith(WATCH):
+        return frame.function == CALL
+    return frame.file.endswith(MODULE) and frame.function.rpartition(".")[2] in MODULE_CALLS
 
 
 def learning_blocks(record: Record, env_lines: set[tuple[str, int]]) -> list[tuple[str, int, int]]:

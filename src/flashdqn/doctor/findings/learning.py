@@ -128,12 +128,12 @@ def no_grad(evidence: Evidence) -> Iterator[Finding]:
     trained = sum(
         f.seconds for f in evidence.record.forwards if f.role == "forward" and f.graded > 0.5 * f.count
     )
-    saved = 0.0
+    counted = evidence.record.raw["called"]["seconds"] or evidence.watched
+    share = 0.0
     for site in wasted:
-        saved += site.seconds * max(0.0, 1 - 1 / factor)
+        share += site.seconds / counted * max(0.0, 1 - 1 / factor)
         if site.role == "forward" and site.given_gradients:
-            saved += evidence.share("backward") * evidence.watched * site.seconds / max(trained, 1e-9)
-    share = saved / evidence.watched
+            share += evidence.share("backward") * site.seconds / max(trained, 1e-9)
     worst = max(wasted, key=lambda site: site.seconds)
     yield Finding(
         name="no-grad-forgotten",

@@ -21,15 +21,6 @@ def device(torch: Any) -> str:
     return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
 
 
-def layers_called() -> int:
-    """How many layers were called within the networks, about."""
-    return sum(
-        entry.count * (sum(1 for _ in entry.module.modules()) - 1)
-        for entry in list(tally.forwards.values())
-        if entry.module is not None
-    )
-
-
 def describe_forwards() -> list[dict[str, Any]]:
     """Each line that called a network."""
     trained = {

@@ -21,7 +21,7 @@ from .census import Census
 from .classes import look_at, look_at_module
 from .code import HERE
 from .deep import Operations
-from .describe import cores, describe_forwards, describe_optimizers, device, layers_called
+from .describe import cores, describe_forwards, describe_optimizers, device
 from .on_import import AfterImport
 from .prints import claims, watch_prints
 from .probes import probe_all
@@ -177,6 +177,7 @@ class Watch:
             "optimizers": describe_optimizers(),
             "loads": list(self.turns.loads),
             "counted": dict(tally.counters.counted),
+            "called": dict(tally.counters.called),
             "widths": {str(width): count for width, count in tally.widths.items()},
             "containers": self.census.describe(),
             "claims": list(claims),
@@ -189,8 +190,7 @@ class Watch:
             "failures": [*self.clerk.failures, *tally.failures.values()],
             "own": {
                 "hooks": tally.counters.hooks,
-                "hook_seconds": tally.counters.hooks * self.turns.cost,
-                "layer_seconds": layers_called() * self.turns.layer_cost,
+                "hook_seconds": self.turns.costs.spent(),
                 "look_seconds": self.looks.seconds,
                 "clerk_seconds": self.clerk.seconds,
                 "census_seconds": self.census.seconds,

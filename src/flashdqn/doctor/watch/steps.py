@@ -9,10 +9,11 @@ from types import FrameType
 from typing import Any
 
 from .tally import counters, local, never_in_the_way, note, training_began, widths
+from .torch_hooks import methods
 
 #: (environment, index) → the number of its vector steps when its episode began
-_began: dict[tuple[int, int], int] = {}
-_steps: dict[int, int] = {}
+began_at: dict[tuple[int, int], int] = {}
+steps_of: dict[int, int] = {}
 
 
 def is_step(result: Any) -> bool:
@@ -35,9 +36,11 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
     widths[number] = widths.get(number, 0) + 1
     training_began()
     note("env step", frame, seconds, number)
-    for forward in local.pending:
-        forward.acting += 1
-    local.pending.clear()
+    if local.pending:
+        for forward in local.pending:
+            forward.acting += 1
+        local.pending.clear()
+    methods.settle()
     count_ends(id(env), number, ends)
 
 
@@ -70,10 +73,10 @@ def size(values: Any) -> int:
 
 def count_ends(env: int, number: int, ends: list[Any]) -> None:
     """Episodes that ended, with their lengths."""
-    now = _steps[env] = _steps.get(env, 0) + 1
+    now = steps_of[env] = steps_of.get(env, 0) + 1
     for index in ended(number, ends):
-        began = _began.get((env, index), 0)
-        _began[env, index] = now
+        began = began_at.get((env, index), 0)
+        began_at[env, index] = now
         counters.episodes += 1
         counters.episode_steps += now - began
 

@@ -28,6 +28,8 @@ def due() -> bool:
 
 def look(optimizer: Any) -> None:
     """Count them in the parameters, gradients and moments of an optimizer on the CPU."""
+    if not optimizer.param_groups:
+        return
     start = _last[0] = perf_counter()
     torch = sys.modules["torch"]
     small = total = 0

@@ -44,6 +44,8 @@ class Forward:
         self.graded = 0
         """Calls whose result carries a graph."""
         self.batches: dict[int, int] = {}
+        self.layers = 0
+        """Modules within the network."""
         self.code: Any = None
         self.module: Any = None
         self.data: Any = None
@@ -61,8 +63,12 @@ class Counters:
         self.updates = 0
         self.hooks = 0
         """How often the watch stood in for something."""
+        self.layers = 0
+        """Calls of layers within networks that it let pass."""
         self.counted = {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0}
         """While tensors' methods were counted: what rates of theirs are to be taken by."""
+        self.called = {"updates": 0.0, "seconds": 0.0}
+        """The same for networks' calls."""
 
 
 sites: dict[Key, list[Any]] = {}

@@ -47,19 +47,29 @@ optimizers = Optimizers()
 
 
 class Methods:
-    """The tensors' methods, which a script may call a hundred thousand times a second: counted by turns only."""
+    """The tensors' methods and the networks' calls, which there may be a hundred thousand a second of: counted by
+    turns only."""
 
     def __init__(self) -> None:
         self.tensor: Any = None
+        self.module: Any = None
+        self.calls: dict[bool, Callable[..., Any]] = {}
+        """A network's call, counted and not."""
         self.originals: dict[str, Callable[..., Any]] = {}
         self.stand_ins: dict[str, Callable[..., Any]] = {}
         self.own: set[str] = set()
         """Those that are the class's own, and not one of its bases'."""
         self.counting = False
+        """Whether the tensors' methods are counted now."""
+        self.calling = False
+        """Whether the networks' calls are."""
+        self.wanted = False
+        """Whether they are to be counted from the next step or update on."""
 
-    def prepare(self, tensor: Any, compiling: Callable[[], bool]) -> None:
+    def prepare(self, tensor: Any, module: Any, compiling: Callable[[], bool]) -> None:
         """Make the stand-ins, without putting them in place."""
-        self.tensor = tensor
+        self.tensor, self.module = tensor, module
+        self.calls = {False: module.__call__, True: counted_call(module.__call__, compiling)}
         self.originals = {name: getattr(tensor, name) for name in METHODS}
         self.own = {name for name in METHODS if name in vars(tensor)}
         self.stand_ins = {
@@ -69,7 +79,10 @@ class Methods:
 
     def switch(self, *, on: bool) -> None:
         """Have the stand-ins called, or the originals."""
-        self.counting = on
+        self.counting = self.wanted = on
+        if not has_compiled():  # compiled code knows which of them it called, and would be compiled anew
+            self.module.__call__ = self.calls[on]
+            self.calling = on
         for name in METHODS:
             if on:
                 setattr(self.tensor, name, self.stand_ins[name])
@@ -78,17 +91,27 @@ class Methods:
             elif name in vars(self.tensor):
                 delattr(self.tensor, name)  # as it was: a base class's
 
+    def settle(self) -> None:
+        """Switch if that is wanted: where the script's thread is in no network's call, which would be half seen."""
+        if self.wanted is not self.counting:
+            self.switch(on=self.wanted)
+
 
 methods = Methods()
+
+
+def has_compiled() -> bool:
+    """Whether torch has compiled anything of the script's."""
+    seen = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(seen and any(seen.values()))
 
 
 def watch_torch(torch: ModuleType) -> None:
     """Put the counting functions in their places, just after torch was imported."""
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
-    methods.prepare(torch.Tensor, compiling)
+    methods.prepare(torch.Tensor, torch.nn.Module, compiling)
     methods.switch(on=True)
     torch.Tensor.backward = counted_backward(torch.Tensor.backward, compiling)
-    torch.nn.Module.__call__ = counted_call(torch.nn.Module.__call__, compiling)
     optimizer = importlib.import_module("torch.optim.optimizer")
     optimizer.register_optimizer_step_pre_hook(before_step(compiling))
     optimizer.register_optimizer_step_post_hook(after_step(compiling))
@@ -176,7 +199,7 @@ def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) ->
 
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if compiling() or local.in_module:
+        if local.in_module or compiling():
             return original(self, *args, **kwargs)
         local.in_module = 1
         start = perf_counter()
@@ -201,6 +224,7 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
             return
         entry = forwards.setdefault((id(place[0]), place[1]), Forward())
         entry.code = place[0]
+        entry.layers = sum(1 for _ in module.modules()) - 1
         if place[0] is frame.f_code:
             forwards_by_instruction[key] = entry
     entry.count += 1
@@ -218,6 +242,7 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
     if len(local.pending) > 256:
         del local.pending[:128]
     counters.hooks += 1
+    counters.layers += entry.layers
 
 
 def is_network(module: Any) -> bool:
@@ -251,6 +276,7 @@ def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
     training_began()
+    methods.settle()
     note("optimizer", frame, seconds)
     key = id(optimizer)
     optimizers.steps[key] = optimizers.steps.get(key, 0) + 1

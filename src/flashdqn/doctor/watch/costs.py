@@ -1,0 +1,136 @@
+"""What counting costs: measured on calls like the script's, with and without it, in turns.
+
+Between two calls the processor's caches are filled with something else, as a script's own work does: a call that
+finds all of itself in the caches takes half as long, and would promise too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from time import perf_counter
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from . import steps, tally
+from .classes import counted_step
+from .tally import CODE, by_instruction, counters, first_step, local, sites
+from .torch_hooks import after_step, before_step, methods, optimizers
+
+CALLS_FILE = "calibration"
+ROUNDS = 25
+FILL = 1 << 21
+"""Bytes that are copied between two calls: more than a core's own caches hold."""
+
+
+class Costs:
+    """Seconds that something takes longer when it is watched."""
+
+    def __init__(self) -> None:
+        self.method = 1e-6
+        """A tensor's method, or a network's call as a whole."""
+        self.layer = 1e-6
+        """A layer within a network."""
+        self.step = 3e-6
+        """A step of the environments."""
+        self.update = 3e-6
+        """A backward pass and an optimizer's step."""
+
+    def spent(self) -> float:
+        """On all that was counted so far."""
+        steps, updates = counters.vector_steps, counters.updates
+        calls = max(counters.hooks - steps - 2 * updates, 0)
+        return calls * self.method + counters.layers * self.layer + steps * self.step + updates * self.update
+
+
+def measure_costs(torch: ModuleType) -> Costs:
+    """Measure them on a tensor, a layer, an environment and an optimizer that do nothing."""
+    costs = Costs()
+    tensor, layer, watched = torch.zeros(1), torch.nn.Identity(), methods.counting
+    with forgotten():
+        local.in_module = 0
+        costs.method = difference("tensor.item()", {"tensor": tensor}, switch)
+        local.in_module = 1  # so that a layer is within a network
+        costs.layer = difference("layer(tensor)", {"layer": layer, "tensor": tensor}, switch)
+        local.in_module = 0
+        costs.step = cost_of_step()
+        costs.update = cost_of_update() + costs.method
+    methods.switch(on=watched)
+    return costs
+
+
+def switch(on: bool, _: dict[str, Any]) -> None:
+    """Count tensors' methods and networks' calls, or not."""
+    methods.switch(on=on)
+
+
+def cost_of_step() -> float:
+    """What the stand-in for an environment's step costs."""
+    answer: tuple[Any, ...] = (None, 0.0, False, False, {})
+
+    class Idle:
+        def step(self, action: int) -> Any:
+            return answer
+
+    stand_ins = {False: Idle.step, True: counted_step(Idle.step)}
+
+    def choose(on: bool, _: dict[str, Any]) -> None:
+        Idle.step = stand_ins[on]  # type: ignore[method-assign]
+
+    return difference("env.step(0)", {"env": Idle()}, choose)
+
+
+def cost_of_update() -> float:
+    """What is done before and after an optimizer's step."""
+    before, after = before_step(lambda: False), after_step(lambda: False)
+
+    def nothing(*_: Any) -> None:
+        pass
+
+    def choose(on: bool, scope: dict[str, Any]) -> None:
+        scope["before"], scope["after"] = (before, after) if on else (nothing, nothing)
+
+    empty = SimpleNamespace(param_groups=[])  # the watch may want to look at it meanwhile
+    return difference("before(self, (), {}); after(self, (), {})", {"self": empty}, choose)
+
+
+def difference(call: str, scope: dict[str, Any], choose: Callable[[bool, dict[str, Any]], None]) -> float:
+    """How much longer a call takes when it is counted: the median over many, in turns."""
+    code = compile(f"start = clock(); {call}; seconds = clock() - start", CALLS_FILE, "exec")
+    scope["clock"] = perf_counter
+    times: dict[bool, list[float]] = {True: [], False: []}
+    source, target = bytearray(FILL), bytearray(FILL)
+    for _ in range(ROUNDS):
+        for on, measured in times.items():
+            choose(on, scope)
+            target[:] = source
+            exec(code, scope)
+            measured.append(scope["seconds"])
+    return max(median(times[True]) - median(times[False]), 1e-7)
+
+
+@contextmanager
+def forgotten() -> Iterator[None]:
+    """Nothing of what is counted in here stays."""
+    before, busy, look = dict(vars(counters)), list(tally.busy_thread), optimizers.look
+    began, held = list(first_step), [dict(optimizers.steps), dict(optimizers.held), dict(optimizers.seconds)]
+    tables: list[tuple[dict[Any, int], dict[Any, int]]] = [
+        (table, dict(table)) for table in (tally.widths, steps.steps_of, steps.began_at)
+    ]
+    optimizers.look = None
+    first_step[:] = began or [0.0]  # nobody is to take this for the training's beginning
+    try:
+        yield
+    finally:
+        first_step[:] = began
+        tally.busy_thread[:] = busy
+        vars(counters).update(before)
+        optimizers.look = look
+        for table, content in tables:
+            table.clear()
+            table.update(content)
+        optimizers.steps, optimizers.held, optimizers.seconds = held
+        for known in (sites, by_instruction):
+            for key in [key for key, entry in known.items() if entry[CODE].co_filename == CALLS_FILE]:
+                del known[key]
