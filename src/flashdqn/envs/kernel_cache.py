@@ -19,12 +19,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def load_driver(function: Callable[..., None], source: str) -> Any:
@@ -51,6 +55,17 @@ def load_driver(function: Callable[..., None], source: str) -> Any:
         del sys.modules[name]
         raise
     return module.driver
+
+
+@contextmanager
+def one_process_at_a_time(driver: Any) -> Iterator[None]:
+    """To compile a driver, or to load it. Numba numbers the machine code of a driver's several types; two processes
+    that compile different ones at the same time would take the same number, and later run the wrong code."""
+    path = Path(driver.py_func.__code__.co_filename).with_suffix(".lock")
+    with path.open("a") as file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, whatever happens
+        yield
 
 
 def _importable(module: str | None) -> bool:

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.envs.kernel_cache import load_driver
+from flashdqn.envs.kernel_cache import load_driver, one_process_at_a_time
 from flashdqn.errors import EnvError
 
 #: a number inside a kernel, whose exact type Numba infers
@@ -155,7 +155,8 @@ class Kernel:
         else:
             template, counts = _PARALLEL_DRIVER, [num_boards, -(-num_boards // threads)]
         driver = _load(self.function, template, len(tensors))
-        driver.compile((*[numba.int64] * len(counts), *map(numba.typeof, arrays)))
+        with one_process_at_a_time(driver):
+            driver.compile((*[numba.int64] * len(counts), *map(numba.typeof, arrays)))
         return functools.partial(driver, *counts, *arrays)
 
     def _worthwhile_threads(self, num_boards: int) -> int:
@@ -199,7 +200,8 @@ class _CudaLaunch:
             cuda = _import_numba_cuda()
             self._arguments = [num_boards, *map(cuda.as_cuda_array, tensors)]
             # No board is < 0: this compiles and loads the module, and runs nothing.
-            self._on_stream(torch.cuda.current_stream(device).cuda_stream)(0, *self._arguments[1:])
+            with one_process_at_a_time(driver):
+                self._on_stream(torch.cuda.current_stream(device).cuda_stream)(0, *self._arguments[1:])
 
     def __call__(self) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream

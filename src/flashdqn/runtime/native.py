@@ -13,7 +13,7 @@ from typing import Any
 import numba
 from torch import Tensor
 
-from flashdqn.envs.kernel_cache import load_driver
+from flashdqn.envs.kernel_cache import load_driver, one_process_at_a_time
 
 _DRIVER = """\
 from numba import njit
@@ -29,7 +29,8 @@ def native(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
     other types compile when they come."""
     arguments = ", ".join(f"a{k}" for k in range(len(signature)))
     driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
-    driver.compile(signature)
+    with one_process_at_a_time(driver):
+        driver.compile(signature)
     return driver
 
 
