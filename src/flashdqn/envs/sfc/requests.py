@@ -117,7 +117,7 @@ def leave_queue(i: Scalar, r: Scalar, before: Scalar, stage: Scalar, d: Scalar, 
 @inner
 def arrive(i: Scalar, net: Net) -> None:
     """A bundle arrives: requests for every chain, each with its own ends and bandwidth."""
-    bundle, dcs = net.state[i, ARRIVED], net.state[i, DCS]
+    dcs = net.state[i, DCS]
     net.state[i, ARRIVED] += 1
     for chain in range(len(net.chains)):
         low, kbps_low = net.chains[chain, COUNT_LOW], net.chains[chain, KBPS_LOW]
@@ -136,11 +136,12 @@ def arrive(i: Scalar, net: Net) -> None:
             net.request[i, r, PLACE] = source
             net.request[i, r, SOURCE] = source
             net.request[i, r, TARGET] = target
-            net.request[i, r, BUNDLE] = bundle
+            # Read anew: numba-cuda 0.30 takes a variable from before the outer loop for the inner loop's counter.
+            net.request[i, r, BUNDLE] = net.state[i, ARRIVED] - 1
             net.request[i, r, BANDWIDTH] = kbps
             net.tally[i, chain, PENDING_KBPS] += kbps
             join_queue(i, r, net.chains[chain, FIRST], source, net)
-        net.unfinished[i, bundle, chain] = count
+        net.unfinished[i, net.state[i, ARRIVED] - 1, chain] = count
         net.tally[i, chain, ASKED] += count
         net.state[i, LEFT] += count
 
