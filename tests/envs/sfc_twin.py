@@ -210,9 +210,13 @@ class TwinNetwork:
         return Fraction(str(self.config.dropped_reward)) * len(late) - paid
 
     def progress(self, request: Request, position: int) -> Fraction:
-        """What a position of a chain pays: its share of the chain's CPU, in whole thousandths."""
+        """What a position of a chain pays: what it adds to the share of the chain's CPU that is done, to some
+        power, in whole thousandths."""
         costs = [self.vnfs[v].cpu for v in request.chain.vnfs]
-        share = self.config.progress_reward * costs[position] / max(1, sum(costs))
+        before, after = (sum(costs[:k]) / max(1, sum(costs)) for k in (position, position + 1))
+        share = self.config.progress_reward * (
+            after**self.config.progress_power - before**self.config.progress_power
+        )
         return Fraction(round(1000 * share), 1000)
 
     def cause(self, request: Request) -> str:

@@ -166,6 +166,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         "max_steps": draw(st.sampled_from([0, 9, 250])),
         "time_reward": draw(st.sampled_from([0.0, -0.03])),
         "progress_reward": draw(st.sampled_from([0.0, 0.7])),
+        "progress_power": draw(st.sampled_from([1.0, 2.0])),
     }
 
 
@@ -490,6 +491,7 @@ def test_cuda_graphs_play_the_same_episodes_and_states_move() -> None:
         ({"slots": 0}, "slots must divide"),
         ({"bundle_every": 0}, "bundle_every"),
         ({"max_steps": -1}, "max_steps"),
+        ({"progress_power": 0.0}, "progress_power"),
         ({"satisfied_reward": float("nan")}, "multiple of 0.001"),
         ({"satisfied_reward": 0.0001}, "multiple of 0.001"),
         ({"max_bundles": 64, "min_bundles": 64, "tables": "{many}"}, "requests"),

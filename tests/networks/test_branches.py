@@ -15,7 +15,7 @@ from flashdqn.networks import build_network
 from flashdqn.networks.branches import Branches, BranchSpec, parse_branch
 from flashdqn.networks.implicit import Fractions
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.presets import SFC_NETWORK
+from flashdqn.presets.sfc import SFC_NETWORK
 
 STATE = ObsSpec((152,), torch.float32)
 

@@ -96,6 +96,9 @@ class SfcConfig:
     """For uninstalling a VNF that some request waits for."""
     progress_reward: float = 0.0
     """For every VNF allocated, times its share of the chain's CPU; taken back when the chain is dropped."""
+    progress_power: float = 1.0
+    """Above 1, a chain's later VNFs pay more than their share, and its first ones less, so that what was begun is
+    finished before anything new is: the share that is done counts to this power."""
     time_reward: float = 0.0
     """At the end of every part of a step in which requests wait: for each unit of CPU of the network."""
 
@@ -168,6 +171,10 @@ class SfcConfig:
             raise ConfigError(f"env.max_steps must be 0 (no cap) to 100000; it is {self.max_steps}.")
 
     def _check_rewards(self) -> None:
+        if not 0 < self.progress_power <= 100:
+            raise ConfigError(
+                f"env.progress_power must lie in 0 … 100, above 0; it is {self.progress_power}."
+            )
         for name in _REWARDS:
             value = getattr(self, name)
             if (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -119,10 +121,12 @@ def make_stages(config: SfcConfig, tables: Tables) -> tuple[Tensor, Tensor]:
 
 
 def progress_pay(config: SfcConfig, tables: Tables, chain: int) -> list[int]:
-    """What each VNF of a chain pays when it is allocated, in thousandths: its share of the chain's CPU."""
+    """What each VNF of a chain pays when it is allocated, in thousandths: by how much it brings the share of the
+    chain's CPU that is done, to some power, forward."""
     cpu = {vnf.name: vnf.cpu for vnf in tables.vnfs}
     costs = [cpu[name] for name in tables.chains[chain].vnfs]
-    return [round(1000 * config.progress_reward * cost / max(1, sum(costs))) for cost in costs]
+    done = [(sum(costs[:k]) / max(1, sum(costs))) ** config.progress_power for k in range(len(costs) + 1)]
+    return [round(1000 * config.progress_reward * (after - before)) for before, after in pairwise(done)]
 
 
 def make_chains(tables: Tables) -> Tensor:
