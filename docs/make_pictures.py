@@ -8,7 +8,9 @@ from pathlib import Path
 
 import flashdqn
 from flashdqn.show.curve import draw_curve
-from flashdqn.show.snake import draw_film, draw_strip, play
+from flashdqn.show.film import save_film, save_strip
+from flashdqn.show.play import play
+from flashdqn.show.views import open_stage
 
 
 def main() -> None:
@@ -21,9 +23,11 @@ def main() -> None:
     curve = draw_curve(arguments.run)
     assert curve is not None
     shutil.copy(curve, images / "curve.png")
-    boards = play(flashdqn.load(arguments.run, "cpu"), arguments.seed)
-    draw_strip(boards, images / "game.png")
-    draw_film(boards, images / "game.gif", cell=12)
+    agent = flashdqn.load(arguments.run, "cpu")
+    stage = open_stage(agent.config.env)
+    turns = list(play(agent, stage, arguments.seed))
+    save_strip(stage.view, turns, images / "game.png")
+    save_film(stage.view, turns, images / "game.gif", width=121)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +99,32 @@ def tiny_run(tmp_path: Path) -> Callable[..., Run]:
         return flashdqn.train(tiny_config(**{"out": str(tmp_path / "runs")} | changes), progress=False)
 
     return train
+
+
+#: for Chromium as root and without a network
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")  # no longer: Playwright keeps an event loop running in this thread
+def browser() -> Iterator[Any]:
+    """A headless Chromium of this machine's own; without one the test is skipped, but never in CI."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+            pytest.fail("CI must test in a browser, and there is no Chromium: make browser")
+        pytest.skip("there is no Chromium on this machine: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=CHROMIUM_FLAGS)
+        yield found
+        found.close()

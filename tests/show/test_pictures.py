@@ -1,14 +1,9 @@
-"""What a run leaves to look at: the curve, the report, TensorBoard's events."""
+"""What a run leaves to look at: the curve, TensorBoard's events; `test_report.py` has the report."""
 
 from __future__ import annotations
 
-import base64
-import json
-import re
-import shutil
 import struct
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +14,6 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.show.curve import draw_curve
-from flashdqn.show.report import write_report
 from flashdqn.train import checkpoint
 from flashdqn.train.loop import Loop
 from flashdqn.train.run import read_table
@@ -29,31 +23,6 @@ def png_size(data: bytes) -> tuple[int, int]:
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", data[16:24])
     return width, height
-
-
-def dotted(data: dict[str, Any], prefix: str = "") -> list[str]:
-    names: list[str] = []
-    for key, value in data.items():
-        names += dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]
-    return names
-
-
-class Page(HTMLParser):
-    """The tags and the text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
 
 
 def test_the_curve_is_a_picture(finished_run: Run) -> None:
@@ -70,45 +39,6 @@ def test_a_curve_needs_a_row(tmp_path: Path, tiny_run: Callable[..., Run]) -> No
     run = tiny_run(steps=50)  # one row, and no update yet: the loss is not a number
     assert len(read_table(run.path / "metrics.csv")) == 1
     png_size((run.path / "curve.png").read_bytes())
-
-
-def test_the_report_needs_nothing_from_elsewhere(finished_run: Run) -> None:
-    text = (finished_run.path / "report.html").read_text(encoding="utf-8")
-    assert not re.search(r"https?://|//cdn|@import|url\(", text)
-    page = Page(text)
-    assert not {"script", "link", "iframe", "object"} & set(page.tags)
-    assert page.links
-    assert all(link.startswith("data:image/png;base64,") for link in page.links)
-    picture = base64.b64decode(page.links[0].partition(",")[2])
-    assert picture == (finished_run.path / "curve.png").read_bytes()
-
-
-def test_the_report_has_the_score_and_every_setting(finished_run: Run) -> None:
-    page = Page((finished_run.path / "report.html").read_text(encoding="utf-8"))
-    words = set(page.words)
-    assert f"{finished_run.score:.4g}" in words
-    assert finished_run.summary["weights"] in words
-    data = json.loads((finished_run.path / "config.json").read_text(encoding="utf-8"))
-    settings = dotted(data["config"])
-    assert len(settings) > 40
-    assert set(settings) <= words
-    assert set(data["hardware"]) <= words
-    for row in read_table(finished_run.path / "evaluations.csv"):
-        assert f"{int(row['step']):,}" in words
-
-
-def test_the_report_escapes_what_it_shows(run_copy: Path) -> None:
-    nasty = "<script>alert('&')</script>"
-    path = run_copy.parent / "<b>run</b> & more".replace("/", "∕")
-    shutil.move(run_copy, path)
-    data = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    data["config"]["out"] = nasty
-    data["hardware"]["<i>"] = nasty
-    (path / "config.json").write_text(json.dumps(data), encoding="utf-8")
-    page = Page(write_report(path).read_text(encoding="utf-8"))
-    assert not {"script", "b", "i"} & set(page.tags)
-    assert nasty in page.words
-    assert path.name in page.words
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 WIDTH = 380
@@ -49,6 +50,13 @@ def ceiling(values: list[float], most: int = 4) -> float:
     return math.ceil(largest / step - 1e-9) * step
 
 
+def value_range(values: list[float], most: int = 4) -> tuple[float, float]:
+    """Round ends of an axis that holds zero and all of them."""
+    known = [value for value in values if math.isfinite(value)]
+    low = min(known, default=0.0)
+    return (-ceiling([-low], most) if low < 0 else 0.0), ceiling(known, most)
+
+
 def tick_text(value: float) -> str:
     """Short: 0, 0.5, 20, 1.5k, 2M."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -73,6 +81,31 @@ def time_axis(scale: Scale, top: float, bottom: float) -> str:
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
     return "".join(parts)
+
+
+def step_axis(scale: Scale, top: float, bottom: float) -> str:
+    """Round numbers of transitions under a chart, with fine lines up through it."""
+    parts = []
+    for mark in ticks(scale.low, scale.high, 6):
+        x = scale.at(mark)
+        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>')
+        parts.append(
+            f'<text class="tick" x="{x}" y="{bottom + 15}" text-anchor="middle">{tick_text(mark)}</text>'
+        )
+    return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a chart runs over: how its axis is drawn, and how a stretch of it is named."""
+
+    name: str
+    draw: Callable[[Scale, float, float], str]
+    between: Callable[[float, float], str]
+
+
+TIME = Axis("time", time_axis, lambda start, end: f"{start:.1f} – {end:.1f} s")
+STEPS = Axis("transitions", step_axis, lambda start, end: f"{start:,.0f} – {end:,.0f} transitions")
 
 
 def value_axis(scale: Scale, marks: list[float], texts: list[str]) -> str:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from flashdqn.show.chart_axis import (
     LEFT,
+    TIME,
     WIDTH,
+    Axis,
     Scale,
     across,
-    ceiling,
     tick_text,
     ticks,
-    time_axis,
     value_axis,
+    value_range,
 )
 from flashdqn.show.page import escape, table
 
@@ -57,7 +58,7 @@ addEventListener('scroll', () => { tip.hidden = true; }, { passive: true });
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time that one value stands for, in seconds."""
+    """A stretch that one value stands for, in seconds or in what else the axis counts."""
 
     start: float
     end: float
@@ -65,7 +66,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Panel:
-    """One course of values, with an axis of its own from zero."""
+    """One course of values, with an axis of its own that holds zero."""
 
     name: str
     """With its unit: transitions/s."""
@@ -87,36 +88,44 @@ class Layer:
     colour: str
 
 
-def line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel]) -> str:
-    """Courses under each other, over the same time."""
+def line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel], axis: Axis = TIME) -> str:
+    """Courses under each other, over the same time or number of transitions."""
     scale = across(spans[0].start, spans[-1].end)
     bottom = len(panels) * (TITLE + HEIGHT)
     tops = [TITLE + k * (TITLE + HEIGHT) for k in range(len(panels))]
-    drawn = [time_axis(scale, TITLE, bottom)]
+    drawn = [axis.draw(scale, TITLE, bottom)]
     drawn += [_panel(panel, spans, scale, top) for panel, top in zip(panels, tops, strict=True)]
     rows = [[panel.text(panel.values[k]) for panel in panels] for k in range(len(spans))]
     names = [panel.name for panel in panels]
-    drawn.append(_hits(spans, scale, TITLE, bottom, names, rows))
-    return _figure(title, bottom + FOOT, "".join(drawn), spans, names, rows)
+    whens = [axis.between(span.start, span.end) for span in spans]
+    drawn.append(hits(spans, whens, scale, TITLE, bottom, names, rows))
+    return figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
 
 
-def stacked_chart(title: str, spans: Sequence[Span], layers: Sequence[Layer]) -> str:
+def stacked_chart(
+    title: str,
+    spans: Sequence[Span],
+    layers: Sequence[Layer],
+    axis: Axis = TIME,
+    whole: str = "share of the time",
+) -> str:
     """Parts of a whole over time, on top of each other."""
     scale, bottom = across(spans[0].start, spans[-1].end), TITLE + 2 * HEIGHT
     heights = Scale(0.0, 1.0, bottom, TITLE)
-    drawn, base = [_name("share of the time", TITLE)], [0.0] * len(spans)
+    drawn, base = [_name(whole, TITLE)], [0.0] * len(spans)
     for layer in layers:
         top = [low + share for low, share in zip(base, layer.shares, strict=True)]
         drawn.append(_band(spans, base, top, scale, heights, layer.colour))
         base = top
     marks = [0.0, 0.25, 0.5, 0.75, 1.0]
     drawn.append(value_axis(heights, marks, [f"{mark:.0%}" for mark in marks]))
-    drawn.append(time_axis(scale, TITLE, bottom))
+    drawn.append(axis.draw(scale, TITLE, bottom))
     rows = [[f"{layer.shares[k]:.0%}" for layer in layers] for k in range(len(spans))]
     names = [layer.name for layer in layers]
-    drawn.append(_hits(spans, scale, TITLE, bottom, names, rows))
+    whens = [axis.between(span.start, span.end) for span in spans]
+    drawn.append(hits(spans, whens, scale, TITLE, bottom, names, rows))
     keys = "".join(f"<li>{key(layer.colour)}{escape(layer.name)}</li>" for layer in layers)
-    body = _figure(title, bottom + FOOT, "".join(drawn), spans, names, rows)
+    body = figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
     return body.replace("</svg>", f'</svg><ul class="keys">{keys}</ul>', 1)
 
 
@@ -140,9 +149,9 @@ def key(colour: str) -> str:
 
 def _panel(panel: Panel, spans: Sequence[Span], scale: Scale, top: float) -> str:
     values = [value / panel.unit for value in panel.values]
-    high = ceiling(values)
-    heights = Scale(0.0, high, top + HEIGHT, top)
-    marks = ticks(0.0, high, 4)
+    low, high = value_range(values)
+    heights = Scale(low, high, top + HEIGHT, top)
+    marks = ticks(low, high, 4)
     return (
         _name(panel.name, top)
         + value_axis(heights, marks, [tick_text(mark) for mark in marks])
@@ -188,8 +197,9 @@ def _band(
     return f'<path d="M{"L".join(over + under[::-1])}Z" fill="{colour}"/>'
 
 
-def _hits(
+def hits(
     spans: Sequence[Span],
+    whens: Sequence[str],
     scale: Scale,
     top: float,
     bottom: float,
@@ -198,10 +208,10 @@ def _hits(
 ) -> str:
     """What the pointer finds: a column for each span, with its values as its title."""
     parts = []
-    for span, row in zip(spans, rows, strict=True):
+    for span, when, row in zip(spans, whens, rows, strict=True):
         left, right = scale.at(span.start), scale.at(span.end)
         some = [f"{name}: {text}" for name, text in zip(names, row, strict=True) if text != "0%"]
-        words = "\n".join([_when(span), *some])
+        words = "\n".join([when, *some])
         parts.append(
             f'<rect class="hit" x="{left}" y="{top}" width="{max(0.1, round(right - left, 1))}" '
             f'height="{bottom - top}"><title>{escape(words)}</title></rect>'
@@ -209,21 +219,19 @@ def _hits(
     return "".join(parts)
 
 
-def _figure(
+def figure(
     title: str,
     height: float,
     drawn: str,
-    spans: Sequence[Span],
+    head: str,
+    whens: Sequence[str],
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
 ) -> str:
-    values = table(["time", *names], ([_when(span), *row] for span, row in zip(spans, rows, strict=True)))
+    """A drawing with its caption, and the same in numbers."""
+    values = table([head, *names], ([when, *row] for when, row in zip(whens, rows, strict=True)))
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">{drawn}</svg>'
         f'<details class="values"><summary>As a table</summary>{values}</details></figure>'
     )
-
-
-def _when(span: Span) -> str:
-    return f"{span.start:.1f} – {span.end:.1f} s"

@@ -53,6 +53,7 @@ def show_summary(console: Console, run: Any) -> None:
     say(f"Curve   {run.path / 'curve.png'}")
     say(f"Report  {run.path / 'report.html'}")
     say("\nWhat next:")
+    say(f"  {program('flashdqn')} watch {path} --web")
     say(f"  {program('flashdqn')} eval {path} --episodes 1000")
     say(f"  {program('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
     say(f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
@@ -76,8 +77,9 @@ def score_text(games: Mapping[str, Any], step: int) -> str:
 
 
 def outcome_text(name: str, value: float) -> str:
-    """A share in per cent; what has a unit at the end of its name (delay_ms), as a number."""
-    return f"{name} {value:.3g}" if name.endswith(("_ms", "_gbps")) else f"{name} {value:.0%}"
+    """A share in per cent; what has a unit at the end of its name (delay_ms), or is more than 1, as a number."""
+    plain = name.endswith(("_ms", "_gbps")) or value > 1.0
+    return f"{name} {value:.3g}" if plain else f"{name} {value:.0%}"
 
 
 def program(name: str) -> str:

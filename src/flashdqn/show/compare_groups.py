@@ -1,0 +1,151 @@
+"""Runs beside each other: those of the same settings and other seeds together, with a mean and an interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flashdqn.show.numbers import rate
+from flashdqn.show.overlay import Curve
+from flashdqn.show.page import value_text
+from flashdqn.show.report_files import RunFiles, number
+from flashdqn.show.report_settings import incidental
+
+POINTS = 60  # of a mean curve
+#: Student's t, two-sided 95%, by degrees of freedom
+T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seeds alone."""
+
+    name: str
+    runs: tuple[RunFiles, ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What they share."""
+        return self.runs[0].settings
+
+
+def grouped(runs: Sequence[RunFiles]) -> list[Group]:
+    """In the order in which they were named; a group is named by what sets it apart."""
+    by_settings: dict[str, list[RunFiles]] = {}
+    for run in runs:
+        chosen = {name: value for name, value in run.settings.items() if not incidental(name)}
+        by_settings.setdefault(json.dumps(chosen, sort_keys=True, default=str), []).append(run)
+    found = list(by_settings.values())
+    names = group_names([members[0].settings for members in found])
+    return [Group(name, tuple(members)) for name, members in zip(names, found, strict=True)]
+
+
+def differing(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Settings that are not the same everywhere; one that an old run does not know counts as different."""
+    names = dict.fromkeys(name for one in settings for name in one if not incidental(name))
+    missing = object()
+    return [
+        name
+        for name in names
+        if any(one.get(name, missing) != settings[0].get(name, missing) for one in settings)
+    ]
+
+
+def group_names(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """By preset, and by the few settings in which those of one preset differ."""
+    presets = [str(one.get("preset", "run")) for one in settings]
+    found = []
+    for preset, one in zip(presets, settings, strict=True):
+        kin = [other for name, other in zip(presets, settings, strict=True) if name == preset]
+        parts = [f"{name} {value_text(one.get(name))}" for name in differing(kin)[:3]]
+        found.append(", ".join([preset, *parts]))
+    return found if len(set(found)) == len(found) else [f"{n} ({k + 1})" for k, n in enumerate(found)]
+
+
+def final_score(run: RunFiles) -> tuple[float, float]:
+    """A run's score and half of its 95% interval: the best checkpoint's on fresh games, else the last there is."""
+    score, error = number(run.games.get("mean_score")), number(run.games.get("score_error"))
+    if math.isfinite(score):
+        return score, 1.96 * error
+    _, scores, spread = run.evaluated()
+    if scores:
+        return scores[-1], spread[-1]
+    explored = [value for value in run.series.get(score_column(run)) if math.isfinite(value)]
+    return (explored[-1], math.nan) if explored else (math.nan, math.nan)
+
+
+def mean_and_half(scores: Sequence[float]) -> tuple[float, float]:
+    """The mean over runs, and half of its 95% interval by Student's t; NaN for a single run."""
+    known = [score for score in scores if math.isfinite(score)]
+    if not known:
+        return math.nan, math.nan
+    mean = sum(known) / len(known)
+    if len(known) == 1:
+        return mean, math.nan
+    variance = sum((score - mean) ** 2 for score in known) / (len(known) - 1)
+    t = T95[min(len(known) - 1, len(T95)) - 1]
+    return mean, t * math.sqrt(variance / len(known))
+
+
+def score_text(score: float, half: float) -> str:
+    """38.9 ± 1.1."""
+    if not math.isfinite(score):
+        return "–"
+    return f"{rate(score)} ± {rate(half)}" if math.isfinite(half) else rate(score)
+
+
+def score_column(run: RunFiles) -> str:
+    """What the task calls a good game."""
+    return "score" if run.series.has("score") else "return"
+
+
+def evaluation_curve(run: RunFiles, over: str) -> Curve:
+    """Evaluations over transitions or seconds, with their intervals."""
+    steps, scores, spread = run.evaluated()
+    low = [score - half for score, half in zip(scores, spread, strict=True)]
+    high = [score + half for score, half in zip(scores, spread, strict=True)]
+    return Curve(run.name, "", _places(run, steps, over), scores, low, high)
+
+
+def metric_curve(run: RunFiles, column: str, over: str) -> Curve:
+    """A column of the metrics over transitions or seconds."""
+    return Curve(run.name, "", run.series.get(over), run.series.get(column))
+
+
+def together(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
+    """The mean of some curves where all of them are, in a band from the least to the largest; one stays itself."""
+    there = [curve for curve in curves if any(math.isfinite(y) for y in curve.ys)]
+    if len(there) == 1:
+        one = there[0]
+        return Curve(name, colour, one.xs, one.ys, one.low, one.high, dots=bool(one.low))
+    if not there:
+        return Curve(name, colour, (), ())
+    known = [[x for x, y in zip(c.xs, c.ys, strict=True) if math.isfinite(y)] for c in there]
+    left, right = max(xs[0] for xs in known), min(xs[-1] for xs in known)
+    if right < left:
+        return Curve(name, colour, (), ())
+    xs = [left + (right - left) * k / (POINTS - 1) for k in range(POINTS)]
+    values = [[curve.at(min(x, right)) for curve in there] for x in xs]
+    return Curve(
+        name,
+        colour,
+        xs,
+        [sum(v) / len(v) for v in values],
+        [min(v) for v in values],
+        [max(v) for v in values],
+    )
+
+
+def _places(run: RunFiles, steps: Sequence[float], over: str) -> list[float]:
+    """Where some steps lie on the axis; evaluations know no time of their own, and take it from the reports."""
+    if over == "step":
+        return list(steps)
+    clock = Curve("", "", [0.0, *run.series.get("step")], [0.0, *run.series.get("seconds")])
+    last = clock.xs[-1] if run.series.length else 0.0
+    return [clock.at(min(step, last)) for step in steps]

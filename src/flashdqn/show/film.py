@@ -1,0 +1,92 @@
+"""Games as files: a picture of one moment, or a GIF of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from flashdqn.agent import Agent
+from flashdqn.errors import ConfigError
+from flashdqn.show.paint import paint
+from flashdqn.show.play import Turn, play
+from flashdqn.show.recording import Thinning
+from flashdqn.show.views import Stage, View
+
+#: A GIF of more frames is more than anybody wants to load; every second, third, … is then left out.
+MOST_FRAMES = 600
+#: A game that goes on for longer is cut off.
+MOST_STEPS = 20_000
+
+
+def film_turns(agent: Agent, stage: Stage, seed: int, frame: int | None) -> tuple[list[Turn], Turn]:
+    """As many moments of a game as a film can have, and the step that was asked for, or the last; only these are
+    drawn."""
+    thinning, chosen = Thinning(MOST_FRAMES, MOST_FRAMES), None
+    wanted = lambda step: step == frame or thinning.wants(step)  # noqa: E731
+    for turn in play(agent, stage, seed, MOST_STEPS, wanted):
+        thinning.add(turn)
+        if turn.step == frame:
+            chosen = turn
+    last = thinning.turns[-1]
+    if frame is not None and chosen is None:
+        raise ConfigError(f"The game has the steps 0 to {last.step}, and --frame asks for {frame}.")
+    return thinning.turns, chosen or last
+
+
+def film_width(view: View) -> int:
+    """As many pixels as its words need to be read, but no more than a page has room for."""
+    return round(min(640.0, max(320.0, view.size[0])))
+
+
+def draw(view: View, turn: Turn, width: int = 480) -> Image.Image:
+    """One moment, so many pixels wide."""
+    return paint((*view.ground, *turn.scene), view.size, width)
+
+
+def save_picture(view: View, turn: Turn, path: Path, width: int = 480) -> None:
+    """Write one moment as a PNG."""
+    draw(view, turn, width).save(path, "PNG", optimize=True)
+
+
+def thinned(turns: Sequence[Turn], most: int = MOST_FRAMES) -> list[Turn]:
+    """At most so many, evenly over the game, and always the last."""
+    stride = -(-len(turns) // most)
+    return [*turns[:-1:stride], turns[-1]]
+
+
+def save_film(view: View, turns: Sequence[Turn], path: Path, fps: float = 15.0, width: int = 320) -> int:
+    """Write a game as a GIF that rests on its last frame; returns the number of frames."""
+    images = [draw(view, turn, width) for turn in thinned(turns)]
+    # All frames share one palette: then a GIF stores only what has changed.
+    colours = common_palette(images)
+    frames = [image.quantize(palette=colours, dither=Image.Dither.NONE) for image in images]
+    # GIF counts in hundredths of a second, and browsers slow down what is faster than 50 frames a second
+    milliseconds = max(20, round(100 / fps) * 10)
+    pause = [milliseconds] * (len(frames) - 1) + [1500]
+    frames[0].save(
+        path, "GIF", save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True
+    )
+    return len(frames)
+
+
+def save_strip(view: View, turns: Sequence[Turn], path: Path, count: int = 4, width: int = 200) -> None:
+    """Moments of one game side by side, from early to last."""
+    chosen = [turns[round(k * (len(turns) - 1) / (count - 1))] for k in range(count)]
+    images = [draw(view, turn, width) for turn in chosen]
+    gap, height = width // 20, images[0].height
+    strip = Image.new("RGB", (count * width + (count - 1) * gap, height), "white")
+    for k, image in enumerate(images):
+        strip.paste(image, (k * (width + gap), 0))
+    strip.save(path, "PNG", optimize=True)
+
+
+def common_palette(images: Sequence[Image.Image], samples: int = 8) -> Image.Image:
+    """The colours of some frames together."""
+    chosen = [images[round(k * (len(images) - 1) / max(1, samples - 1))] for k in range(samples)]
+    width, height = chosen[0].size
+    together = Image.new("RGB", (width, height * samples))
+    for k, image in enumerate(chosen):
+        together.paste(image, (0, k * height))
+    return together.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)

@@ -1,0 +1,138 @@
+"""Scenes as images, by Pillow: for PNG, GIF and terminals. `web/draw.js` draws the same in a browser."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from flashdqn.show.palette import LIGHT, blend, rgb
+from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Shape, Trail
+
+SMOOTH = 3  # Pillow draws hard edges: draw larger, then shrink
+
+Place = tuple[float, float]
+
+
+def paint(
+    scene: Iterable[Shape], size: Place, width: int, palette: dict[str, str] = LIGHT, ground: str = "#ffffff"
+) -> Image.Image:
+    """An image so many pixels wide, as high as the scene's proportions ask."""
+    height = max(1, round(width * size[1] / size[0]))
+    brush = Brush(width * SMOOTH, height * SMOOTH, width * SMOOTH / size[0], palette, ground)
+    for shape in scene:
+        brush.draw(shape)
+    return brush.image.resize((width, height), Image.Resampling.BOX)
+
+
+def pixels(scene: Iterable[Shape], size: Place, width: int) -> npt.NDArray[np.uint8]:
+    """The same as an array, [height, width, 3]."""
+    return np.asarray(paint(scene, size, width))
+
+
+class Brush:
+    """Draws one shape after the other on an enlarged image."""
+
+    def __init__(self, width: int, height: int, scale: float, palette: dict[str, str], ground: str) -> None:
+        self.image = Image.new("RGB", (width, height), rgb(ground, palette))
+        self.on, self.scale, self.palette = ImageDraw.Draw(self.image), scale, palette
+
+    def draw(self, shape: Shape) -> None:
+        """Any shape."""
+        match shape:
+            case Rect():
+                self.rect(shape)
+            case Disc():
+                self._disc((shape.x, shape.y), shape.radius, rgb(shape.fill, self.palette))
+            case Line():
+                self.on.line(
+                    self._points(shape.points), rgb(shape.colour, self.palette), self._width(shape.width)
+                )
+            case Trail():
+                self.trail(shape)
+            case Label():
+                self.label(shape)
+            case Cells():
+                self.cells(shape)
+            case Picture():
+                self.picture(shape)
+
+    def rect(self, shape: Rect) -> None:
+        """A box; Pillow's corners are inclusive."""
+        if shape.width <= 0 or shape.height <= 0:
+            return
+        box = self._box(shape.x, shape.y, shape.width, shape.height)
+        self.on.rounded_rectangle(box, shape.radius * self.scale, rgb(shape.fill, self.palette))
+
+    def trail(self, shape: Trail) -> None:
+        """From the far end to the near one, so that the near lies on top."""
+        near, far = rgb(shape.near, self.palette), rgb(shape.far, self.palette)
+        places = list(zip(shape.points[::2], shape.points[1::2], strict=True))
+        last = max(1, len(places) - 1)
+        for k in reversed(range(len(places))):
+            shade = blend(near, far, k / last)
+            if k < len(places) - 1:
+                both = self._points((*places[k], *places[k + 1]))
+                self.on.line(both, shade, self._width(shape.width))
+            self._disc(places[k], shape.width / 2, shade)
+
+    def label(self, shape: Label) -> None:
+        """One line of text."""
+        anchor = {"left": "lm", "center": "mm", "right": "rm"}[shape.align]
+        place = (shape.x * self.scale, shape.y * self.scale)
+        self.on.text(place, shape.text, rgb(shape.fill, self.palette), font(shape.size * self.scale), anchor)
+
+    def cells(self, shape: Cells) -> None:
+        """A grid."""
+        colours = [rgb(name, self.palette) for name in shape.palette]
+        for k, code in enumerate(shape.codes):
+            row, column = divmod(k, shape.columns)
+            box = self._box(shape.x + column * shape.side, shape.y + row * shape.side, shape.side, shape.side)
+            self.on.rectangle(box, colours[CODES.index(code)])
+
+    def picture(self, shape: Picture) -> None:
+        """An image file over a box."""
+        left, top, right, bottom = self._box(shape.x, shape.y, shape.width, shape.height)
+        inside = Image.open(io.BytesIO(shape.data)).convert("RGB")
+        size = (max(1, round(right - left) + 1), max(1, round(bottom - top) + 1))
+        self.image.paste(inside.resize(size, Image.Resampling.BICUBIC), (round(left), round(top)))
+
+    def _disc(self, centre: Place, radius: float, fill: tuple[int, int, int]) -> None:
+        x, y, r = centre[0] * self.scale, centre[1] * self.scale, radius * self.scale
+        self.on.ellipse((x - r, y - r, x + r, y + r), fill)
+
+    def _box(self, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
+        s = self.scale
+        return x * s, y * s, max(x * s, (x + width) * s - 1), max(y * s, (y + height) * s - 1)
+
+    def _points(self, points: Iterable[float]) -> list[float]:
+        return [value * self.scale for value in points]
+
+    def _width(self, width: float) -> int:
+        return max(1, round(width * self.scale))
+
+
+@functools.lru_cache(maxsize=32)
+def font(size: float) -> Any:
+    """Pillow's own typeface: there on every machine."""
+    return ImageFont.load_default(max(1.0, size))
+
+
+def encode(array: npt.NDArray[np.uint8], width: int) -> bytes:
+    """A picture of a game as a small file: few colours make a PNG, many a JPEG."""
+    image = Image.fromarray(array)
+    if image.width > width:
+        image = image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.BOX)
+    out = io.BytesIO()
+    if image.getcolors(4096) is not None:
+        # an octree is four times as fast as a median cut, and a page waits for this
+        few = image.quantize(64, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        few.save(out, "PNG", compress_level=6)
+    else:
+        image.save(out, "JPEG", quality=80)
+    return out.getvalue()

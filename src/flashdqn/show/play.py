@@ -1,0 +1,88 @@
+"""A game of a trained agent, move by move: what it sees, what it thinks of each action, what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flashdqn.agent import Agent
+from flashdqn.learn.bootstraps import masked_argmax
+from flashdqn.show.scene import Scene, plain
+from flashdqn.show.views import Facts, Stage
+from flashdqn.train.evaluate import STEP_LIMIT
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One moment of a game: the board, and what the agent is about to do."""
+
+    step: int
+    scene: Scene
+    q: tuple[float, ...]  # by action; empty when the game is over
+    mask: tuple[bool, ...] | None  # the legal actions; None where all are
+    action: int | None  # what the agent does now; None when the game is over
+    reward: float  # what the last action earned
+    total: float  # all rewards so far
+    facts: Facts
+    ending: str = ""  # how the game ended
+
+    @property
+    def over(self) -> bool:
+        """Whether this is the last one."""
+        return self.action is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, and little of it: this is sent for every move."""
+        return {
+            "step": self.step,
+            "scene": plain(self.scene),
+            "q": [float(f"{value:.5g}") for value in self.q],
+            "mask": None if self.mask is None else "".join("01"[legal] for legal in self.mask),
+            "action": self.action,
+            "reward": round(self.reward, 4),
+            "total": round(self.total, 4),
+            "facts": [list(fact) for fact in self.facts],
+            "ending": self.ending,
+        }
+
+
+def always(step: int) -> bool:
+    """Draw every moment."""
+    return True
+
+
+def play(
+    agent: Agent,
+    stage: Stage,
+    seed: int,
+    limit: int = STEP_LIMIT,
+    draws: Callable[[int], bool] = always,
+) -> Iterator[Turn]:
+    """Every moment of one game, from its first to its last; the board is the stage's.
+
+    `draws` says which steps are worth a picture: the others have an empty scene. The last always has one.
+    """
+    env, view = stage.env, stage.view
+    obs, mask = env.reset(seed), env.mask
+    reward, total = 0.0, 0.0
+    for step in range(limit):
+        with torch.no_grad():
+            q = agent.q(obs)
+        action = masked_argmax(q, None if mask is None else mask.to(q.device))
+        values = tuple(q[0].float().tolist())
+        allowed = None if mask is None else tuple(map(bool, mask[0].tolist()))
+        scene = view.scene() if draws(step) else ()
+        yield Turn(step, scene, values, allowed, int(action), reward, total, view.facts())
+        answer = env.step(action.to(env.device))
+        obs, mask, reward = answer.obs, answer.mask, float(answer.reward[0])
+        total += reward
+        truncated = bool(answer.truncated[0])
+        if bool(answer.terminated[0]) or truncated:
+            outcomes = dict(zip(env.outcome_names, env.outcomes[0].tolist(), strict=True))
+            ending = view.ending(outcomes, truncated)
+            yield Turn(step + 1, view.scene(), (), None, None, reward, total, view.facts(), ending)
+            return
+    yield Turn(limit, view.scene(), (), None, None, reward, total, view.facts(), "cut off: too long")

@@ -1,0 +1,89 @@
+"""The checkpoints of a run as players, from the untrained network to the last."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from flashdqn.agent import Agent
+from flashdqn.envs import build_games
+from flashdqn.envs.contract import close
+from flashdqn.errors import CheckpointError
+from flashdqn.runtime.device import choose_device
+from flashdqn.train import checkpoint
+from flashdqn.train.assemble import build_learner
+from flashdqn.train.run import RunFolder, read_table
+
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
+class Player:
+    """A moment of the run whose weights can play."""
+
+    name: str  # the checkpoint's folder, or "untrained"
+    step: int
+    score: float | None = None  # what it evaluated to, where it did
+    best: bool = False
+
+
+class Players:
+    """Every checkpoint of a run, and the agents that play with them; the last few agents are kept."""
+
+    KEPT = 4
+
+    def __init__(self, run: Path, device: str = "auto") -> None:
+        self.folder = RunFolder.open(run)
+        self.config = self.folder.config()
+        self.device = choose_device(device)
+        self.first = self.folder.play_point(run).name
+        self._agents: dict[str, Agent] = {}
+
+    def lineup(self) -> list[Player]:
+        """Oldest first; a run that goes on while it is watched has more of them each time."""
+        best = checkpoint.best(self.folder.checkpoints)
+        scores = {int(row["step"]): float(row.get("mean_score", "nan")) for row in self._evaluations()}
+        players = [Player(UNTRAINED, 0)]
+        for path in self._paths().values():
+            step = int(path.name)
+            score = scores.get(step)
+            known = score if score is not None and score == score else None
+            players.append(Player(path.name, step, known, best is not None and best[0].name == path.name))
+        return players
+
+    def agent(self, name: str) -> Agent:
+        """The agent of one of them; a name that is not in the list is refused."""
+        if name not in self._agents:
+            weights = self._untrained() if name == UNTRAINED else self._weights(name)
+            while len(self._agents) >= self.KEPT:
+                del self._agents[next(iter(self._agents))]
+            self._agents[name] = Agent(self.config, weights, self.device)
+        return self._agents[name]
+
+    def _paths(self) -> dict[str, Path]:
+        """By name; what a link brings in from elsewhere is none of this run's."""
+        inside = self.folder.checkpoints.resolve()
+        paths = checkpoint.all_checkpoints(self.folder.checkpoints)
+        return {
+            path.name: path for path in paths if path.name.isdigit() and path.resolve() == inside / path.name
+        }
+
+    def _evaluations(self) -> list[dict[str, str]]:
+        return read_table(self.folder.path / "evaluations.csv")
+
+    def _weights(self, name: str) -> dict[str, torch.Tensor]:
+        path = self._paths().get(name) if re.fullmatch(r"\d{1,20}", name) else None
+        if path is None:
+            raise CheckpointError(f"{self.folder.path} has no checkpoint '{name}'.")
+        return checkpoint.load_or_offer(path, with_state=False, command="flashdqn watch")[0]
+
+    def _untrained(self) -> dict[str, torch.Tensor]:
+        """The weights that the run's seed starts from."""
+        env = build_games(self.config.env, 1, torch.device("cpu"))
+        try:
+            return build_learner(self.config, env, torch.device("cpu")).weights()
+        finally:
+            close(env)

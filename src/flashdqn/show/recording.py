@@ -1,0 +1,79 @@
+"""A game inside a page: recorded once, thinned where it is long, compressed, and played back by `web/player.js`."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from flashdqn.runtime.seeds import purpose_seed
+from flashdqn.show.play import Turn, play
+from flashdqn.show.players import Player, Players
+from flashdqn.show.scene import Picture
+from flashdqn.show.views import open_stage
+from flashdqn.show.web.games import describe
+from flashdqn.show.web.page import part
+
+#: Drawn games have small moments, those of pictures large ones.
+MOST_DRAWN, MOST_PICTURES = 1200, 160
+STEPS = 20_000
+SECONDS = 6.0
+
+
+def record(run: Path, seconds: float = SECONDS) -> dict[str, Any]:
+    """The best checkpoint's game from a seed of its own: plain data for the player."""
+    players = Players(run)
+    stage = open_stage(players.config.env)
+    seed = purpose_seed(players.config.seed, "watch") % 1000
+    try:
+        agent = players.agent(players.first)
+        turns = kept(lambda thinning: play(agent, stage, seed, STEPS, thinning.wants), seconds)
+        about = describe(stage)
+    finally:
+        stage.close()
+    shown = next((p for p in players.lineup() if p.name == players.first), Player(players.first, 0))
+    about |= {"run": players.folder.path.resolve().name, "first": shown.name, "players": [vars(shown)]}
+    return {"about": about | {"seed": seed, "one_game": True}, "turns": [turn.to_json() for turn in turns]}
+
+
+class Thinning:
+    """Keeps at most so many moments as a page can hold: of a longer game every second, fourth, eighth, …"""
+
+    def __init__(self, drawn: int = MOST_DRAWN, pictures: int = MOST_PICTURES) -> None:
+        self.turns: list[Turn] = []
+        self._stride, self._drawn, self._pictures = 1, drawn, pictures
+
+    def wants(self, step: int) -> bool:
+        """Whether this moment is worth drawing."""
+        return step % self._stride == 0
+
+    def add(self, turn: Turn) -> None:
+        """One moment more; the last of a game stays in any case."""
+        if turn.over or self.wants(turn.step):
+            self.turns.append(turn)
+        pictures = any(isinstance(shape, Picture) for shape in turn.scene)
+        if len(self.turns) > (self._pictures if pictures else self._drawn) and not turn.over:
+            self.turns, self._stride = self.turns[::2], 2 * self._stride
+
+
+def kept(game: Callable[[Thinning], Iterator[Turn]], seconds: float) -> list[Turn]:
+    """The moments of a game that are kept. One that takes too long to play is left where it is: a report must not
+    keep anybody waiting."""
+    thinning, deadline = Thinning(), time.monotonic() + seconds
+    for turn in game(thinning):
+        thinning.add(turn)
+        if time.monotonic() > deadline:
+            break
+    return thinning.turns
+
+
+def embedded(game: dict[str, Any]) -> str:
+    """The player and its game, as HTML."""
+    text = json.dumps(game, separators=(",", ":"), allow_nan=False)
+    data = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    # Base64 holds nothing that could end the script's tag.
+    return f'{part("player.html")}<script type="text/plain" id="recorded-game">{data}</script>'

@@ -1,0 +1,58 @@
+"""Settings for a report: what differs from the preset first, then all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashdqn.config_io import to_dict
+from flashdqn.errors import FlashDQNError
+from flashdqn.presets import base_config
+from flashdqn.show.page import escape, pairs, table, value_text
+from flashdqn.show.report_files import flat
+
+#: What a run decides or is told by its surroundings: no choice about learning.
+INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
+
+
+def incidental(name: str) -> bool:
+    """Whether a setting says nothing about what is learned: where it ran, and what it logged."""
+    return name in INCIDENTAL or name.startswith("log.")
+
+
+def changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
+    """Setting, its value, and the preset's; None where the preset is not known any more."""
+    try:
+        preset = flat(plain(to_dict(base_config(str(settings.get("preset", ""))))))
+    except FlashDQNError:
+        return None
+    differing = []
+    for name, value in settings.items():
+        if name in ("preset", "out"):
+            continue
+        if name not in preset or preset[name] != value:
+            differing.append((name, value, preset.get(name)))
+    return differing
+
+
+def settings_section(settings: dict[str, Any]) -> str:
+    """Both tables."""
+    preset = value_text(settings.get("preset", "–"))
+    changed = changes(settings)
+    if changed is None:
+        first = f"<p>The preset {escape(preset)} is not known here.</p>"
+    elif not changed:
+        first = f"<p>All as in the preset {escape(preset)}.</p>"
+    else:
+        rows = [(name, value_text(value), value_text(old)) for name, value, old in changed]
+        first = f"<p>What differs from the preset {escape(preset)}:</p>" + table(
+            ("setting", "here", "preset"), rows
+        )
+    every = f"<details><summary>All {len(settings)} settings</summary>{pairs(settings)}</details>"
+    return first + (every if settings else "")
+
+
+def plain(data: Any) -> Any:
+    """As JSON would have it: tuples become lists."""
+    if isinstance(data, dict):
+        return {key: plain(value) for key, value in data.items()}
+    return [plain(item) for item in data] if isinstance(data, list | tuple) else data

@@ -1,0 +1,136 @@
+"""Any Gymnasium environment that can draw itself (`render_mode="rgb_array"`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from rich.text import Text
+
+from flashdqn.envs.gymnasium import GymConfig, build_gym
+from flashdqn.errors import EnvError
+from flashdqn.show.paint import encode
+from flashdqn.show.scene import Picture, Scene
+from flashdqn.show.views.half_blocks import half_blocks
+from flashdqn.show.views.plain import enlarged
+from flashdqn.show.views.view import Facts, Grid
+
+WIDE = 600.0
+PIXELS = 480  # a picture for the browser is at most so wide
+
+#: names of actions where Gymnasium has none, by the beginning of the environment's name
+ACTIONS = {
+    "CartPole": ("push left", "push right"),
+    "Acrobot": ("torque left", "none", "torque right"),
+    "MountainCar": ("left", "none", "right"),
+    "LunarLander": ("nothing", "left engine", "main engine", "right engine"),
+    "FrozenLake": ("left", "down", "right", "up"),
+    "CliffWalking": ("up", "right", "down", "left"),
+    "Taxi": ("south", "north", "east", "west", "pick up", "drop off"),
+    "Blackjack": ("stick", "hit"),
+    "MinAtar": ("nothing", "left", "up", "right", "down", "fire"),
+}
+
+
+class GymView:
+    """The first of some environments, as it draws itself."""
+
+    heat: Grid | None = None
+    ground: Scene = ()
+    value_name = "expected return"
+
+    def __init__(self, env: Any, config: GymConfig) -> None:
+        """`env` is a `GymVecEnv` whose copies were made with a render mode."""
+        self.env, self.title = env, config.id
+        inner, numbered = env.vector.env.envs[0].unwrapped, range(env.num_actions)
+        names = action_names(inner, config, env.num_actions)
+        self.actions = names or tuple(f"action {k}" for k in numbered)
+        picture = self.picture()
+        self.size = (WIDE, WIDE * picture.shape[0] / picture.shape[1])
+
+    def picture(self) -> npt.NDArray[np.uint8]:
+        """What the environment draws, [height, width, 3]."""
+        name = self.env.name
+        try:
+            drawn = self.env.vector.env.render()[0]
+        except Exception as error:  # whatever the environment's own code may raise
+            if isinstance(error, NameError) and error.name == "sns":  # MinAtar's only word of it
+                raise EnvError(f"{name} needs the package seaborn to draw itself") from None
+            raise EnvError(f"{name} cannot draw itself: {type(error).__name__}: {error}") from error
+        array: npt.NDArray[Any] = np.asarray(drawn)
+        if array.ndim == 3 and array.shape[2] == 3:
+            if array.dtype == np.uint8:
+                return np.asarray(array, dtype=np.uint8)
+            if array.dtype.kind == "f":  # MinAtar draws in parts of one
+                return np.asarray(np.clip(array, 0, 1) * 255, dtype=np.uint8)
+        raise EnvError(
+            f"{name} must draw [height, width, 3] uint8, and draws {array.dtype} {list(array.shape)}."
+        )
+
+    def scene(self) -> Scene:
+        """One picture, as a small file."""
+        return (Picture(0, 0, *self.size, encode(enlarged(self.picture()), PIXELS)),)
+
+    def text(self) -> Text:
+        """The picture in coloured half characters."""
+        return half_blocks(Image.fromarray(self.picture()), 72, 28)
+
+    def facts(self) -> Facts:
+        """The return so far."""
+        return [("score", f"{float(self.env.outcomes[0, 0]):.4g}")]
+
+    def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
+        """All that Gymnasium says."""
+        return "out of time" if truncated else "ended by its own rules"
+
+
+def action_names(inner: Any, config: GymConfig, count: int) -> tuple[str, ...]:
+    """The environment's own names, or those that its makers give in words."""
+    return own_actions(inner, count) or known_actions(config, count)
+
+
+def own_actions(inner: Any, count: int) -> tuple[str, ...]:
+    """What the environment itself calls its actions; empty where it does not say."""
+    meanings = getattr(inner, "get_action_meanings", None)
+    names = meanings() if callable(meanings) else ()
+    return tuple(str(word).lower() for word in names) if len(names) == count else ()
+
+
+def known_actions(config: GymConfig, count: int) -> tuple[str, ...]:
+    """By the environment's name; empty where nobody knows."""
+    if is_frames(config):
+        return _atari_actions(config, count)
+    known = next((names for start, names in ACTIONS.items() if start in config.id), ())
+    return known if len(known) == count else ()
+
+
+def is_frames(config: GymConfig) -> bool:
+    """Whether it is an Atari game seen as small grey frames, which are all there is to show."""
+    return config.id.startswith("ALE/") and config.atari.preprocess
+
+
+def _atari_actions(config: GymConfig, count: int) -> tuple[str, ...]:
+    """As ALE calls them in a game of its own."""
+    import gymnasium
+
+    try:
+        env = gymnasium.make(config.id, full_action_space=config.atari.full_actions)
+        names = own_actions(env.unwrapped, count)
+        env.close()
+    except Exception:  # whatever ALE may raise: names are a courtesy
+        return ()
+    return names
+
+
+def drawing(config: GymConfig) -> Any:
+    """One copy that can draw itself; what goes wrong is an `EnvError`."""
+    kwargs = config.kwargs | {"render_mode": "rgb_array"}
+    env = build_gym(dataclasses.replace(config, vectorization="sync", kwargs=kwargs), 1)
+    if env.vector.env.envs[0].render_mode != "rgb_array":  # type: ignore[attr-defined]
+        env.close()
+        raise EnvError(f"{config.id} has no render_mode 'rgb_array'")
+    return env

@@ -1,0 +1,111 @@
+"""Snake: a board, a body that pales towards its tail, and the food."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from flashdqn.envs.snake import Snake
+from flashdqn.envs.snake.env import Board
+from flashdqn.show.palette import blend, rgb
+from flashdqn.show.scene import Disc, Line, Rect, Scene, Shape, Trail
+from flashdqn.show.views.view import Facts, Grid
+
+CELL = 24.0
+ENDS = {
+    "wall": "ran into the wall",
+    "self": "bit itself",
+    "entrapment": "shut itself in",
+    "timeout": "went too long without food",
+    "win": "filled the board",
+}
+
+
+class SnakeView:
+    """The first board of some."""
+
+    heat: Grid | None = None
+    value_name = "expected return"
+
+    def __init__(self, env: Snake) -> None:
+        self.env, config = env, env.config
+        side = config.size
+        self.title = f"Snake {side}x{side}, {config.features} features"
+        self.size = (side * CELL, side * CELL)
+        self.ground = board_ground(side)
+        relative = config.actions == "relative"
+        self.actions = ("straight", "right", "left") if relative else ("up", "right", "down", "left")
+
+    def scene(self) -> Scene:
+        """Food, body and head."""
+        return board_scene(self.env.board(0))
+
+    def text(self) -> Text:
+        """Two characters a cell, as terminals' are twice as high as wide; letters for who has no colours."""
+        return board_text(self.env.board(0))
+
+    def facts(self) -> Facts:
+        """Food eaten, and what is left of the board."""
+        board = self.env.board(0)
+        eaten = len(board.body) - self.env.config.start_length
+        return [("score", str(eaten)), ("length", f"{len(board.body)} of {board.size**2}")]
+
+    def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
+        """The cause of death, or of triumph."""
+        return next((ENDS[name] for name in ENDS if outcomes.get(name, 0) > 0), "ended")
+
+
+def board_scene(board: Board) -> Scene:
+    """One position."""
+    shapes: list[Shape] = []
+    if board.food is not None:
+        shapes.append(Disc(*_centre(board.food), CELL * 0.3, "warm"))
+    points = tuple(number for cell in board.body for number in _centre(cell))
+    shapes.append(Trail(points, CELL * 0.66, "body-near", "body-far"))
+    return (*shapes, *_head(board))
+
+
+def board_ground(size: int) -> Scene:
+    """An empty board."""
+    side = size * CELL
+    shapes: list[Shape] = [Rect(0, 0, side, side, "board")]
+    for k in range(1, size):
+        shapes.append(Line((0, k * CELL, side, k * CELL), 1, "grid"))
+        shapes.append(Line((k * CELL, 0, k * CELL, side), 1, "grid"))
+    return tuple(shapes)
+
+
+def _head(board: Board) -> list[Shape]:
+    """Larger than the body, with eyes that look ahead."""
+    (x, y), (behind_x, behind_y) = _centre(board.body[0]), _centre(board.body[1])
+    ahead_x, ahead_y = (x - behind_x) / CELL, (y - behind_y) / CELL
+    shapes: list[Shape] = [Disc(x, y, CELL * 0.42, "head")]
+    for side in (-1, 1):
+        eye_x = x + CELL * (0.14 * ahead_x - 0.18 * side * ahead_y)
+        eye_y = y + CELL * (0.14 * ahead_y + 0.18 * side * ahead_x)
+        shapes.append(Disc(eye_x, eye_y, CELL * 0.08, "eye"))
+    return shapes
+
+
+def board_text(board: Board) -> Text:
+    """One position in characters."""
+    cells = [[("· ", "grey50")] * board.size for _ in range(board.size)]
+    if board.food is not None:
+        cells[board.food[0]][board.food[1]] = ("● ", "bold red")
+    last = max(1, len(board.body) - 1)
+    for k, (row, column) in reversed(list(enumerate(board.body))):
+        red, green, blue = blend(rgb("#4fa9c4"), rgb("#24505f"), k / last)
+        cells[row][column] = ("██", f"rgb({red},{green},{blue})") if k else ("@@", "bold black on white")
+    line = "─" * (2 * board.size)
+    text = Text(f"┌{line}┐\n", "grey50")
+    for line_of_cells in cells:
+        text.append("│", "grey50")
+        for characters, style in line_of_cells:
+            text.append(characters, style)
+        text.append("│\n", "grey50")
+    return text.append(f"└{line}┘", "grey50")
+
+
+def _centre(cell: tuple[int, int]) -> tuple[float, float]:
+    return (cell[1] + 0.5) * CELL, (cell[0] + 0.5) * CELL

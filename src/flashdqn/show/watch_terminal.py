@@ -1,0 +1,148 @@
+"""A game in the terminal: the board, what the agent thinks of every action, and how it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from flashdqn.show.bars import bar
+from flashdqn.show.play import Turn
+from flashdqn.show.views import View
+
+MOST_BARS = 16  # of more actions, only the best are listed
+BAR = 18
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a game came to."""
+
+    seed: int
+    turns: int
+    total: float
+    ending: str
+    facts: dict[str, str]
+
+    def sentence(self, number: int) -> str:
+        """Game 1 (seed 7): score 39, length 42 of 100; shut itself in after 496 steps, return 381.1."""
+        facts = ", ".join(f"{name} {value}" for name, value in self.facts.items())
+        start = f"Game {number} (seed {self.seed}): {facts}" + ("; " if facts else "")
+        return f"{start}{self.ending} after {self.turns:,} steps, return {self.total:.4g}"
+
+
+def played(seed: int, last: Turn) -> Played:
+    """From the last moment of a game."""
+    return Played(seed, last.step, last.total, last.ending, dict(last.facts))
+
+
+def show_live(
+    console: Console, view: View, turns: Iterator[Turn], seed: int, fps: float, head: str
+) -> Played:
+    """Play a game before somebody's eyes; `fps` moves a second, or as fast as it goes where it is 0."""
+    last, shown, pace = None, 0.0, Pace(fps)
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for turn in turns:
+            pace.wait()
+            last = turn
+            # Nobody sees more than thirty frames a second, and drawing them would slow the game
+            if turn.over or 0 < fps <= 30 or time.monotonic() - shown > 1 / 30:
+                live.update(frame(view, turn, f"{head}, seed {seed}", pace.speed), refresh=True)
+                shown = time.monotonic()
+    assert last is not None
+    return played(seed, last)
+
+
+def show_plain(
+    console: Console, view: View, turns: Iterator[Turn], seed: int, every_frame: bool, head: str
+) -> Played:
+    """Without a terminal: every frame, or the last alone."""
+    last = None
+    for turn in turns:
+        last = turn
+        if every_frame and not turn.over:
+            _say(console, frame(view, turn, f"{head}, seed {seed}", None))
+    assert last is not None
+    _say(console, frame(view, last, f"{head}, seed {seed}", None))
+    return played(seed, last)
+
+
+class Pace:
+    """Keeps to so many moves a second, and knows how many there really were."""
+
+    def __init__(
+        self,
+        fps: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._fps, self._clock, self._sleep = fps, clock, sleep
+        self._due, self._start, self._moves = clock(), clock(), 0
+
+    def wait(self) -> None:
+        """Until the next move is due."""
+        self._moves += 1
+        if self._fps <= 0:
+            return
+        now = self._clock()
+        if now < self._due:
+            self._sleep(self._due - now)
+        self._due = max(now, self._due) + 1 / self._fps
+
+    @property
+    def speed(self) -> float:
+        """Moves a second since the beginning."""
+        return self._moves / max(1e-6, self._clock() - self._start)
+
+
+def frame(view: View, turn: Turn, head: str, speed: float | None) -> RenderableType:
+    """Board and values side by side, under a line of words."""
+    words = [head, f"step {turn.step:,}", f"return {turn.total:.4g}"]
+    words += [f"{name} {value}" for name, value in turn.facts]
+    words += [f"{speed:,.0f} steps/s"] if speed is not None else []
+    side = Text(turn.ending, "bold") if turn.over else values(view, turn)
+    grid = Table.grid(padding=(0, 3))
+    grid.add_row(view.text(), side)
+    return Group(Text(" · ".join(words), "bold"), grid)
+
+
+def values(view: View, turn: Turn) -> RenderableType:
+    """A bar for each action, from the least value to the largest; the chosen one marked, illegal ones struck."""
+    table = Table.grid(padding=(0, 1))
+    low, high = extent(turn)
+    for k in listed(turn):
+        legal = turn.mask is None or turn.mask[k]
+        chosen = k == turn.action
+        style = "bold green" if chosen else ("" if legal else "dim strike")
+        share = 0.06 + 0.94 * (turn.q[k] - low) / (high - low) if high > low else 1.0
+        drawn = bar(share, BAR) if legal else ""
+        value = f"{turn.q[k]:>8.3f}" if legal else "not legal"
+        table.add_row(
+            Text(("▶ " if chosen else "  ") + view.actions[k], style), Text(drawn, style), Text(value, style)
+        )
+    if len(turn.q) > MOST_BARS:
+        table.add_row(Text(f"  the best of {len(turn.q):,}", "dim"))
+    return Group(Text(view.value_name, "dim"), table)
+
+
+def extent(turn: Turn) -> tuple[float, float]:
+    """The least and the largest value of the legal actions."""
+    legal = [q for k, q in enumerate(turn.q) if turn.mask is None or turn.mask[k]]
+    return (min(legal), max(legal)) if legal else (0.0, 0.0)
+
+
+def listed(turn: Turn) -> Sequence[int]:
+    """All actions in their order, or the best legal ones where there are too many."""
+    if len(turn.q) <= MOST_BARS:
+        return range(len(turn.q))
+    legal = [k for k in range(len(turn.q)) if turn.mask is None or turn.mask[k]]
+    return sorted(legal, key=lambda k: -turn.q[k])[:MOST_BARS]
+
+
+def _say(console: Console, what: RenderableType) -> None:
+    console.print(what, highlight=False)

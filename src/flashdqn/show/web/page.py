@@ -1,0 +1,43 @@
+"""The player's page, in one piece: nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from importlib import resources
+
+from flashdqn.show.page import escape, make_page
+
+
+@functools.cache
+def part(name: str) -> str:
+    """One of the files beside this one."""
+    return resources.files("flashdqn.show.web").joinpath(name).read_text(encoding="utf-8")
+
+
+def player_script() -> str:
+    """All that a page with a player runs."""
+    return "".join(part(name) for name in ("draw.js", "source.js", "player.js"))
+
+
+def player_page(run: str) -> str:
+    """The whole page for a run."""
+    head = (
+        f'<header><p class="brand">flashdqn watch</p><h1>{escape(run)}</h1><p class="about-run"></p></header>'
+        "<noscript><p>The games are drawn by JavaScript, which is switched off here.</p></noscript>"
+    )
+    style = part("player.css") + part("page_style.css")
+    return make_page(
+        f"{run}: flashdqn watch", [f"<main>{head}", part("player.html"), "</main>"], style, player_script()
+    )
+
+
+@functools.cache
+def content_policy() -> str:
+    """What the browser may do with what is served: run this one script, ask this server, and nothing else."""
+    script = base64.b64encode(hashlib.sha256(player_script().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
