@@ -72,6 +72,7 @@ class Coins:
 
     def __init__(self, num_envs: int, device: str = "cpu") -> None:
         self.num_envs, self.device = num_envs, torch.device(device)
+        self.capturable = self.device.type == "cuda"  # a CUDA graph may hold a step: nothing is read back
         self._action = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._state = board_tensor(num_envs, (5,), torch.int32, device)
         self._rng = board_tensor(num_envs, (2,), torch.int64, device)

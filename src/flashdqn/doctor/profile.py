@@ -75,6 +75,8 @@ class Bench:
 
 def take_profile(config: Config, options: Options, watch: Watch, display: Callable[[], Progress]) -> Profile:
     """Phases first, then experiments; Ctrl-C during those ends them, and what there is counts."""
+    # its short trainings are nothing for a server to keep
+    config = replace(config, log=replace(config.log, wandb=False, mlflow=False))
     device = choose_device(config.device)
     known = experiments(config, device.type == "cuda", cores())
     names = {one.name for one in chosen(known, options.only, options.skip)}

@@ -50,7 +50,7 @@ class CategoricalHead:
         return loss, (loss.detach() - entropy).clamp(min=0)
 
     def _by_action(self, output: Tensor) -> Tensor:
-        return output.reshape(len(output), -1, self.size)  # [B, A, atoms]
+        return output.reshape(output.shape[0], -1, self.size)  # [B, A, atoms]
 
 
 def project(
@@ -118,7 +118,7 @@ class QuantileHead:
         return quantile_huber(value, self.tau.expand_as(value), target, self.huber)
 
     def _by_action(self, output: Tensor) -> Tensor:
-        return output.reshape(len(output), -1, self.size)  # [B, A, N]
+        return output.reshape(output.shape[0], -1, self.size)  # [B, A, N]
 
 
 class ImplicitQuantileHead:

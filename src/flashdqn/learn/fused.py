@@ -71,7 +71,7 @@ class Sizes:
 
 def sizes_of(network: nn.Module) -> Sizes | None:
     """The sizes, if the network is one that the kernels know."""
-    if not isinstance(network, QNetwork) or not isinstance(network.torso, MLP):
+    if not isinstance(network, QNetwork) or type(network.torso) is not MLP:
         return None
     layers = [*network.torso.layers, network.output]
     if [type(layer) for layer in layers] != [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]:

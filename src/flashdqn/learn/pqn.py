@@ -95,7 +95,8 @@ class RolloutSampler:
     def _open(self) -> None:
         """Value the complete rollout with the weights that collected it, and shuffle."""
         ring = self.ring
-        rows = (ring.head + 1 + torch.arange(ring.rows, device=ring.device)) % ring.rows  # oldest first
+        steps = torch.arange(-self.config.rollout, 1, device=ring.device)
+        rows = (ring.head + steps) % ring.rows  # oldest first
         slots = rows[:, None] * ring.num_envs + torch.arange(ring.num_envs, device=ring.device)  # [T+1, N]
         kind, reward = (column.view(-1)[slots[:-1]] for column in (ring.kind, ring.reward))
         value = self._values(slots[1:].flatten()).view(kind.shape)
@@ -112,20 +113,18 @@ class RolloutSampler:
 
     def _values(self, slots: Tensor) -> Tensor:
         """max_a Q of the observations there, [T · N], in pieces that an update could take."""
-        obs = self.ring.obs.flatten(0, 1)
-        mask = None if self.ring.mask is None else self.ring.mask.flatten(0, 1)
-        pieces = torch.split(slots, self.size)
-        return torch.cat(
-            [
-                best_value(self.head.q(self.policy(obs[piece])), None if mask is None else mask[piece])
-                for piece in pieces
-            ]
-        )
+        return torch.cat([self._value(piece) for piece in torch.split(slots, self.size)])
+
+    def _value(self, slots: Tensor) -> Tensor:
+        ring = self.ring
+        obs = ring.observations(slots)
+        mask = None if ring.mask is None else ring.mask.flatten(0, 1)[slots]
+        return best_value(self.head.q(self.policy(obs)), mask if ring.legal is None else ring.legal(obs))
 
     def _pick(self, chosen: Tensor) -> Batch:
         """Returns as rewards, and discount 0: nothing follows them, so the next observation does not matter."""
         index, ring = self._index[chosen], self.ring
-        obs = ring.obs.flatten(0, 1)[index]
+        obs = ring.observations(index)
         action = ring.action.view(-1)[index].to(torch.int64)
         returns = self._returns[chosen]
         return Batch(

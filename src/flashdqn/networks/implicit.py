@@ -61,14 +61,14 @@ class ImplicitQuantiles(nn.Module):
 
     def policy(self, features: Tensor) -> Tensor:
         """Only what chooses an action, from K fractions: [B, 1, A + 1]."""
-        size = len(features)
+        # The midpoints are one row for all samples: in an exported graph their embedding is a constant.
         draw = self.training
-        tau = self._draw(size, self.fractions.choose) if draw else self.midpoints.expand(size, -1)
+        tau = self._draw(len(features), self.fractions.choose) if draw else self.midpoints[None]
         quantiles = self.quantiles(features, tau)
-        return pack(quantiles.mean(1, keepdim=True), quantiles[:, :0], tau[:, :0])
+        return pack(quantiles.mean(1, keepdim=True), quantiles[:, :0], quantiles[:, :0, 0])
 
     def quantiles(self, features: Tensor, tau: Tensor) -> Tensor:
-        """The quantiles at fractions τ [B, n], as [B, n, A]."""
+        """The quantiles at fractions τ, [B, n] or [1, n] for all, as [B, n, A]."""
         cosine = torch.cos(tau[..., None] * self.frequencies)  # [B, n, cosines]
         joint = features[:, None] * torch.relu(self.embedding(cosine))  # [B, n, F]
         return answer(self.f, joint)

@@ -20,6 +20,8 @@ def make_stream(
 class Stream(nn.Sequential):
     """Hidden layers, and a last one that computes in float32."""
 
+    answers_itself = True
+
     def forward(self, features: Tensor) -> Tensor:
         """[…, features] → […, outputs]."""
         *hidden, output = self
@@ -31,7 +33,8 @@ class Stream(nn.Sequential):
 def answer(output: nn.Module, features: Tensor) -> Tensor:
     """The numbers that the head reads, in float32 whatever computes before them: values near 5 are 0.03 apart in
     bfloat16, and actions are often closer."""
-    if isinstance(output, Stream | Dueling) or not torch.is_autocast_enabled(features.device.type):
+    itself = getattr(output, "answers_itself", False)  # it has layers of its own, and does this at the last
+    if itself or not torch.is_autocast_enabled(features.device.type):
         return output(features)  # type: ignore[no-any-return]
     with torch.autocast(features.device.type, enabled=False):
         return output(features.float())  # type: ignore[no-any-return]
@@ -42,6 +45,8 @@ class Dueling(nn.Module):
 
     With a distributional head that is every atom's logit or every quantile, as in Rainbow (Hessel et al. 2018).
     """
+
+    answers_itself = True
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from flashdqn.config import Config
@@ -12,6 +13,7 @@ from flashdqn.train.evaluate import Evaluation
 from flashdqn.train.progress import GRAPHS, PHASES, Progress
 from flashdqn.train.ratio import Ratio
 from flashdqn.train.run import RunFolder
+from flashdqn.train.sinks import Sink, open_sinks
 
 #: Phases that are not training: throughput does not count their time.
 ASIDE = ("evaluate", "checkpoint", "report")
@@ -28,50 +30,48 @@ class Reporter:
         self.step = self.updates = 0  # at the last report
         self._opened = 0.0
         self._timed_from = 0  # the step at which the window's clock started
-        self._events: Any = None
+        self._sinks: list[Sink] = []
 
     def begin(self, step: int, updates: int) -> None:
         """Start at the beginning, or from where a resumed run's last report lay."""
         self.step, self.updates = step, updates
-        if self.config.log.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # purge_step hides what a run killed after this checkpoint had already written
-            self._events = SummaryWriter(str(self.folder.path), purge_step=self.parts.counts.transitions + 1)
+        here = self.parts.counts.transitions
+        self._sinks = open_sinks(self.config, self.folder.path, here, self.progress.note)
 
     def open_window(self) -> None:
         """Start the clock of a window."""
         self._opened, self._timed_from = time.perf_counter(), self.parts.counts.transitions
 
     def report(self, seconds: float) -> dict[str, Any]:
-        """Close the window: one row for metrics.csv, TensorBoard and the display."""
+        """Close the window: one row for metrics.csv, the sinks and the display."""
         parts = self.parts
         with parts.phases("report", host=True):
             row = self._row(seconds)
             self.folder.add_row("metrics.csv", row)
-            self._write_events({f"train/{k}": v for k, v in row.items() if k != "step"}, row["step"])
+            self._write({f"train/{k}": v for k, v in row.items() if k != "step"}, row["step"])
         self.step, self.updates = row["step"], row["updates"]
         self.open_window()
         self.progress.report(row)
         return row
 
     def evaluation(self, step: int, result: Evaluation) -> None:
-        """One row for evaluations.csv and TensorBoard."""
+        """One row for evaluations.csv and the sinks."""
         row = result.to_dict()
         row |= {"step": step, **row.pop("outcomes")}
         self.folder.add_row("evaluations.csv", {"step": step} | row)
-        self._write_events({f"eval/{k}": v for k, v in row.items() if k != "step"}, step)
+        self._write({f"eval/{k}": v for k, v in row.items() if k != "step"}, step)
         self.progress.evaluation(step, result)
 
     def flush(self) -> None:
-        """Bring the events to the disk: what is older than a checkpoint must outlive a crash after it."""
-        if self._events is not None:
-            self._events.flush()
+        """Bring the figures to safety: what is older than a checkpoint must outlive a crash after it."""
+        for sink in self._sinks:
+            sink.flush()
 
-    def close(self) -> None:
-        """Flush the events."""
-        if self._events is not None:
-            self._events.close()
+    def close(self, summary: Mapping[str, Any] | None = None) -> None:
+        """End the sinks, once: with the run's summary, or without if it failed."""
+        for sink in self._sinks:
+            sink.close(summary)
+        self._sinks = []
 
     def _row(self, seconds: float) -> dict[str, Any]:
         parts, counts = self.parts, self.parts.counts
@@ -101,7 +101,6 @@ class Reporter:
         row["us_total"] = round(training / max(1, transitions) * 1e6, 4)
         return row
 
-    def _write_events(self, values: dict[str, float], step: int) -> None:
-        if self._events is not None:
-            for name, value in values.items():
-                self._events.add_scalar(name, value, step)
+    def _write(self, values: dict[str, float], step: int) -> None:
+        for sink in self._sinks:
+            sink.scalars(values, step)

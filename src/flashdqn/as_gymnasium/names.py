@@ -1,0 +1,29 @@
+"""The names under which Gymnasium knows our tasks. `import flashdqn` registers them.
+
+PyTorch and the games are imported when an environment is made, not before.
+"""
+
+from __future__ import annotations
+
+#: Gymnasium's name → our task; a new task takes one line
+NAMES = {
+    "flashdqn/Snake-v0": "snake",
+    "flashdqn/SFC-v0": "sfc",
+    "flashdqn/FuelBreaks-v0": "fuelbreaks",
+}
+
+
+def register() -> None:
+    """Enter the names into Gymnasium's registry; where it is not installed, there is nothing to do."""
+    try:
+        import gymnasium
+    except ImportError:
+        return
+    for name, task in NAMES.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                name,
+                entry_point="flashdqn.as_gymnasium.single:OneGame",
+                vector_entry_point="flashdqn.as_gymnasium.batch:Batch",
+                kwargs={"task": task},
+            )

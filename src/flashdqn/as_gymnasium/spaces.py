@@ -1,0 +1,46 @@
+"""Our specifications as Gymnasium's spaces, and what is common to one game and to many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from flashdqn.config_io import apply
+from flashdqn.envs import ENVS, build_env
+from flashdqn.envs.contract import VecEnv, decoder
+
+Array = npt.NDArray[Any]
+
+MASK_KEY = "action_mask"
+DECODED = 1000.0
+
+
+def build(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
+    """The task with settings by name, as on our command line: `size=12, features="flood"`."""
+    return build_env(apply(ENVS[task][0](), settings, "env."), num_envs, torch.device("cpu"))
+
+
+def observation_space(env: VecEnv) -> spaces.Box:
+    """Bytes, or numbers from 0 to 1; what is decoded may be larger, but not as large as this."""
+    spec, decoding = env.obs_spec, decoder(env)
+    if decoding is not None:
+        return spaces.Box(-DECODED, DECODED, decoding.shape, np.float32)
+    if spec.dtype == torch.uint8:
+        return spaces.Box(0, 255, spec.shape, np.uint8)
+    return spaces.Box(0.0, 1.0, spec.shape, np.float32)
+
+
+def observe(env: VecEnv, obs: Tensor) -> Array:
+    """Arrays of the caller's own, [N, …]: as a network reads them, where they are stored in another form."""
+    decoding = decoder(env)
+    return obs.numpy().copy() if decoding is None else decoding(obs).numpy()
+
+
+def action_space(env: VecEnv) -> spaces.Discrete:
+    """Actions from 0."""
+    return spaces.Discrete(env.num_actions)

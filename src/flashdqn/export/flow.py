@@ -1,0 +1,208 @@
+"""Export from beginning to end: write the file, then find out what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from flashdqn.agent import Agent, load
+from flashdqn.errors import CheckpointError, ConfigError
+from flashdqn.export.describe import describe
+from flashdqn.export.description import Description
+from flashdqn.export.int8 import WAYS, Way, quantise
+from flashdqn.export.measure import Agreement, Latency, Player, TorchPlayer, agreement, latencies, play_games
+from flashdqn.export.observations import Observations, play
+from flashdqn.export.player import OnnxAgent
+from flashdqn.export.policy import GreedyPolicy
+from flashdqn.export.to_onnx import write_onnx
+from flashdqn.export.to_torchscript import TorchScriptPlayer, write_torchscript
+from flashdqn.runtime.seeds import purpose_seed
+from flashdqn.runtime.threads import threads
+from flashdqn.train import checkpoint
+from flashdqn.train.evaluate import Evaluation
+from flashdqn.train.run import RunFolder
+
+Target = Literal["onnx", "torchscript"]
+CALIBRATION = 2048
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be exported, where to, and how thoroughly it is checked."""
+
+    run: Path
+    to: Target = "onnx"
+    int8: bool = False
+    out: Path | None = None
+    checkpoint: str = "best"
+    observations: int = 10_000
+    episodes: int = 100
+
+    def __post_init__(self) -> None:
+        if self.int8 and self.to != "onnx":
+            raise ConfigError("--int8 is made for ONNX: leave it out, or use --to onnx.")
+        for name in ("observations", "episodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"--{name} must be at least 1, and is {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One file, or PyTorch itself, under the same tests."""
+
+    name: str
+    agreement: Agreement
+    games: Evaluation
+    latency: dict[int, Latency]  # by batch
+    size: int | None  # bytes; None for PyTorch
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            **self.agreement.to_dict(),
+            "games": self.games.to_json(),
+            "latency_us": {str(batch): round(1e6 * x.median, 2) for batch, x in self.latency.items()},
+            "fastest_us": {str(batch): round(1e6 * x.fastest, 2) for batch, x in self.latency.items()},
+            "bytes": self.size,
+        }
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The file, what it says of itself, and how everything compared; `rows` begins with PyTorch."""
+
+    file: Path
+    description: Description
+    rows: list[Measured]
+    why: str  # how the int8 way was chosen; empty without int8
+
+
+def export(wanted: Wanted, say: Say = lambda text: None) -> Exported:
+    """Write the file and compare it with PyTorch on the agent's own games."""
+    folder, point = find_checkpoint(wanted)
+    file = wanted.out or folder.path / default_name(wanted)
+    check_folder(file)
+    agent = load(point, "cpu")
+    with threads(1, 1):  # small networks are fastest so, and every contestant gets the same
+        description = describe(agent, point, folder.path)
+        say(f"Playing {wanted.observations:,} observations with the agent itself")
+        observations = play(agent, wanted.observations, purpose_seed(agent.config.seed, "export"))
+        policy = GreedyPolicy(agent.network, agent.head)
+        contest = Contest(wanted, agent, observations, TorchPlayer(policy))
+        say(f"Writing {file}")
+        if wanted.to == "torchscript":
+            write_torchscript(policy, observations, file, description.to_texts())
+            contest.enter("TorchScript", TorchScriptPlayer(file), file)
+            return Exported(file, description, contest.results(), "")
+        if not wanted.int8:
+            write_onnx(policy, observations, file, description.to_texts())
+            contest.enter("ONNX", OnnxAgent(file), file)
+            return Exported(file, description, contest.results(), "")
+        return quantised(contest, policy, file, description, say)
+
+
+def quantised(
+    contest: Contest, policy: GreedyPolicy, file: Path, description: Description, say: Say
+) -> Exported:
+    """Both ways of quantising beside float32; the better one stays."""
+    agent = contest.agent
+    calibration = play(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
+    plain = file.with_name(f".{file.stem}-float32.onnx")
+    made: dict[Way, Path] = {way: file.with_name(f".{file.stem}-{way}.onnx") for way in WAYS}
+    try:
+        write_onnx(policy, contest.observations, plain, description.to_texts())
+        contest.enter("ONNX", OnnxAgent(plain), plain)
+        for way, path in made.items():
+            say(f"Quantising, {way}")
+            texts = replace(description, precision=f"int8 {way}").to_texts()
+            quantise(plain, path, way, calibration, texts)
+            contest.enter(f"int8 {way}", OnnxAgent(path), path)
+        rows = contest.results()
+        way, why = choose(rows)
+        made[way].replace(file)
+    finally:
+        for path in (plain, *made.values()):
+            path.unlink(missing_ok=True)
+    return Exported(file, replace(description, precision=f"int8 {way}"), rows, why)
+
+
+def choose(rows: list[Measured]) -> tuple[Way, str]:
+    """The way that agrees more often with PyTorch; where they agree equally often, the faster at batch 1."""
+    by_way = {way: next(row for row in rows if row.name == f"int8 {way}") for way in WAYS}
+    dynamic, static = by_way["dynamic"], by_way["static"]
+    shares = [round(row.agreement.actions, 3) for row in (dynamic, static)]
+    if shares[0] != shares[1]:
+        way: Way = "dynamic" if shares[0] > shares[1] else "static"
+        other = "static" if way == "dynamic" else "dynamic"
+        return way, f"{way}: it chooses as PyTorch does more often than {other}"
+    way = "dynamic" if dynamic.latency[1].median <= static.latency[1].median else "static"
+    return way, f"{way}: both agree equally often with PyTorch, and it answers faster"
+
+
+class Contest:
+    """PyTorch and the files, under the same tests."""
+
+    def __init__(
+        self, wanted: Wanted, agent: Agent, observations: Observations, reference: TorchPlayer
+    ) -> None:
+        self.wanted, self.agent, self.observations, self.reference = wanted, agent, observations, reference
+        self.players: dict[str, Player] = {"PyTorch": reference}
+        self.sizes: dict[str, int | None] = {"PyTorch": None}
+
+    def enter(self, name: str, player: Player, file: Path) -> None:
+        """One more."""
+        self.players[name], self.sizes[name] = player, file.stat().st_size
+
+    def results(self) -> list[Measured]:
+        """Everybody's."""
+        taken = latencies(self.players, self.observations)
+        seed = purpose_seed(self.agent.config.seed, "judgement")
+        return [
+            Measured(
+                name,
+                agreement(player, self.reference, self.observations),
+                play_games(self.agent, player, self.wanted.episodes, seed),
+                taken[name],
+                self.sizes[name],
+            )
+            for name, player in self.players.items()
+        ]
+
+
+def find_checkpoint(wanted: Wanted) -> tuple[RunFolder, Path]:
+    """The run, and the checkpoint in it: best, last, or one by its step."""
+    folder = RunFolder.open(wanted.run)
+    if wanted.run.resolve().parent.name == "checkpoints":
+        return folder, wanted.run.resolve()
+    if wanted.checkpoint == "best":
+        return folder, folder.play_point(wanted.run)
+    there = checkpoint.all_checkpoints(folder.checkpoints)
+    if wanted.checkpoint == "last" and there:
+        return folder, there[-1]
+    digits = wanted.checkpoint.replace(",", "").replace("_", "")
+    for path in there:
+        if digits.isdigit() and int(path.name) == int(digits):
+            return folder, path
+    steps = ", ".join(str(int(path.name)) for path in there) or "none"
+    raise CheckpointError(
+        f"{wanted.run} has no checkpoint '{wanted.checkpoint}'; there are best, last, and these steps: {steps}."
+    )
+
+
+def default_name(wanted: Wanted) -> str:
+    """What the file is called in the run folder."""
+    if wanted.to == "torchscript":
+        return "policy.pt"
+    return "policy-int8.onnx" if wanted.int8 else "policy.onnx"
+
+
+def check_folder(file: Path) -> None:
+    """Better said before the work than after it."""
+    if file.is_dir():
+        raise ConfigError(f"'{file}' is a folder: --out names the file.")
+    if not file.resolve().parent.is_dir():
+        raise ConfigError(f"There is no folder '{file.parent}' to write {file.name} to.")

@@ -1,0 +1,136 @@
+"""What an exported policy is worth: does it choose the same, does it play as well, how long does it take."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from flashdqn.agent import Agent
+from flashdqn.envs import build_games
+from flashdqn.envs.contract import VecEnv, close
+from flashdqn.export.observations import Observations, decoding
+from flashdqn.export.player import Array
+from flashdqn.export.policy import GreedyPolicy
+from flashdqn.learn.heads import ScalarHead
+from flashdqn.train.evaluate import Evaluation, evaluate
+
+BATCHES = (1, 256)
+
+
+class Player(Protocol):
+    """Whatever answers as the exported graph does."""
+
+    def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
+        """Actions [B] and values [B, A]."""
+
+
+class TorchPlayer:
+    """The policy in PyTorch, on the CPU: what the files are compared with."""
+
+    def __init__(self, policy: GreedyPolicy) -> None:
+        self.policy = policy
+
+    def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
+        """Actions [B] and values [B, A]."""
+        inputs = [torch.from_numpy(x) for x in (batch, mask) if x is not None]
+        with torch.inference_mode():
+            action, q = self.policy(*inputs)
+        return action.numpy(), q.numpy()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A file's answers beside PyTorch's, on the same observations."""
+
+    observations: int
+    actions: float  # share of observations with the same action
+    largest_difference: float  # of action values
+    regret: float  # mean of what PyTorch's own values say is lost by the file's actions
+    mean_gap: (
+        float  # between the best and the second best legal action: what the difference is to be seen against
+    )
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain data."""
+        return asdict(self)
+
+
+def agreement(file: Player, reference: Player, observations: Observations, chunk: int = 1024) -> Agreement:
+    """Compare on all observations."""
+    parts = [observations.part(slice(i, i + chunk)) for i in range(0, len(observations), chunk)]
+    answers = []
+    for part in parts:
+        obs = part.read()
+        answers.append((*file.answer(obs, part.mask), *reference.answer(obs, part.mask)))
+    action, q, right, values = (np.concatenate(x) for x in zip(*answers, strict=True))
+    rows = np.arange(len(action))
+    legal = values if observations.mask is None else np.where(observations.mask, values, -np.inf)
+    best = np.sort(legal, 1)[:, -2:]
+    gaps = best[:, 1] - best[:, 0]
+    gaps = gaps[np.isfinite(gaps)]  # a single legal action has no second best
+    return Agreement(
+        observations=len(action),
+        actions=float((action == right).mean()),
+        largest_difference=float(np.abs(q - values).max()),
+        regret=float((values[rows, right] - values[rows, action]).mean()),
+        mean_gap=float(gaps.mean()) if len(gaps) else float("nan"),
+    )
+
+
+class Latency(NamedTuple):
+    """Seconds of a call: the median, and the fastest, which other programs on the machine disturb least."""
+
+    median: float
+    fastest: float
+
+
+def latencies(
+    players: Mapping[str, Player], observations: Observations, rounds: int = 200
+) -> dict[str, dict[int, Latency]]:
+    """Of a call, by player and batch; the players take turns, so that a busy moment hits them all."""
+    times: dict[str, dict[int, list[float]]] = {name: {batch: [] for batch in BATCHES} for name in players}
+    for batch in BATCHES:
+        part = observations.part(slice(0, batch))
+        obs = part.read()
+        for player in players.values():
+            for _ in range(10):  # first calls allocate
+                player.answer(obs, part.mask)
+        for _ in range(rounds):
+            for name, player in players.items():
+                start = time.perf_counter()
+                player.answer(obs, part.mask)
+                times[name][batch].append(time.perf_counter() - start)
+    return {
+        name: {batch: Latency(statistics.median(taken), min(taken)) for batch, taken in by_batch.items()}
+        for name, by_batch in times.items()
+    }
+
+
+def play_games(agent: Agent, player: Player, episodes: int, seed: int) -> Evaluation:
+    """Evaluation games played by the file's own actions."""
+    env = build_games(agent.config.env, episodes, torch.device("cpu"))
+    try:
+        return evaluate(env, chooser(env, player, decoding(agent.network)), ScalarHead(0.0), seed)
+    finally:
+        close(env)
+
+
+def chooser(
+    env: VecEnv, player: Player, decode: Callable[[Array], Array] | None
+) -> Callable[[Tensor], Tensor]:
+    """The player's action as values that make it the best: 1 for it, 0 for the others."""
+
+    def choose(obs: Tensor) -> Tensor:
+        mask = None if env.mask is None else env.mask.numpy()
+        action, _ = player.answer(obs.numpy() if decode is None else decode(obs.numpy()), mask)
+        return F.one_hot(torch.from_numpy(action), env.num_actions).float()
+
+    return choose

@@ -1,0 +1,74 @@
+"""Real observations: what the agent itself meets while it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from flashdqn.agent import Agent
+from flashdqn.envs import build_games
+from flashdqn.envs.contract import close
+from flashdqn.export.player import Array
+
+#: Few boards and many steps each: late positions of long games must be among them.
+BOARDS = 16
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Observations [N, …] as they are stored, and the legal actions in them [N, A] where the task has any."""
+
+    obs: Array
+    mask: Array | None
+    #: what the network reads, where that is more than what is stored (a task's decoder)
+    decode: Callable[[Array], Array] | None = None
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    def part(self, rows: slice) -> Observations:
+        """Some of them."""
+        return Observations(self.obs[rows], None if self.mask is None else self.mask[rows], self.decode)
+
+    def read(self) -> Array:
+        """As the network reads them: decoded planes can be a hundred times as large, so take a part at a time."""
+        return self.obs if self.decode is None else self.decode(self.obs)
+
+    def inputs(self) -> dict[str, Array]:
+        """As the exported graph takes them."""
+        return {"obs": self.read()} | ({} if self.mask is None else {"mask": self.mask})
+
+
+@torch.no_grad()
+def play(agent: Agent, count: int, seed: int, boards: int = BOARDS) -> Observations:
+    """At least `count` observations in which the agent had to act, from its own games."""
+    env = build_games(agent.config.env, boards, torch.device("cpu"))
+    try:
+        obs, mask = env.reset(seed), env.mask
+        over = torch.zeros(boards, dtype=torch.bool)
+        seen: list[Array] = []
+        legal: list[Array] = []
+        while sum(map(len, seen)) < count:
+            acting = (~over).numpy()  # after an end the action is ignored
+            seen.append(obs.numpy()[acting].copy())
+            if mask is not None:
+                legal.append(mask.numpy()[acting].copy())
+            own = None if mask is None else mask.to(agent.device)
+            step = env.step(agent.act(obs.to(agent.device), own).cpu())
+            obs, mask, over = step.obs, step.mask, step.terminated | step.truncated
+        masks = np.concatenate(legal) if legal else None
+        return Observations(np.concatenate(seen), masks, decoding(agent.network))
+    finally:
+        close(env)
+
+
+def decoding(network: nn.Module) -> Callable[[Array], Array] | None:
+    """A network's decoder on arrays, where it has one."""
+    decoder = getattr(network, "decoder", None)
+    if decoder is None:
+        return None
+    return lambda obs: decoder(torch.from_numpy(obs)).numpy()

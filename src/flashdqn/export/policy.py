@@ -1,0 +1,31 @@
+"""The greedy policy as one module: what is exported."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import Tensor, nn
+
+from flashdqn.learn.bootstraps import masked_argmax
+from flashdqn.learn.heads import Head
+
+
+class GreedyPolicy(nn.Module):
+    """Observation in, best legal action and action values out.
+
+    A task's decoder is not part of it: its tables are those of the training, and the file should serve others. The
+    scaling of bytes, the head's expectation and the mask are part of it. The network must be in evaluation
+    mode: no noise, fixed fractions.
+    """
+
+    def __init__(self, network: nn.Module, head: Head) -> None:
+        super().__init__()
+        self.network, self.head = network, head
+        if getattr(network, "decoder", None) is not None:
+            self.network = copy.copy(network)  # the same weights
+            setattr(self.network, "decoder", None)  # noqa: B010 - a plain attribute of ours, not a part of it
+
+    def forward(self, obs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """[B, *obs], and [B, A] where the task has legal actions → [B] int64 and [B, A] float32."""
+        q = self.head.q(self.network(obs))
+        return masked_argmax(q, mask), q

@@ -1,0 +1,97 @@
+"""A policy as an ONNX file, by PyTorch's exporter, with open batch axes and its description as metadata."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flashdqn.errors import ConfigError, FlashDQNError
+from flashdqn.export.observations import Observations
+from flashdqn.export.policy import GreedyPolicy
+
+OPSET = 20  # as low as the exporter goes by itself, so that old runtimes can read it
+
+
+def write_onnx(policy: GreedyPolicy, sample: Observations, file: Path, texts: Mapping[str, str]) -> None:
+    """Export on a few observations: from `obs` (and `mask`) to `action` and `q`, all with an open `batch` axis."""
+    require_packages()
+    few = sample.part(slice(0, 2)).inputs()
+    inputs = {name: torch.from_numpy(array.copy()) for name, array in few.items()}
+    batch = torch.export.Dim("batch")
+    try:
+        with quiet():
+            program = torch.onnx.export(
+                policy.cpu().eval(),
+                tuple(inputs.values()),
+                dynamo=True,
+                input_names=list(inputs),
+                output_names=["action", "q"],
+                dynamic_shapes=tuple({0: batch} for _ in inputs),
+                opset_version=OPSET,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:  # the exporter's own, or whatever a network of the user's cannot do in a graph
+        raise FlashDQNError(f"The network cannot be exported: {last_reason(error)}") from error
+    assert program is not None
+    save(program.model_proto, file, texts)
+
+
+def save(model: Any, file: Path, texts: Mapping[str, str]) -> None:
+    """Write an ONNX model with metadata: checked, under a temporary name first."""
+    import onnx
+
+    onnx.helper.set_model_props(model, dict(texts))
+    model.producer_name = "flashdqn"
+    for node in model.graph.node:
+        del node.metadata_props[:]  # stack traces with the paths of this machine
+        node.doc_string = ""
+    for value in (*model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer):
+        del value.metadata_props[:]
+    del model.graph.metadata_props[:]
+    onnx.checker.check_model(model)
+    temporary = file.with_name(f".{file.name}.writing")
+    temporary.write_bytes(model.SerializeToString())
+    temporary.replace(file)
+
+
+def last_reason(error: BaseException) -> str:
+    """The first line of the error that began it: the exporter wraps it in pages of its own."""
+    while (cause := error.__cause__) is not None:
+        error = cause
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the exporter's remarks about itself from the user: deprecations, and packages that it could use."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def require_packages() -> None:
+    """Say in one sentence what is missing."""
+    missing = []
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        try:
+            __import__(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        raise ConfigError(
+            f"Export to ONNX needs {', '.join(missing)}: pip install 'flashdqn[export]' (or --to torchscript)."
+        )
