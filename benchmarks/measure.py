@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,15 @@ def train_apart(preset: str, settings: dict[str, Any], out: str) -> Path:
     if done.returncode:
         raise SystemExit(done.stderr)
     return Path(done.stdout.strip())
+
+
+def cpu_seconds(vector: object) -> float:
+    """CPU time so far of this process, all its threads, and of a vector environment's own processes."""
+    total, tick = time.process_time(), os.sysconf("SC_CLK_TCK")
+    for process in getattr(vector, "processes", []):
+        words = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        total += (int(words[11]) + int(words[12])) / tick  # utime and stime
+    return total
 
 
 def read_csv(path: Path) -> list[dict[str, float]]:

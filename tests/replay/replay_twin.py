@@ -129,3 +129,25 @@ class Tape:
         size = int(torch.Size(self.spec.shape).numel())
         digits = torch.stack([(numbers >> (8 * (i % 2))) % 256 for i in range(size)], dim=1)
         return digits.to(self.spec.dtype).reshape(self.num_envs, *self.spec.shape)
+
+
+class StackTape(Tape):
+    """The same with stacks of frames as observations, put together one by one: the first frame of an episode is
+    repeated."""
+
+    def __init__(
+        self, ends: list[list[int]], frame: ObsSpec, num_actions: int, seed: int, stack: int
+    ) -> None:
+        super().__init__(ends, frame, num_actions, seed)
+        shape = (frame.shape[0] * stack, *frame.shape[1:])
+        self.spec, self.stack = ObsSpec(shape, frame.dtype, stack), stack
+        seen = [[frame] * stack for frame in self.first]
+        self.first, over = self._joined(seen), [False] * self.num_envs
+        for time, (action, step) in enumerate(self.steps):
+            for env, frame_now in enumerate(step.obs):
+                seen[env] = [frame_now] * stack if over[env] else [*seen[env][1:], frame_now]
+            self.steps[time] = action, step._replace(obs=self._joined(seen))
+            over = (step.terminated | step.truncated).tolist()
+
+    def _joined(self, seen: list[list[Tensor]]) -> Tensor:
+        return torch.stack([torch.cat(frames) for frames in seen])

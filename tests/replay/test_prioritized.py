@@ -36,7 +36,7 @@ class Play:
     def __init__(self, tape: Tape, capacity: int, n: int, alpha: float = 0.7, device: str = "cpu") -> None:
         where = torch.device(device)
         self.tape, self.n, self.alpha, self.time = tape, n, alpha, 0
-        self.ring = Ring(capacity, tape.num_envs, VECTOR, tape.num_actions, where, masked=True)
+        self.ring = Ring(capacity, tape.num_envs, tape.spec, tape.num_actions, where, masked=True)
         self.ring.start(tape.first.to(where), tape.first_mask.to(where))
         self.sampler = PrioritizedSampler(
             self.ring, n, 0.9, torch.Generator(where).manual_seed(0), alpha=alpha, beta=0.4, eps=EPS
@@ -53,7 +53,7 @@ class Play:
         self.sampler.appended()
         self.twin.append(action, step)
         self.time += 1
-        alive = self.twin.transitions(self.ring.rows - 1, self.n, 0.9)
+        alive = self.twin.transitions(self.ring.rows - self.ring.stack, self.n, 0.9)
         self.priority = {key: self.priority.get(key, self.largest) for key in alive}
 
     def learn(self, index: Tensor, error: Tensor) -> None:

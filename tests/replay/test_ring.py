@@ -56,7 +56,7 @@ def started_ring(tape: Tape, capacity: int, masked: bool) -> Ring:
 
 def all_starts(ring: Ring, n: int) -> Tensor:
     """Every index that the sampler can give with weight 1, each once."""
-    candidates = (int(ring.filled) - (n - 1)) * ring.num_envs
+    candidates = (int(ring.readable) - (n - 1)) * ring.num_envs
     if candidates <= 0:
         return torch.empty(0, dtype=torch.int64)
     index, weight = uniform_index(ring, n, torch.arange(candidates)[None])
@@ -67,7 +67,7 @@ def all_starts(ring: Ring, n: int) -> Tensor:
 def compare(ring: Ring, twin: ReplayTwin, n: int, gamma: float) -> None:
     """The ring gives exactly the twin's transitions: none missing, none more, each the same."""
     index = all_starts(ring, n)
-    expected = twin.transitions(ring.rows - 1, n, gamma)
+    expected = twin.transitions(ring.rows - ring.stack, n, gamma)
     places = {time % ring.rows * ring.num_envs + env: found for (time, env), found in expected.items()}
     assert set(index.tolist()) == set(places)
     if not places:

@@ -96,16 +96,17 @@ class ResNet(nn.Module):
 
 class ResidualBlock(nn.Module):
     """x + convolution(ReLU(convolution(ReLU(x)))), with normalisation before each ReLU if asked for; where the
-    width changes, x goes through a 1x1 convolution.
+    width changes, x goes through a 1x1 convolution. Dilation d spaces the 3x3 cells of a convolution d apart.
     """
 
-    def __init__(self, channels: int, width: int, layer_norm: bool) -> None:
+    def __init__(self, channels: int, width: int, layer_norm: bool, dilation: int = 1) -> None:
         super().__init__()
         self.skip = nn.Identity() if channels == width else nn.Conv2d(channels, width, 1, bias=False)
         self.norm1 = BoardNorm(channels) if layer_norm else nn.Identity()
-        self.convolution1 = nn.Conv2d(channels, width, kernel_size=3, padding=1)
+        wide = {"kernel_size": 3, "padding": dilation, "dilation": dilation}
+        self.convolution1 = nn.Conv2d(channels, width, **wide)  # type: ignore[arg-type]
         self.norm2 = BoardNorm(width) if layer_norm else nn.Identity()
-        self.convolution2 = nn.Conv2d(width, width, kernel_size=3, padding=1)
+        self.convolution2 = nn.Conv2d(width, width, **wide)  # type: ignore[arg-type]
 
     def start_as_skip(self) -> None:
         """Let the block begin as if it were not there: the observation reaches the MLP unmixed, at any depth."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flashdqn.config import (
     Config,
     EvalConfig,
@@ -119,6 +121,26 @@ GYM: dict[str, Preset] = {
         ),
     ),
 }
+
+#: The other games of MinAtar, at the settings of Breakout: by preset, their name there and C51's largest return.
+MINATAR = {
+    "minatar-asterix": ("Asterix", 40.0),
+    "minatar-freeway": ("Freeway", 60.0),
+    "minatar-seaquest": ("Seaquest", 60.0),
+    "minatar-space-invaders": ("SpaceInvaders", 100.0),
+}
+
+for _preset, (_game, _largest) in MINATAR.items():
+    _breakout = GYM["minatar-breakout"].config
+    GYM[_preset] = Preset(
+        f"MinAtar {_game} (pip install minatar), a small CNN, the settings of Breakout",
+        replace(
+            _breakout,
+            preset=_preset,
+            env=GymConfig(id=f"MinAtar/{_game}-v1", max_steps=5_000),
+            learn=replace(_breakout.learn, v_max=_largest),
+        ),
+    )
 
 #: Where a Gymnasium environment without a preset of its own starts from.
 ANY_GYM = Config(

@@ -39,9 +39,11 @@ def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
         terminated = ((kind == int(Kind.TERMINATED)) & alive).any(1)
         discount = powers[taken] * ~terminated
         following = (index + taken * ring.num_envs) % slots
-    obs = ring.obs.flatten(0, 1)
     action = ring.action.view(-1)[index].to(torch.int64)
-    transition = Transition(obs[index], action, reward, discount, obs[following])
+    obs, next_obs = ring.observations(index), ring.observations(following)
+    transition = Transition(obs, action, reward, discount, next_obs)
+    if ring.legal is not None:
+        return transition._replace(next_mask=ring.legal(transition.next_obs), mask=ring.legal(transition.obs))
     if ring.mask is None:
         return transition
     mask = ring.mask.flatten(0, 1)

@@ -32,8 +32,9 @@ class PrioritizedSampler:
     """Draws by priority. It must hear of every append to the ring from its start on.
 
     A row gets a weight once its n-step window is complete: the largest so far, so that everything new is seen soon.
-    It loses it when the ring opens the row anew. Rows that are no transitions never get one. So each append changes
-    two rows: the head, and the row n before it.
+    It loses it when the ring opens the row anew, or takes a frame of its stack. Rows that are no transitions never
+    get one. So each append changes two rows: the head (or the row as far after it as a stack reaches), and the row
+    n before it.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class PrioritizedSampler:
         self.tree = make_tree(ring.rows * ring.num_envs, ring.device)
         self.beta = torch.tensor(beta, device=ring.device)
         self.largest = torch.ones((), device=ring.device)  # p of the first transitions, as in the paper
-        self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights of the head: 0; of the new
+        self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights of the lost: 0; of the new
 
     def sample(self, size: int) -> Batch:
         """One batch, stratified: sample k comes from the k-th of `size` equal slices of the mass."""
@@ -76,13 +77,14 @@ class PrioritizedSampler:
         self.tree.set(index, weight * (self.tree.levels.leaves[index] > 0))
 
     def appended(self) -> None:
-        """The head's old transition is gone; the row n before it is a complete window now."""
+        """The oldest transition is gone; the row n before the head is a complete window now."""
         ring = self.ring
+        lost = (ring.head + (ring.stack - 1)) % ring.rows  # [1]
         ready = (ring.head - self.n_step) % ring.rows  # [1]
         kind = ring.kind.index_select(0, ready)[0]
         enters = (kind != int(Kind.RESET)) & (ring.filled >= self.n_step)
         torch.mul(enters, self.largest, out=self._rows[1])
-        self.tree.set_rows(torch.cat((ring.head, ready)) * ring.num_envs, self._rows)
+        self.tree.set_rows(torch.cat((lost, ready)) * ring.num_envs, self._rows)
 
     def rows_added(self) -> None:
         """It keeps no count."""

@@ -11,11 +11,15 @@ observation is no transition (its action was ignored: next-step autoreset); its 
 slot, `head`, holds the present observation and waits for its action; every other filled row is complete.
 
 `head` and `filled` are tensors on the device, so that appending and sampling can live inside a CUDA graph.
+
+Where observations are stacks of frames (`ObsSpec.stack`), a row holds its newest frame alone, and stacks are put
+together when read: from the rows before, but never from before the episode's first, which `age` tells. The oldest
+rows of a full ring are frames of others' stacks and no longer transitions themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 import torch
@@ -45,16 +49,22 @@ class Ring:
         num_actions: int,
         device: torch.device,
         masked: bool = False,
+        legal: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        rows = rows_for(capacity, num_envs)
-        self.rows, self.num_envs, self.device = rows, num_envs, device
-        self.obs = torch.zeros((rows, num_envs, *obs_spec.shape), dtype=obs_spec.dtype, device=device)
+        """`masked`: keep the mask of every observation. `legal`: they follow from the observations instead."""
+        rows = rows_for(capacity, num_envs, obs_spec.stack)
+        self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
+        frame = obs_spec.frame
+        self.obs = torch.zeros((rows, num_envs, *frame.shape), dtype=frame.dtype, device=device)
         self.action = torch.zeros((rows, num_envs), dtype=action_dtype(num_actions), device=device)
         self.reward = torch.zeros((rows, num_envs), dtype=torch.float32, device=device)
         self.kind = torch.full((rows, num_envs), Kind.RESET, dtype=torch.uint8, device=device)
+        # frames of the same episode before a row's own, as far as a stack reaches
+        self.age = torch.zeros((rows, num_envs), dtype=torch.uint8, device=device) if self.stack > 1 else None
         self.mask = (
             torch.ones((rows, num_envs, num_actions), dtype=torch.bool, device=device) if masked else None
         )
+        self.legal = legal
         self.head = torch.zeros(1, dtype=torch.int64, device=device)
         self.filled = torch.zeros((), dtype=torch.int64, device=device)  # complete rows
         self.ended = torch.zeros(num_envs, dtype=torch.bool, device=device)  # by the last append
@@ -64,6 +74,8 @@ class Ring:
         self.head.zero_()
         self.filled.zero_()
         self.ended.zero_()
+        if self.age is not None:
+            self.age[0].zero_()
         self._place(obs, mask)
 
     def append(self, action: Tensor, step: Step) -> None:
@@ -74,13 +86,36 @@ class Ring:
         self.action.index_copy_(0, self.head, action.to(self.action.dtype)[None])
         self.reward.index_copy_(0, self.head, step.reward[None])
         self.kind.index_copy_(0, self.head, kind[None])
+        if self.age is not None:
+            age = self.age.index_select(0, self.head).add_(1).clamp_(max=self.stack - 1)
+            age.masked_fill_(self.ended, 0)
         torch.logical_or(step.terminated, step.truncated, out=self.ended)
         self.head.add_(1).remainder_(self.rows)
         self.filled.add_(1).clamp_(max=self.rows - 1)
+        if self.age is not None:
+            self.age.index_copy_(0, self.head, age)
         self._place(step.obs, step.mask)
 
+    @property
+    def readable(self) -> Tensor:
+        """Complete rows whose frames all lie in the ring still."""
+        return self.filled if self.stack == 1 else self.filled.clamp(max=self.rows - self.stack)
+
+    def observations(self, slots: Tensor) -> Tensor:
+        """What was observed at `slots` ([B], row · num_envs + environment), stacks put together: [B, *obs]."""
+        frames = self.obs.flatten(0, 1)
+        if self.age is None:
+            return frames[slots]
+        back = torch.arange(self.stack - 1, -1, -1, device=slots.device)
+        back = torch.minimum(back, self.age.view(-1)[slots][:, None])  # [B, k]: rows before each slot's own
+        return frames[(slots[:, None] - back * self.num_envs) % len(frames)].flatten(1, 2)
+
+    def newest(self) -> Tensor:
+        """The present observations, [N, *obs]."""
+        return self.observations(self.head * self.num_envs + torch.arange(self.num_envs, device=self.device))
+
     def _place(self, obs: Tensor, mask: Tensor | None) -> None:
-        self.obs.index_copy_(0, self.head, obs[None])
+        self.obs.index_copy_(0, self.head, obs[:, -self.obs.shape[2] :][None])
         if self.mask is not None and mask is not None:
             self.mask.index_copy_(0, self.head, mask[None])
 
@@ -115,12 +150,14 @@ class Ring:
 
     def _columns(self) -> dict[str, Tensor]:
         columns = {"obs": self.obs, "action": self.action, "reward": self.reward, "kind": self.kind}
-        return columns if self.mask is None else columns | {"mask": self.mask}
+        more = {"mask": self.mask, "age": self.age}
+        return columns | {name: column for name, column in more.items() if column is not None}
 
 
-def rows_for(capacity: int, num_envs: int) -> int:
-    """Rows that hold `capacity` transitions, and one more for the observation that waits for its action."""
-    return -(-capacity // num_envs) + 1
+def rows_for(capacity: int, num_envs: int, stack: int = 1) -> int:
+    """Rows that hold `capacity` transitions, one more for the observation that waits for its action, and the
+    frames that the oldest one's stack needs."""
+    return -(-capacity // num_envs) + stack
 
 
 def action_dtype(num_actions: int) -> torch.dtype:
@@ -130,5 +167,6 @@ def action_dtype(num_actions: int) -> torch.dtype:
 
 def ring_bytes(capacity: int, num_envs: int, obs_spec: ObsSpec, num_actions: int, masked: bool) -> int:
     """Bytes that a ring will take, known before it is made."""
-    slot = obs_spec.nbytes + action_dtype(num_actions).itemsize + 4 + 1 + (num_actions if masked else 0)
-    return rows_for(capacity, num_envs) * num_envs * slot
+    slot = obs_spec.frame.nbytes + action_dtype(num_actions).itemsize + 4 + 1  # the reward has 4, the kind 1
+    slot += (num_actions if masked else 0) + (1 if obs_spec.stack > 1 else 0)
+    return rows_for(capacity, num_envs, obs_spec.stack) * num_envs * slot

@@ -109,7 +109,7 @@ def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor
     The number of candidates is a tensor on the device; the remainder of 63 random bits has no bias worth
     the name, and unlike a float32 in [0, 1) it reaches every slot of a ring beyond 2^24.
     """
-    candidates = (ring.filled - (n_step - 1)) * ring.num_envs
+    candidates = (ring.readable - (n_step - 1)) * ring.num_envs
     draw = bits % candidates
     newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
     age, env = draw // ring.num_envs, draw % ring.num_envs

@@ -27,14 +27,27 @@ def choose(bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Sca
 
 
 @scalar
+def put_together(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Array, b: Scalar) -> None:
+    """The observation of a slot: its frame, and before it those of its stack, none from before the episode."""
+    slots, width = frames.shape
+    stack = out.shape[1] // width
+    for place in range(stack):
+        back = min(stack - 1 - place, ages[slot]) if stack > 1 else 0
+        source = (slot - back * envs) % slots
+        for k in range(width):
+            out[b, place * width + k] = frames[source, k]
+
+
+@scalar
 def pick(
-    ring_obs: Array, ring_action: Array, ring_reward: Array, kinds: Array, ring_mask: Array, head: Array,
+    frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, ring_mask: Array, head: Array,
     filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
     discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
 ) -> None:  # fmt: skip
     """Draw, and gather n-step transitions: nothing is read past an end."""
     envs, n, slots = shape[0], shape[1], len(kinds)
-    candidates, newest = (filled[0] - (n - 1)) * envs, (head[0] - n) * envs
+    readable = min(filled[0], slots // envs - obs.shape[1] // frames.shape[1])
+    candidates, newest = (readable - (n - 1)) * envs, (head[0] - n) * envs
     for b in range(len(index)):
         slot = choose(bits, b, kinds, candidates, newest, envs)
         index[b] = slot
@@ -49,9 +62,8 @@ def pick(
         reward[b] = total
         discount[b] = 0.0 if terminated else powers[taken]
         following = (at + envs) % slots
-        for k in range(obs.shape[1]):
-            obs[b, k] = ring_obs[slot, k]
-            next_obs[b, k] = ring_obs[following, k]
+        put_together(frames, ages, slot, envs, obs, b)
+        put_together(frames, ages, following, envs, next_obs, b)
         for k in range(mask.shape[1]):
             mask[b, k] = ring_mask[slot, k]
             next_mask[b, k] = ring_mask[following, k]
@@ -63,12 +75,14 @@ class NativePick:
     def __init__(self, sampler: UniformSampler) -> None:
         ring = sampler.ring
         slots = ring.rows * ring.num_envs
-        self.ring, self.obs_shape = ring, ring.obs.shape[2:]
+        channels, *rest = ring.obs.shape[2:]
+        self.ring, self.obs_shape = ring, torch.Size((ring.stack * channels, *rest))
         self.actions = 0 if ring.mask is None else ring.mask.shape[2]
         powers = sampler.gamma ** torch.arange(sampler.n_step + 1, dtype=torch.float32)
         mask = torch.zeros((slots, 0), dtype=torch.bool) if ring.mask is None else ring.mask.flatten(0, 1)
+        ages = torch.zeros(0, dtype=torch.uint8) if ring.age is None else ring.age.view(-1)
         own = [
-            ring.obs.view(slots, -1), ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1), mask,
+            ring.obs.view(slots, -1), ages, ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1), mask,
             ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs, sampler.n_step]),
         ]  # fmt: skip
         bits = torch.zeros((1, 1), dtype=torch.int64)
@@ -76,7 +90,7 @@ class NativePick:
 
     def _columns(self, size: int) -> list[Tensor]:
         """obs, action, reward, discount, next_obs, next_mask, mask, weight, index."""
-        width = self.ring.obs.shape[2:].numel()
+        width = self.obs_shape.numel()
         obs, next_obs = (torch.empty((size, width), dtype=self.ring.obs.dtype) for _ in range(2))
         masks = [torch.empty((size, self.actions), dtype=torch.bool) for _ in range(2)]
         reward, discount, weight = (torch.empty(size) for _ in range(3))
@@ -92,4 +106,6 @@ class NativePick:
         shape = (size, *self.obs_shape)
         masks = (next_mask, mask) if self.actions else (None, None)
         transition = Transition(obs.view(shape), action, reward, discount, next_obs.view(shape), *masks)
+        if (legal := self.ring.legal) is not None:
+            transition = transition._replace(next_mask=legal(transition.next_obs), mask=legal(transition.obs))
         return Batch(transition, weight, index)

@@ -42,7 +42,8 @@ class Collector:
         self.eps = torch.ones(env.num_envs, device=ring.device)
         # Buffers that stay where they are: a CUDA graph knows them by their address.
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
-        self.mask = None if ring.mask is None else torch.ones_like(ring.mask[0])
+        masked, size = env.mask is not None, (env.num_envs, env.num_actions)
+        self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
         self.act: Act = self.act_eagerly  # how it runs is for `train.engine` to say
         self.record: Callable[[Tensor, Step, Tensor], None] = self.record_eagerly
 
@@ -53,7 +54,7 @@ class Collector:
 
     def resume(self) -> None:
         """Go on where ring and environments stand."""
-        self._see(self.ring.obs[int(self.ring.head)], self.env.mask)
+        self._see(self.ring.newest(), self.env.mask)
 
     @torch.no_grad()
     def collect(self) -> None:

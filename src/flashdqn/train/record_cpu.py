@@ -16,7 +16,7 @@ STEP, TERMINATED, TRUNCATED, RESET = (int(kind) for kind in Kind)
 
 @scalar
 def record(
-    ring_obs: Array, ring_action: Array, ring_reward: Array, ring_kind: Array, ring_mask: Array,
+    ring_obs: Array, ring_action: Array, ring_reward: Array, ring_kind: Array, ring_mask: Array, ring_age: Array,
     head: Array, filled: Array, ended: Array, running: Array, sums: Array, totals: Array,
     seen: Array, seen_mask: Array, action: Array, obs: Array, reward: Array, terminated: Array,
     truncated: Array, mask: Array, outcomes: Array,
@@ -24,9 +24,13 @@ def record(
     """Complete the newest row, open the next one, and count what ended."""
     row, rows = head[0], len(ring_action)
     after = row + 1 if row + 1 < rows else 0
+    width = ring_obs.shape[2]  # of a frame
+    stack = obs.shape[1] // width
     head[0] = after
     filled[0] = min(filled[0] + 1, rows - 1)
     for i in range(len(action)):
+        if stack > 1:
+            ring_age[after, i] = 0 if ended[i] else min(ring_age[row, i] + 1, stack - 1)
         ring_action[row, i] = action[i]
         ring_reward[row, i] = reward[i]
         running[i, 1] += reward[i]
@@ -45,11 +49,13 @@ def record(
                 sums[k] += running[i, k]
             running[i, 1] = 0.0
             running[i, 2] = 0.0
+        for k in range(width):
+            ring_obs[after, i, k] = obs[i, (stack - 1) * width + k]
         for k in range(obs.shape[1]):
-            ring_obs[after, i, k] = obs[i, k]
             seen[i, k] = obs[i, k]
-        for k in range(mask.shape[1]):
+        for k in range(ring_mask.shape[2]):
             ring_mask[after, i, k] = mask[i, k]
+        for k in range(mask.shape[1]):
             seen_mask[i, k] = mask[i, k]
 
 
@@ -59,12 +65,13 @@ class NativeRecord:
     def __init__(self, collector: Collector) -> None:
         ring, metrics = collector.ring, collector.metrics
         num = ring.num_envs
-        self.masked = ring.mask is not None
+        self.masked = collector.mask is not None
         self.empty = torch.zeros((num, 0), dtype=torch.bool)
         seen_mask = self.empty if collector.mask is None else collector.mask
         own = [
             ring.obs.view(ring.rows, num, -1), ring.action, ring.reward, ring.kind,
             torch.zeros((ring.rows, num, 0), dtype=torch.bool) if ring.mask is None else ring.mask,
+            torch.zeros((ring.rows, 0), dtype=torch.uint8) if ring.age is None else ring.age,
             ring.head, ring.filled.view(1), ring.ended, metrics.running, metrics.sums,
             collector.counts.totals, collector.obs.view(num, -1), seen_mask,
         ]  # fmt: skip

@@ -95,6 +95,7 @@ def check_values(env: VecEnv, step: Answer, before: Answer, number: int) -> None
     check_flags(env, step, number)
     check_masks(env, step, before, number)
     check_fresh_rows(env, step, before, number)
+    check_stack(env, step, before, number)
 
 
 def check_flags(env: VecEnv, step: Answer, number: int) -> None:
@@ -150,6 +151,24 @@ def check_fresh_rows(env: VecEnv, step: Answer, before: Answer, number: int) -> 
                 f"environment {first_row(again)} is in step {number}",
                 "Clear the flags and the clock of rows that start anew.",
             )
+
+
+def check_stack(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
+    """Where observations are stacks, all but the newest frame were seen before; an episode starts with one."""
+    spec = env.obs_spec
+    if spec.stack == 1:
+        return
+    frame = spec.frame.shape[0]
+    expected = torch.cat((before.obs[:, frame:], step.obs[:, -frame:]), 1)
+    first = step.obs[:, -frame:].repeat(1, spec.stack, *[1] * (step.obs.dim() - 2))
+    expected[before.ended] = first[before.ended]
+    if (wrong := expected != step.obs).any():
+        raise breach(
+            env,
+            f"an observation must be the last {spec.stack} frames of its episode, the first one repeated",
+            f"that of environment {first_row(wrong)} in step {number} is not",
+            "Let flashdqn.envs.stacked.Stacked stack them, or say `stack=1` in the ObsSpec.",
+        )
 
 
 def check_tensor(env: VecEnv, what: str, value: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -22,4 +22,6 @@ def build_gym(config: GymConfig, num_envs: int) -> GymVecEnv:
     from flashdqn.envs.gymnasium.env import GymVecEnv
     from flashdqn.envs.gymnasium.make import make_vector
 
-    return GymVecEnv(make_vector(config, num_envs), config.id, config.channels, config.timeout)
+    vector = make_vector(config, num_envs)
+    life_loss = config.atari.life_loss and config.vectorization != "envpool"  # which has it built in
+    return GymVecEnv(vector, config.id, config.channels, config.timeout, config.clip_reward, life_loss)

@@ -14,7 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
+from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
 from flashdqn.errors import EnvError
+
+#: vectors with worker processes
+Worked = AsyncVectorEnv | ProcessVector
 
 T = TypeVar("T")
 
@@ -28,7 +32,7 @@ class Calls:
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """As Gymnasium's."""
         env = self.env
-        if not isinstance(env, AsyncVectorEnv):
+        if not isinstance(env, Worked):
             return self._here(lambda: env.reset(**arguments))
 
         def wait() -> tuple[Any, dict[str, Any]]:
@@ -40,7 +44,7 @@ class Calls:
     def step(self, action: npt.NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """As Gymnasium's."""
         env = self.env
-        if not isinstance(env, AsyncVectorEnv):
+        if not isinstance(env, Worked):
             return self._here(lambda: env.step(action))
 
         def wait() -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -59,9 +63,9 @@ class Calls:
             return call()
         except Exception as error:  # whatever the environment's own code may raise
             last = traceback.extract_tb(error.__traceback__)[-1]
-            raise self._raised(error, f"{last.filename}, line {last.lineno}") from error
+            raise self._raised(type(error).__name__, error, f"{last.filename}, line {last.lineno}") from error
 
-    def _there(self, env: AsyncVectorEnv[Any, Any], call: Callable[[], T]) -> T:
+    def _there(self, env: Worked, call: Callable[[], T]) -> T:
         # Gymnasium tells a worker's traceback by way of warnings
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -73,26 +77,31 @@ class Calls:
                     "takes longer: then raise --env.timeout."
                 )
             except (EOFError, OSError):
-                # the pipe breaks before the process is gone: wait for one to end, but not for ever
-                multiprocessing.connection.wait([p.sentinel for p in env.processes], timeout=5.0)
+                # its pipes break before a process is gone: wait for one to end, but not for ever
+                gone = multiprocessing.connection.wait([p.sentinel for p in env.processes], timeout=5.0)
+                for process in env.processes:
+                    if process.sentinel in gone:
+                        process.join(timeout=5.0)
                 codes = [str(p.exitcode) for p in env.processes if p.exitcode is not None]
                 problem = EnvError(
                     f"{self.name}: a worker process died (exit code {', '.join(codes) or 'unknown'}; a negative "
                     "one is the signal that killed it). Out of memory is a common cause."
                 )
+            except WorkerError as error:
+                problem = self._raised(error.kind, error, error.where)
             except Exception as error:  # whatever the environment's own code may raise
                 text = "".join(str(warning.message) for warning in said)
                 places = re.findall(r'File "(.+?)", line (\d+)', text)
                 where = f"{places[-1][0]}, line {places[-1][1]}" if places else "a worker process"
-                problem = self._raised(error, where)
+                problem = self._raised(type(error).__name__, error, where)
         _terminate(env)
         raise problem
 
-    def _raised(self, error: Exception, where: str) -> EnvError:
-        return EnvError(f"{self.name} raised {type(error).__name__}: {error} (in {where}).")
+    def _raised(self, kind: str, error: Exception, where: str) -> EnvError:
+        return EnvError(f"{self.name} raised {kind}: {error} (in {where}).")
 
 
-def _terminate(env: AsyncVectorEnv[Any, Any]) -> None:
+def _terminate(env: Worked) -> None:
     """End all workers, whatever they are doing: one that hangs would not hear a request."""
     for process in env.processes:
         process.kill()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flashdqn.envs.gymnasium import autoreset
 from flashdqn.envs.gymnasium.config import Channels
+from flashdqn.envs.gymnasium.lives import LifeLoss
 from flashdqn.envs.gymnasium.spaces import Array, Place
 from flashdqn.envs.gymnasium.vector import Vector
 from flashdqn.types import Step
@@ -35,11 +36,16 @@ class GymVecEnv:
         name: str = "gymnasium",
         channels: Channels = "auto",
         timeout: float = 60.0,
+        clip_reward: float = 0.0,
+        life_loss: bool = False,
     ) -> None:
         self.vector = Vector(env, name, channels, timeout)
+        self.clip_reward = clip_reward or np.inf
+        self.lives = LifeLoss(self.vector) if life_loss else None
         self.layout: tuple[Place, ...] = self.vector.encoder.layout
         self.name, self.num_envs, self.num_actions = name, env.num_envs, self.vector.num_actions
         self.obs_spec, self.device = self.vector.encoder.spec, torch.device("cpu")
+        self.first_action = self.vector.first_action  # what the environment calls our action 0
         self.mask: Tensor | None = _tensor(self.vector.mask)
         self._over: Array
         self._score: Array
@@ -48,12 +54,14 @@ class GymVecEnv:
 
     @property
     def outcomes(self) -> Tensor:
-        """The return of each episode, as the environment rewards."""
+        """The return of each episode, as the environment rewards, whatever is learned from."""
         return torch.from_numpy(self._score.astype(np.float32))[:, None]
 
     def reset(self, seed: int) -> Tensor:
         """Start an episode in every environment."""
         self.vector.reset(seed)
+        if self.lives is not None:
+            self.lives.reset()
         self._begin(seed)
         self._restart = False
         self.mask = _tensor(self.vector.mask)
@@ -63,14 +71,17 @@ class GymVecEnv:
         """One step of every environment."""
         if self._restart:
             return self._start_anew()
-        answer = autoreset.step(self.vector, action.numpy(), self._over)
+        if self.lives is None:
+            answer = autoreset.step(self.vector, action.numpy(), self._over)
+        else:
+            answer = self.lives.step(action.numpy(), self._over)
         self._steps += 1
         self._score = np.where(self._over, 0.0, self._score + answer.reward)
         self._over = answer.terminated | answer.truncated
         self.mask = _tensor(answer.mask)
         return Step(
             torch.from_numpy(answer.obs),
-            torch.from_numpy(answer.reward.astype(np.float32)),
+            torch.from_numpy(np.clip(answer.reward, -self.clip_reward, self.clip_reward).astype(np.float32)),
             torch.from_numpy(answer.terminated),
             torch.from_numpy(answer.truncated),
             self.mask,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-import multiprocessing
-import signal
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.gymnasium.pool import make_pool
+from flashdqn.envs.gymnasium.processes import ProcessVector
 from flashdqn.errors import ConfigError, EnvError
+from flashdqn.runtime.threads import cores
 
 #: packages whose environments are registered only when asked: by namespace, the module, the function, the package
 PLUGINS = {
@@ -28,13 +29,19 @@ Make = Callable[[], gymnasium.Env[Any, Any]]
 
 def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """`num_envs` copies, reset by Gymnasium's next-step rule where we have the choice."""
+    if config.vectorization == "envpool":
+        return make_pool(config, num_envs)
     found = find(config.id)
     try:
+        if is_atari(found, config) and config.vectorization == "auto":
+            from flashdqn.envs.gymnasium.atari import make_frames
+
+            return make_frames(found, config, num_envs)  # type: ignore[arg-type]
         if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
             return gymnasium.make_vec(found, num_envs, "vector_entry_point", **arguments(config))
         makers = [functools.partial(make_one, found, config)] * num_envs
         if config.vectorization == "async":
-            return AsyncVectorEnv(makers, copy=False)
+            return ProcessVector(makers, config.workers or cores())
         return SyncVectorEnv(makers, copy=False)
     except (EnvError, ConfigError):
         raise
@@ -44,14 +51,21 @@ def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
 
 def make_one(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
     """One environment, here or in a worker process."""
-    if multiprocessing.current_process().name.startswith("Worker<"):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks the trainer, which then ends the workers
+    if is_atari(found, config):
+        from flashdqn.envs.gymnasium.atari import OneAtari
+
+        return OneAtari(found.kwargs["game"], config)  # type: ignore[union-attr]
     if isinstance(found, EnvSpec):
         return gymnasium.make(found, disable_env_checker=True, **arguments(config))
     env: object = found(**config.kwargs)
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{config.id} must return a gymnasium.Env, and returned a {type(env).__name__}.")
     return gymnasium.wrappers.TimeLimit(env, config.max_steps) if config.max_steps else env
+
+
+def is_atari(found: object, config: GymConfig) -> bool:
+    """Whether a name stands for an Atari game, to be seen as small grey frames."""
+    return isinstance(found, EnvSpec) and found.namespace == "ALE" and config.atari.preprocess
 
 
 def arguments(config: GymConfig) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Part:
     kind: str  # what was done with it
     shape: tuple[int, ...]  # of its numbers in the tensor
     dtype: npt.DTypeLike  # float32 or uint8
+    given: tuple[int, ...]  # its own shape, as the environment returns it
     encode: Callable[[Array], Array]  # [N, *its own shape] → [N, *shape]
 
 
@@ -64,14 +65,19 @@ class Encoder:
         self.spec = ObsSpec(shape, torch.uint8 if dtype == np.uint8 else torch.float32)
         self.layout = _layout(self.parts)
 
+    def empty(self, count: int) -> Array:
+        """Room for so many observations."""
+        dtype = np.uint8 if self.spec.dtype == torch.uint8 else np.float32
+        return np.empty((count, *self.spec.shape), dtype=dtype)
+
     def write(self, batch: Any, out: Array) -> None:
         """Encode a batch, as a vector environment returns it, into `out` [N, *spec.shape]."""
         if len(self.parts) == 1:
             part = self.parts[0]
-            np.copyto(out, part.encode(_find(batch, part.path)).reshape(out.shape), casting="unsafe")
+            np.copyto(out, part.encode(find_part(batch, part.path)).reshape(out.shape), casting="unsafe")
             return
         for part, place in zip(self.parts, self.layout, strict=True):
-            numbers = part.encode(_find(batch, part.path)).reshape(len(out), -1)
+            numbers = part.encode(find_part(batch, part.path)).reshape(len(out), -1)
             if part.dtype == np.uint8:
                 numbers = numbers / np.float32(255)
             out[:, place.begin : place.end] = numbers
@@ -106,10 +112,11 @@ def _plain(space: Space[Any], path: tuple[str | int, ...], channels: Channels) -
     if isinstance(space, spaces.Box):
         return _box(space, path, channels)
     if isinstance(space, spaces.MultiBinary):
-        return Part(path, "binary", tuple(space.shape), np.float32, np.asarray)
+        return Part(path, "binary", tuple(space.shape), np.float32, tuple(space.shape), np.asarray)
     if isinstance(space, spaces.Discrete):
         first, count = int(space.start), int(space.n)
-        return Part(path, f"one-hot of {count}", (count,), np.float32, lambda x: _one_hot(x, first, count))
+        kind = f"one-hot of {count}"
+        return Part(path, kind, (count,), np.float32, (), lambda x: _one_hot(x, first, count))
     if isinstance(space, spaces.MultiDiscrete):
         counts, firsts = space.nvec.reshape(-1), space.start.reshape(-1)
         return Part(
@@ -117,6 +124,7 @@ def _plain(space: Space[Any], path: tuple[str | int, ...], channels: Channels) -
             f"one-hots of {', '.join(map(str, counts))}",
             (int(counts.sum()),),
             np.float32,
+            tuple(space.shape),
             lambda x: _one_hots(x, firsts, counts),
         )
     where = f" (at {'.'.join(map(str, path))})" if path else ""
@@ -134,17 +142,17 @@ def _box(space: spaces.Box, path: tuple[str | int, ...], channels: Channels) -> 
     planes = len(shape) == 3
     kept = np.uint8 if is_bytes or (is_bool and planes) else np.float32
     if not planes:
-        return Part(path, "bytes" if is_bytes else "numbers", shape, kept, np.asarray)
+        return Part(path, "bytes" if is_bytes else "numbers", shape, kept, shape, np.asarray)
     scale = 255 if is_bool else 1
     if channels == "first" or (channels == "auto" and shape[0] < min(shape[1:])):
-        return Part(path, "image", shape, kept, lambda x: x * np.uint8(scale) if scale > 1 else x)
+        return Part(path, "image", shape, kept, shape, lambda x: x * np.uint8(scale) if scale > 1 else x)
     moved = (shape[2], shape[0], shape[1])
 
     def to_front(x: Array) -> Array:
         x = x.transpose(0, 3, 1, 2)
         return x * np.uint8(scale) if scale > 1 else x
 
-    return Part(path, "image, channels moved to the front", moved, kept, to_front)
+    return Part(path, "image, channels moved to the front", moved, kept, shape, to_front)
 
 
 def _one_hot(x: Array, first: int, count: int) -> Array:
@@ -170,7 +178,8 @@ def _layout(parts: list[Part]) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def _find(batch: Any, path: tuple[str | int, ...]) -> Array:
+def find_part(batch: Any, path: tuple[str | int, ...]) -> Array:
+    """One plain part of an observation, or of a batch of them."""
     for key in path:
         batch = batch[key]
     return np.asarray(batch)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from gymnasium import Space, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
@@ -42,6 +41,7 @@ class Vector:
         self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
         self.mode = _autoreset_mode(env, name)
         self.masked: bool | None = None  # shows in the first answer
+        self.lives: Array | None = None  # [N], where the environment counts them
         self.obs: Array
         self.mask: Array | None
         self.reset(0)
@@ -49,8 +49,13 @@ class Vector:
     def reset(self, seed: int) -> None:
         """Start every episode anew; every row has a seed of its own, drawn from this one."""
         seeds = np.random.SeedSequence(seed % 2**64).generate_state(self.num_envs).tolist()
-        each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv)
+        each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv) or hasattr(self.env, "takes_seeds")
+        if type(self.env).__module__.startswith(
+            "ale_py"
+        ):  # whose seeds must stay below 2³¹, the last one's too
+            seeds[0] %= 2**30
         batch, info = self.calls.reset(seed=seeds if each else seeds[0])
+        self.lives = np.array(info["lives"]) if "lives" in info else None
         if self.masked is None:
             self.masked = self.encoder.mask_in_obs or MASK_KEY in info
         self.obs = self._encode(batch, self.num_envs)
@@ -61,6 +66,8 @@ class Vector:
         batch, reward, terminated, truncated, info = self.calls.step(action + self.first_action)
         terminated = np.array(terminated, dtype=np.bool_)
         truncated = np.asarray(truncated, dtype=np.bool_) & ~terminated
+        if self.lives is not None:
+            self.lives = np.array(info["lives"])
         acting = np.ones_like(terminated) if self.mode == AutoresetMode.SAME_STEP else ~terminated
         self.obs, self.mask = self._encode(batch, self.num_envs), self._mask(batch, info, acting)
         mask = None if self.mask is None else self.mask.copy()
@@ -78,6 +85,8 @@ class Vector:
         self.obs = obs
         if mask is not None and self.mask is not None:
             self.mask[rows] = mask[rows]
+        if self.lives is not None:
+            self.lives[rows] = np.asarray(info["lives"])[rows]
 
     def final(self, answer: Answer, rows: Array) -> tuple[Array, Array | None]:
         """The true last observations of some rows, and masks, that the same-step rule leaves in its info."""
@@ -104,8 +113,7 @@ class Vector:
         return none if self.mask is None else self.mask.argmax(axis=1)
 
     def _encode(self, batch: Any, count: int) -> Array:
-        dtype = np.uint8 if self.encoder.spec.dtype == torch.uint8 else np.float32
-        out = np.empty((count, *self.encoder.spec.shape), dtype=dtype)
+        out = self.encoder.empty(count)
         self.encoder.write(batch, out)
         return out
 

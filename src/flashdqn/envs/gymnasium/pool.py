@@ -1,0 +1,107 @@
+"""EnvPool's environments as a vector environment of Gymnasium's; the package envpool is optional.
+
+EnvPool steps in C++ threads and resets by the next-step rule: the step after an end ignores its action and returns
+the first observation. Its seeds are given when a pool is made, so a reset with seeds makes a new pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES
+from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.errors import EnvError
+from flashdqn.runtime.threads import cores
+
+
+class PoolVector(VectorEnv[Any, Any, Any]):
+    """A pool that `make(seeds)` makes, with as many environments as there are seeds."""
+
+    takes_seeds = True
+
+    def __init__(self, make: Callable[[list[int]], Any], num_envs: int) -> None:
+        self.make, self.num_envs = make, num_envs
+        self.pool = make(list(range(num_envs)))
+        self.single_observation_space = self.pool.observation_space
+        self.single_action_space = self.pool.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """As Gymnasium's, always of all environments."""
+        if seed is not None:
+            self.pool.close()
+            self.pool = self.make([int(one) for one in seed])
+        obs, info = self.pool.reset()
+        return obs, _plain(info)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """As Gymnasium's."""
+        obs, reward, terminated, truncated, info = self.pool.step(np.asarray(actions, dtype=np.int32))
+        return obs, reward, terminated, truncated, _plain(info)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the pool's threads."""
+        self.pool.close()
+
+
+def make_pool(config: GymConfig, num_envs: int) -> PoolVector:
+    """The environment that a configuration describes, by EnvPool: ALE/Pong-v5 is its Pong-v5."""
+    try:
+        import envpool
+    except ImportError:
+        raise EnvError(
+            "EnvPool is not installed: pip install envpool, or leave out --env.vectorization envpool."
+        ) from None
+    name = config.id.rpartition("/")[2]
+    if name not in envpool.list_all_envs():
+        raise EnvError(f"EnvPool has no environment '{name}': leave out --env.vectorization envpool.")
+    more = atari_settings(config) if config.id.startswith("ALE/") else limit(config)
+
+    def make(seeds: list[int]) -> Any:
+        numbers = [seed % 2**31 for seed in seeds]
+        count = len(numbers)
+        threads = min(count, cores())
+        given = more | config.kwargs
+        return envpool.make(
+            name, env_type="gymnasium", num_envs=count, num_threads=threads, seed=numbers, **given
+        )
+
+    try:
+        return PoolVector(make, num_envs)
+    except Exception as error:  # whatever EnvPool may raise
+        raise EnvError(f"{config.id} cannot be made by EnvPool: {type(error).__name__}: {error}") from error
+
+
+def atari_settings(config: GymConfig) -> dict[str, Any]:
+    """What EnvPool calls our settings."""
+    atari = config.atari
+    return {
+        "img_height": atari.size,
+        "img_width": atari.size,
+        "stack_num": 1,
+        "frame_skip": atari.frame_skip,
+        "repeat_action_probability": atari.sticky,
+        "noop_max": max(1, atari.noops),  # it takes at least one
+        "use_fire_reset": atari.fire,
+        "episodic_life": atari.life_loss,  # its own goes on with the game, as ours does
+        "reward_clip": False,
+        "full_action_space": atari.full_actions,
+        "max_episode_steps": config.max_steps or MAX_FRAMES // atari.frame_skip,
+    }
+
+
+def limit(config: GymConfig) -> dict[str, Any]:
+    """A time limit, where one is set."""
+    return {"max_episode_steps": config.max_steps} if config.max_steps else {}
+
+
+def _plain(info: dict[str, Any]) -> dict[str, Any]:
+    """Its infos are arrays by name already; what is nested in them is nobody's here."""
+    return {name: value for name, value in info.items() if isinstance(value, np.ndarray)}

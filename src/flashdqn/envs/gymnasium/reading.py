@@ -1,0 +1,76 @@
+"""Observations as a user's own Gymnasium environment returns them, turned into what the network was trained on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flashdqn.envs.contract import VecEnv
+from flashdqn.envs.gymnasium.env import GymVecEnv
+from flashdqn.envs.gymnasium.spaces import Array, Encoder, find_part
+
+
+class Reading(NamedTuple):
+    """What was read."""
+
+    obs: Array  # [B, *obs]
+    single: bool  # one observation, not a batch
+    mask: Array | None  # [B, A] bool, where the observation itself holds one
+
+
+class Reader:
+    """Reads observations of a space, alone or in a batch. With a stack they come as `FrameStackObservation` of
+    Gymnasium's gives them: the frames along a first axis."""
+
+    def __init__(self, encoder: Encoder, stack: int) -> None:
+        self.encoder, self.stack = encoder, stack
+
+    def read(self, obs: Any) -> Reading | None:
+        """None where it is no observation of this space."""
+        lead = self._lead(obs)
+        alone = () if self.stack == 1 else (self.stack,)
+        if lead is None or lead not in (alone, (lead[:1] + alone)):
+            return None
+        count = int(np.prod(lead, dtype=np.int64))
+        batch = _regroup(obs, len(lead), count)
+        out = self.encoder.empty(count)
+        self.encoder.write(batch, out)
+        shape = (self.stack * out.shape[1], *out.shape[2:])
+        return Reading(out.reshape(-1, *shape), lead == alone, self.encoder.mask(batch))
+
+    def _lead(self, obs: Any) -> tuple[int, ...] | None:
+        """The axes in front of those of one observation; None where its parts disagree, or are missing."""
+        found: set[tuple[int, ...]] = set()
+        for part in self.encoder.parts:
+            try:
+                array = find_part(obs, part.path)
+            except (KeyError, IndexError, TypeError, ValueError):
+                return None
+            split = array.ndim - len(part.given)
+            if split < 0 or array.shape[split:] != part.given:
+                return None
+            if part.kind.startswith("one-hot") and array.dtype.kind not in "iu":
+                return None
+            found.add(array.shape[:split])
+        return found.pop() if len(found) == 1 else None
+
+
+def _regroup(obs: Any, axes: int, count: int) -> Any:
+    """The same observation with its first axes made one of `count`."""
+    if isinstance(obs, dict):
+        return {key: _regroup(part, axes, count) for key, part in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(_regroup(part, axes, count) for part in obs)
+    array = np.asarray(obs)
+    return array.reshape(count, *array.shape[axes:])
+
+
+def reader_of(env: VecEnv) -> Reader | None:
+    """What reads the raw observations of an environment, however wrapped; None where it is not Gymnasium's."""
+    inner: Any = env
+    while not isinstance(inner, GymVecEnv):
+        if not hasattr(inner, "env"):
+            return None
+        inner = inner.env
+    return Reader(inner.vector.encoder, env.obs_spec.stack)
