@@ -102,6 +102,7 @@ def cache_folder() -> Path:
         return temporary
 
 
+@cache
 def _versions() -> str:
     found = []
     for package in ("numba", "llvmlite", "numba-cuda", "numpy"):

@@ -88,6 +88,16 @@ def driver(n, ARGUMENTS):
         play(i, ARGUMENTS)
 """
 
+_BLOCK_DRIVER = """\
+from numba import cuda
+
+@cuda.jit(cache=True, fastmath=False)
+def driver(n, ARGUMENTS):
+    i = cuda.blockIdx.x
+    if i < n:
+        play(i, cuda.threadIdx.x, cuda.blockDim.x, ARGUMENTS)
+"""
+
 
 def scalar(function: F) -> F:
     """Mark a function as kernel code: compiled where a kernel calls it, for the CPU and for CUDA alike."""
@@ -183,21 +193,45 @@ class Kernel:
         return _CudaLaunch(driver, num_boards, tensors, device)
 
 
+class BlockKernel:
+    """A function for CUDA alone, `play(i, thread, threads, *arrays)`: a block of threads works on each board.
+
+    For work that one thread per board would be slow at. The threads of a block meet at `cuda.syncthreads()`; the
+    function and all that it calls are marked with `cuda.jit(device=True)`, where `cuda` is `numba_cuda()`.
+    """
+
+    def __init__(self, function: Callable[..., None], threads: int) -> None:
+        self.function, self.threads = function, threads
+
+    def bind(self, num_boards: int, *tensors: Tensor) -> Callable[[], None]:
+        """As `Kernel.bind`, for tensors on one CUDA device."""
+        driver = _load(self.function, _BLOCK_DRIVER, len(tensors))
+        return _CudaLaunch(driver, num_boards, tensors, tensors[0].device, self.threads)
+
+
 class _CudaLaunch:
-    """Launches a CUDA driver on torch's current stream; one prepared configuration per stream."""
+    """Launches a CUDA driver on torch's current stream; one prepared configuration per stream.
+
+    A thread per board, or, where their number is given, a block of so many threads.
+    """
 
     def __init__(
-        self, driver: Any, num_boards: int, tensors: tuple[Tensor, ...], device: torch.device
+        self,
+        driver: Any,
+        num_boards: int,
+        tensors: tuple[Tensor, ...],
+        device: torch.device,
+        threads: int | None = None,
     ) -> None:
         self.func = driver
         self._tensors = tensors  # the device arrays below do not own their memory
         self._device = device
         # Few boards are spread over many multiprocessors, a warp each: a step is as slow as its slowest block.
-        self._threads = 32 if num_boards < 8192 else 128
-        self._blocks = -(-num_boards // self._threads)
+        self._threads = threads or (32 if num_boards < 8192 else 128)
+        self._blocks = num_boards if threads else -(-num_boards // self._threads)
         self._configured: dict[int, Any] = {}
         with torch.cuda.device(device):
-            cuda = _import_numba_cuda()
+            cuda = numba_cuda()
             self._arguments = [num_boards, *map(cuda.as_cuda_array, tensors)]
             # No board is < 0: this compiles and loads the module, and runs nothing.
             with one_process_at_a_time(driver):
@@ -208,7 +242,7 @@ class _CudaLaunch:
         (self._configured.get(stream) or self._on_stream(stream))(*self._arguments)
 
     def _on_stream(self, stream: int) -> Any:
-        cuda = _import_numba_cuda()
+        cuda = numba_cuda()
         with warnings.catch_warnings():
             # A small grid is what the user asked for; Numba would warn of low occupancy.
             warnings.simplefilter("ignore")
@@ -229,13 +263,14 @@ def cuda_available() -> bool:
     if not torch.cuda.is_available() or importlib.util.find_spec("numba_cuda") is None:
         return False
     try:
-        return bool(_import_numba_cuda().is_available())
+        return bool(numba_cuda().is_available())
     except Exception:  # whatever stops numba-cuda from loading, the games still run on the CPU
         return False
 
 
 @functools.cache
-def _import_numba_cuda() -> Any:
+def numba_cuda() -> Any:
+    """The module `numba.cuda`."""
     # numba-cuda 0.30 asks for np.row_stack, which NumPy 2.5 no longer has.
     if not hasattr(np, "row_stack"):
         vars(np)["row_stack"] = np.vstack

@@ -1,0 +1,78 @@
+"""The landscapes of a training: those to learn on first, then those held out for evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
+from flashdqn.envs.fuelbreaks.generate import generate
+from flashdqn.envs.fuelbreaks.landscape import Landscape
+from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
+from flashdqn.errors import EnvError
+
+#: A window with less to burn than this share is no task: chance draws another one.
+LEAST_BURNABLE, TRIES = 0.25, 200
+
+
+def collect(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
+    """All landscapes, and how many of them are to learn on. Where none is held out, evaluation plays on those."""
+    if not config.rasters:
+        count = config.landscapes + config.held_out
+        seeds = range(config.landscape_seed, config.landscape_seed + count)
+        return [generate(seed, config.size) for seed in seeds], config.landscapes
+    rasters = [fitting(read_landscape(path), config.size) for path in find_landscapes(Path(config.rasters))]
+    same_cells(rasters)
+    if config.crop == "centre":
+        middles = [centre(raster, config.size) for raster in rasters]
+        learn = max(1, len(middles) - config.held_out)
+        return middles, learn
+    random = np.random.Generator(np.random.PCG64([config.landscape_seed % 2**64, config.size]))
+    count = config.landscapes + config.held_out
+    return [random_window(random, rasters, config.size) for _ in range(count)], config.landscapes
+
+
+def fitting(raster: Landscape, size: int) -> Landscape:
+    """Refuse a raster that is smaller than the grid."""
+    rows, columns = raster.shape
+    if min(rows, columns) < size:
+        raise EnvError(
+            f"The landscape {raster.name} has {rows} x {columns} cells, fewer than env.size {size}: use a "
+            "larger raster, "
+            f"or --env.size {min(rows, columns)}."
+        )
+    return raster
+
+
+def same_cells(rasters: list[Landscape]) -> None:
+    """All rasters of a training have cells of one size."""
+    for raster in rasters:
+        if raster.cell_size != rasters[0].cell_size:
+            raise EnvError(
+                f"All landscapes of a training have cells of one size: those of {raster.name} are "
+                f"{raster.cell_size:g} m, and those of {rasters[0].name} {rasters[0].cell_size:g} m."
+            )
+
+
+def centre(raster: Landscape, size: int) -> Landscape:
+    """The middle of a raster."""
+    rows, columns = raster.shape
+    return raster.window((rows - size) // 2, (columns - size) // 2, size, raster.name)
+
+
+def random_window(random: np.random.Generator, rasters: list[Landscape], size: int) -> Landscape:
+    """A window of any of the rasters, each position of each alike, with enough to burn."""
+    places = np.array([(r.shape[0] - size + 1) * (r.shape[1] - size + 1) for r in rasters])
+    for _ in range(TRIES):
+        raster = rasters[int(random.choice(len(rasters), p=places / places.sum()))]
+        row, column = (int(random.integers(0, side - size + 1)) for side in raster.shape)
+        window = raster.window(row, column, size)
+        if window.burnable.mean() >= LEAST_BURNABLE:
+            return window
+    names = ", ".join(raster.name for raster in rasters[:3])
+    raise EnvError(
+        f"{TRIES} random windows of {size} x {size} cells had less than {LEAST_BURNABLE:.0%} to burn in "
+        f"{names}: there "
+        "is nothing to protect here."
+    )

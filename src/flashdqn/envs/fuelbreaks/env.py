@@ -1,0 +1,199 @@
+"""The placing of fuel breaks as a vectorised environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.envs.fuelbreaks import rules
+from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
+from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
+from flashdqn.envs.fuelbreaks.observation import obs_spec
+from flashdqn.envs.fuelbreaks.scenes import Scenes, check_budget, check_ignitions, make_scenes
+from flashdqn.envs.kernels import Kernel, board_tensor, cuda_available
+from flashdqn.envs.random_bits import board_keys
+from flashdqn.errors import CheckpointError, EnvError
+from flashdqn.types import Step
+
+# What surrounds the fires is a microsecond of work.
+PARALLEL_FROM = 1024
+
+
+class FuelBreaks:
+    """`num_envs` landscapes on one device; a step is a break on each, and all fires anew.
+
+    An action is the flat index of a cell. One that is not legal places nothing, and costs its share of the budget.
+    Outputs are static buffers, overwritten by the next step. The reward is the drop in burned area, a mean over the
+    fires, in percent of the landscape; so an episode's return is all that its breaks have saved.
+    """
+
+    name = "fuelbreaks"
+    outcome_names: tuple[str, ...] = rules.OUTCOMES
+    demonstrators = ("domirank", "betweenness", "lookahead")
+
+    def __init__(
+        self,
+        config: FuelBreaksConfig,
+        num_envs: int,
+        device: torch.device | str = "cpu",
+        held_out: bool = False,
+        scenes: Scenes | None = None,
+    ) -> None:
+        """`held_out`: play on the landscapes that training never sees. `scenes`: on these, instead of the
+        configuration's own."""
+        if num_envs < 1:
+            raise EnvError(f"Fuel breaks need at least one landscape; num_envs is {num_envs}.")
+        self.config, self.num_envs = config, num_envs
+        self.device = _usable(torch.device(device))
+        self.capturable = self.device.type == "cuda"
+        self.scenes = make_scenes(config, self.device) if scenes is None else scenes
+        check_budget(config, self.scenes)
+        check_ignitions(config, self.scenes)
+        self.decoder = self.scenes.planes
+        self.num_actions = self.decoder.cells
+        self.obs_spec = obs_spec(self.num_actions)
+        self.spread = Spread(self.scenes.spread, num_envs, config.fires, config.duration)
+        self._allocate()
+        self._bind(held_out)
+        self.reset(0)
+
+    def _allocate(self) -> None:
+        n, device = self.num_envs, self.device
+        self._action = torch.zeros(n, dtype=torch.int64, device=device)
+        self._state = board_tensor(n, (rules.STATE,), torch.int64, device)
+        self._rng = board_tensor(n, (2,), torch.int64, device)
+        self._step = Step(
+            obs=torch.zeros(n, *self.obs_spec.shape, dtype=torch.uint8, device=device),
+            reward=torch.zeros(n, device=device),
+            terminated=torch.zeros(n, dtype=torch.bool, device=device),
+            truncated=torch.zeros(n, dtype=torch.bool, device=device),
+            mask=torch.zeros(n, self.num_actions, dtype=torch.bool, device=device),
+        )
+        self.outcomes = torch.zeros(n, len(self.outcome_names), device=device)
+
+    def _bind(self, held_out: bool) -> None:
+        config, scenes, spread, n = self.config, self.scenes, self.spread, self.num_envs
+        cells = [row * config.size + column for row, column in config.read_ignitions()]
+        first, end = scenes.split(held_out)
+        numbers = [first, end, config.fewest_breaks, config.most_breaks, len(cells)]
+        params = torch.tensor(numbers, dtype=torch.int64, device=self.device)
+        given = torch.tensor(cells or [0], dtype=torch.int32, device=self.device)
+        obs, reward, terminated, _, mask = self._step
+        assert mask is not None
+        self._place = Kernel(rules.place, PARALLEL_FROM).bind(
+            n, self._action, params, given, scenes.places, scenes.counts, self._state, self._rng, mask,
+            spread.table, spread.ignition, spread.breaks, spread.command,
+        )  # fmt: skip
+        self._settle = Kernel(rules.settle, PARALLEL_FROM).bind(
+            n, scenes.burnable, self._state, mask, spread.table, spread.command, spread.burned, obs, reward,
+            terminated, self.outcomes,
+        )  # fmt: skip
+
+    @property
+    def mask(self) -> Tensor:
+        """Cells that burn and hold no break, [N, cells]."""
+        mask = self._step.mask
+        assert mask is not None
+        return mask
+
+    def reset(self, seed: int) -> Tensor:
+        """Start an episode on every board."""
+        self._rng[:, 0] = board_keys(seed, self.num_envs).to(self.device)
+        self._rng[:, 1] = 0
+        self._state[:, rules.OVER] = 1  # the step after an end starts an episode
+        self.outcomes.zero_()
+        self._play()
+        return self._step.obs
+
+    def begin(self, scene: Tensor, ignition: Tensor, budget: int) -> Tensor:
+        """Start given episodes instead of drawn ones, to compare with: scenes [N], ignitions [N, fires], a
+        budget for all. Returns the observations."""
+        self.spread.table.copy_(scene)
+        self.spread.ignition.copy_(ignition)
+        self.spread.breaks.zero_()
+        self.spread.command.fill_(BURN)
+        self._state[:, rules.OVER] = 1
+        self._state[:, rules.LEFT] = budget
+        self._state[:, rules.PLACED] = 0
+        self.spread.launch()
+        self._settle()
+        return self._step.obs
+
+    def step(self, action: Tensor) -> Step:
+        """One break, [N] of any integer dtype, on every board."""
+        if (
+            action.shape != self._action.shape
+            or action.device != self.device
+            or action.is_floating_point()
+            or action.dtype == torch.bool
+        ):
+            raise EnvError(
+                f"Fuel breaks expect actions as integers of shape [{self.num_envs}] on {self.device}; got "
+                f"{action.dtype} of shape {list(action.shape)} on {action.device}."
+            )
+        self._action.copy_(action)
+        self._play()
+        return self._step
+
+    def _play(self) -> None:
+        self._place()
+        self.spread.launch()
+        self._settle()
+
+    def demonstrator(self, name: str, seed: int) -> Callable[[], Tensor]:
+        """An expert that knows where a break belongs on these boards, as they stand."""
+        from flashdqn.envs.fuelbreaks.experts import Expert, build_scores
+
+        return Expert(self, build_scores(self, name, seed))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything needed to go on from here, as copies; how the fires burn follows from it."""
+        return {
+            name: tensor.clone(memory_format=torch.contiguous_format)
+            for name, tensor in self._tensors().items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken, on any device."""
+        own = self._tensors()
+        if state.keys() != own.keys():
+            raise CheckpointError(
+                f"A state of fuel breaks holds {', '.join(own)}; this one holds {', '.join(state)}."
+            )
+        for name, tensor in own.items():
+            if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
+                raise CheckpointError(
+                    f"The boards' {name} must be {tensor.dtype} {list(tensor.shape)}; the state holds "
+                    f"{state[name].dtype} {list(state[name].shape)}. Load it with the settings it was saved "
+                    "with: size, "
+                    "fires, number of boards."
+                )
+        for name, tensor in own.items():
+            tensor.copy_(state[name])
+        self.spread.command.fill_(BURN)
+        self.spread.launch()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        fire = {
+            "scene": self.spread.table,
+            "ignition": self.spread.ignition,
+            "breaks": self.spread.breaks,
+        }
+        names = ("obs", "reward", "terminated", "truncated")
+        outputs = dict(zip(names, self._step[:4], strict=True)) | {"mask": self.mask}
+        return {"state": self._state, "rng": self._rng} | fire | outputs | {"outcomes": self.outcomes}
+
+
+def _usable(device: torch.device) -> torch.device:
+    """The device with its index; CUDA only where kernels run there."""
+    if device.type != "cuda":
+        return device
+    if not cuda_available():
+        raise EnvError(
+            "Fuel breaks on CUDA need a GPU and numba-cuda, and one of them is missing. Install "
+            "`flashdqn[cuda]`, or "
+            "put the environment on the CPU: the learner may stay on CUDA."
+        )
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)

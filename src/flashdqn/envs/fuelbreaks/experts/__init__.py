@@ -1,0 +1,51 @@
+"""Who knows where breaks belong without having learned it: experts to compare with, and to learn from.
+
+    domirank     cells that dominate their neighbours in the graph of fire spread (`domirank.py`)
+    betweenness  cells that most of the fastest ways of fire lead through, counted anew after every break
+                 (`betweenness.py`)
+    lookahead    the cell that saves most over fires of its own, tried out one by one (`lookahead.py`)
+
+An expert answers with a score for every cell of every board as it stands, and takes the best legal one. None
+of them knows where the environment's own fires start.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from flashdqn.envs.fuelbreaks.env import FuelBreaks
+from flashdqn.envs.fuelbreaks.experts.betweenness import Betweenness
+from flashdqn.envs.fuelbreaks.experts.domirank import DomiRank
+from flashdqn.envs.fuelbreaks.experts.lookahead import Lookahead
+from flashdqn.learn.bootstraps import masked_argmax
+
+__all__ = ["Betweenness", "DomiRank", "Expert", "Lookahead", "Scores", "build_scores"]
+
+
+class Scores(Protocol):
+    """How good a break would be in each cell."""
+
+    def scores(self) -> Tensor:
+        """[N, cells], larger is better, for the boards as they are now."""
+
+
+class Expert:
+    """Takes the best legal cell by its scores."""
+
+    def __init__(self, env: FuelBreaks, judge: Scores) -> None:
+        self.env, self.judge = env, judge
+
+    def __call__(self) -> Tensor:
+        """An action for every board, [N] int64."""
+        return masked_argmax(self.judge.scores(), self.env.mask)
+
+
+def build_scores(env: FuelBreaks, name: str, seed: int) -> Scores:
+    """An expert's judgement by the expert's name."""
+    if name == "domirank":
+        return DomiRank(env)
+    if name == "betweenness":
+        return Betweenness(env)
+    return Lookahead(env, seed)

@@ -1,0 +1,74 @@
+"""Betweenness: how many of the fastest ways from cell to cell lead through a cell, within the fires' duration.
+
+With a fire from every cell, the fastest ways from its ignition are a tree, and a cell lies on the ways to all
+cells behind it. So its betweenness (Freeman 1977) is the number of cells behind it, summed over all fires but
+its own: Brandes' sum (2001) where every fastest way is the only one, as travel times in float32 all but ensure.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flashdqn.envs.fuelbreaks.env import FuelBreaks
+from flashdqn.envs.fuelbreaks.fire.layout import NO_PARENT
+from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
+from flashdqn.envs.kernels import Array, Kernel, Scalar, scalar
+
+
+@scalar
+def count_behind(
+    i: Scalar, ignition: Array, arrival: Array, parent: Array, step: Array, children: Array, behind: Array,
+    total: Array,
+) -> None:  # fmt: skip
+    """Cells behind each cell of board `i`, over all its fires. Leaves are taken off the tree one after the
+    other."""
+    fires, cells = ignition.shape[1], arrival.shape[2]
+    for c in range(cells):
+        total[i, c] = 0
+    for f in range(fires):
+        for c in range(cells):
+            children[i, c] = 0
+            behind[i, c] = 0
+        for c in range(cells):
+            if parent[i, f, c] != NO_PARENT:
+                children[i, c - step[parent[i, f, c]]] += 1
+        for c in range(cells):
+            leaf = c
+            # A leaf hands its cells on to where fire came from; that may be a leaf then.
+            while children[i, leaf] == 0 and parent[i, f, leaf] != NO_PARENT:
+                before = leaf - step[parent[i, f, leaf]]
+                total[i, leaf] += behind[i, leaf]
+                behind[i, before] += behind[i, leaf] + 1
+                children[i, leaf] = -1
+                children[i, before] -= 1
+                leaf = before
+
+
+class Betweenness:
+    """Counted anew for the boards as they stand: a fire from every cell, around the breaks that there are."""
+
+    def __init__(self, env: FuelBreaks) -> None:
+        self.env, n, cells = env, env.num_envs, env.num_actions
+        self.spread = Spread(env.scenes.spread, n, cells, env.config.duration)
+        self.spread.ignition.copy_(torch.arange(cells, dtype=torch.int32, device=env.device).expand(n, cells))
+        self.spread.command.fill_(BURN)
+        self.total = torch.zeros((n, cells), dtype=torch.int64, device=env.device)
+        work = [torch.zeros((n, cells), dtype=torch.int32, device=env.device) for _ in range(2)]
+        self._count = Kernel(count_behind, 2).bind(
+            n,
+            self.spread.ignition,
+            self.spread.arrival,
+            self.spread.parent,
+            self.spread.step,
+            *work,
+            self.total,
+        )
+
+    def scores(self) -> Tensor:
+        """[N, cells] int64."""
+        self.spread.table.copy_(self.env.spread.table)
+        self.spread.breaks.copy_(self.env.spread.breaks)
+        self.spread.launch()
+        self._count()
+        return self.total.to(torch.float64)

@@ -1,0 +1,22 @@
+"""Fire behaviour per cell, and its spread over a landscape: see docs/fire.md."""
+
+from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour, fire_behaviour, toward
+from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP, Spread
+from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
+from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, WEATHERS, Weather
+
+__all__ = [
+    "BURN",
+    "DRY",
+    "EXTREME",
+    "KEEP",
+    "MILD",
+    "WEATHERS",
+    "Behaviour",
+    "Spread",
+    "SpreadTables",
+    "Weather",
+    "fire_behaviour",
+    "spread_tables",
+    "toward",
+]

@@ -1,0 +1,189 @@
+"""What one more break changes, as scalar kernel code for the CPU.
+
+The cells whose path led through the break are cut off, and all others keep their times. What was cut off is reached
+anew from its neighbours that were not, and from one another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flashdqn.envs.fuelbreaks.fire.layout import (
+    BOARDS,
+    BURN,
+    COLUMNS,
+    CUT,
+    DURATION,
+    FIRES,
+    FROM_COLUMN,
+    FROM_ROW,
+    INFINITE,
+    LANES,
+    MOVE,
+    NO_PARENT,
+    OLD_PARENT,
+    ONE,
+    ROWS,
+    TO_COLUMN,
+    TO_ROW,
+    TRIERS,
+    Fires,
+)
+from flashdqn.envs.fuelbreaks.fire.paths import burn, put, spread
+from flashdqn.envs.kernels import Array, Scalar, inner
+
+
+@inner
+def close(passable: Array, b: Scalar, cell: Scalar, fires: Fires) -> None:
+    """End all moves that pass or touch a cell."""
+    rows, columns = fires.params[ROWS], fires.params[COLUMNS]
+    row, column = cell // columns, cell % columns
+    for t in range(fires.touching.shape[0]):
+        r, c = row + fires.touching[t, FROM_ROW], column + fires.touching[t, FROM_COLUMN]
+        if 0 <= r < rows and 0 <= c < columns:
+            passable[b, r * columns + c] &= ~(ONE << np.int64(fires.touching[t, MOVE]))
+
+
+@inner
+def reopen(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> None:
+    """Undo `close` of a break on trial."""
+    rows, columns = fires.params[ROWS], fires.params[COLUMNS]
+    row, column = cell // columns, cell % columns
+    for t in range(fires.touching.shape[0]):
+        r, c = row + fires.touching[t, FROM_ROW], column + fires.touching[t, FROM_COLUMN]
+        if 0 <= r < rows and 0 <= c < columns:
+            fires.trial[lane, r * columns + c] = fires.passable[b, r * columns + c]
+
+
+@inner
+def cut_off(n: Scalar, lane: Scalar, target: Scalar, count: Scalar, fires: Fires) -> Scalar:
+    """Note a cell whose path is broken, with what it was; returns the number noted."""
+    fires.work[lane, CUT, count] = target
+    fires.work[lane, OLD_PARENT, count] = fires.parent[n, target]
+    fires.old[lane, count] = fires.arrival[n, target]
+    fires.arrival[n, target] = INFINITE
+    fires.parent[n, target] = NO_PARENT
+    return count + 1
+
+
+@inner
+def cut(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar, fires: Fires) -> Scalar:
+    """Cut off all cells whose path led through a cell that `close` has closed; returns their number."""
+    rows, columns = fires.params[ROWS], fires.params[COLUMNS]
+    row, column = cell // columns, cell % columns
+    count = 0
+    if fires.ignition[n] == cell and fires.arrival[n, cell] != INFINITE:
+        count = cut_off(n, lane, cell, count, fires)
+    for t in range(fires.touching.shape[0]):
+        r, c = row + fires.touching[t, TO_ROW], column + fires.touching[t, TO_COLUMN]
+        if 0 <= r < rows and 0 <= c < columns:
+            target = r * columns + c
+            if fires.parent[n, target] == fires.touching[t, MOVE]:
+                count = cut_off(n, lane, target, count, fires)
+    looked_at = 0
+    while looked_at < count:
+        source = fires.work[lane, CUT, looked_at]
+        looked_at += 1
+        ways = passable[b, source]
+        for k in range(fires.step.shape[0]):
+            if (ways >> k) & 1 != 0:
+                target = source + fires.step[k]
+                if fires.parent[n, target] == k:
+                    count = cut_off(n, lane, target, count, fires)
+    return count
+
+
+@inner
+def reach_again(
+    n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, count: Scalar, fires: Fires
+) -> Scalar:
+    """Reach what was cut off from around it, where that can be done in time; returns how many cells are."""
+    waiting = 0
+    for i in range(count):
+        cell = fires.work[lane, CUT, i]
+        ways = passable[b, cell]
+        best, by = INFINITE, NO_PARENT
+        for k in range(fires.step.shape[0]):
+            if (ways >> k) & 1 != 0:
+                source = cell + fires.step[k]
+                time = fires.arrival[n, source] + fires.into[table, cell, k ^ 1]
+                if source == fires.ignition[n] and time < INFINITE:
+                    time = fires.into[table, cell, k ^ 1] * fires.outside[k ^ 1]
+                if time < best:
+                    best, by = time, k ^ 1
+        if best <= fires.limits[DURATION]:
+            fires.arrival[n, cell] = best
+            fires.parent[n, cell] = by
+            put(lane, cell, best, fires)
+            waiting += 1
+    if waiting == 0:
+        return 0
+    return waiting + spread(n, table, lane, passable, b, waiting, fires)
+
+
+@inner
+def prepare_board(b: Scalar, *arrays: Array) -> None:
+    """The open directions of a board, after its command."""
+    fires = Fires(*arrays)
+    command = fires.command[b]
+    if command == BURN:
+        for cell in range(fires.passable.shape[1]):
+            fires.passable[b, cell] = fires.open[fires.table[b], cell]
+        for cell in range(fires.passable.shape[1]):
+            if fires.breaks[b, cell]:
+                close(fires.passable, b, cell, fires)
+    elif command >= 0:
+        fires.breaks[b, command] = True
+        close(fires.passable, b, command, fires)
+
+
+@inner
+def run_lane(lane: Scalar, *arrays: Array) -> None:
+    """Every fire of a lane, by the command of its board."""
+    fires = Fires(*arrays)
+    per_board = fires.params[FIRES]
+    n = lane
+    while n < fires.params[BOARDS] * per_board:
+        b = n // per_board
+        command = fires.command[b]
+        if command == BURN:
+            burn(n, b, lane, fires)
+        elif command >= 0:
+            count = cut(n, command, lane, fires.passable, b, fires)
+            if count > 0:
+                reached = reach_again(n, fires.table[b], lane, fires.passable, b, count, fires)
+                fires.burned[n] += reached - count
+        n += fires.params[LANES]
+
+
+@inner
+def try_cell(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
+    """How many cells of all fires of a board a break would save; puts everything back."""
+    saved = 0
+    for n in range(b * fires.params[FIRES], (b + 1) * fires.params[FIRES]):
+        count = cut(n, cell, lane, fires.trial, lane, fires)
+        if count > 0:
+            saved += count - reach_again(n, fires.table[b], lane, fires.trial, lane, count, fires)
+            for i in range(count):
+                target = fires.work[lane, CUT, i]
+                fires.arrival[n, target] = fires.old[lane, i]
+                fires.parent[n, target] = fires.work[lane, OLD_PARENT, i]
+    return saved
+
+
+@inner
+def try_lane(lane: Scalar, *arrays: Array) -> None:
+    """What a break in each cell would save, for every board of a lane."""
+    fires = Fires(*arrays)
+    cells = fires.passable.shape[1]
+    b = lane
+    while b < fires.params[BOARDS]:
+        for cell in range(cells):
+            fires.trial[lane, cell] = fires.passable[b, cell]
+        for cell in range(cells):
+            fires.saved[b, cell] = 0
+            if fires.burnable[fires.table[b], cell] and not fires.breaks[b, cell]:
+                close(fires.trial, lane, cell, fires)
+                fires.saved[b, cell] = try_cell(b, cell, lane, fires)
+                reopen(b, cell, lane, fires)
+        b += fires.params[TRIERS]

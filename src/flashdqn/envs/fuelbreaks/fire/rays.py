@@ -1,0 +1,242 @@
+"""How fast fire goes along a ray: the growing shape around a burning point, seen from that point.
+
+`Ellipse.front` is the rate of a straight front by the direction that it faces. What a point grows into is the
+shape whose fronts move at these rates, their Wulff shape: its radius along a ray τ is the least of front(n) /
+(n · τ) over all directions n. For one ellipse that is the ellipse about its focus, R (1 − e) / (1 − e cos ω).
+Where the canopy burns, fronts that face some directions move by the surface and others by the canopy, and the
+least is sought.
+
+Fire that goes along K rays alone lags behind between them, the more the narrower its ellipse is. So all rays of
+an ellipse are made faster by one factor, such that the polygon of their ends has the ellipse's area. Of shapes that
+both fires make, which may be needles, each ray gets the mean of its sector: the radius of equal area.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from flashdqn.envs.fuelbreaks.fire.directions import Direction
+from flashdqn.envs.fuelbreaks.fire.fronts import Ellipse, Fronts
+from flashdqn.envs.kernels import Array, Kernel, Scalar, inner
+
+Field = NDArray[np.float64]
+
+NORMALS = 120  # directions that a front may face, for cells with a canopy
+FINE = 5  # rays by which the area of a sector of such a cell's shape is measured
+LEAST_FACING = 0.01  # cosine: fronts that the ray barely moves in say nothing about it
+
+# front: rates by direction, then that at the edges of the canopy's range, and those two directions
+EDGE_RATE, LEFT, RIGHT, FRONT = NORMALS, NORMALS + 1, NORMALS + 3, NORMALS + 5
+# shape: an ellipse
+RATE, ECCENTRICITY, HEAD_EAST, HEAD_NORTH, HEAD_UP, ELLIPSE = range(6)
+# cell: two ellipses, then
+SURFACE, CANOPY = 0, ELLIPSE
+INTENSITY, CRITICAL, EAST, NORTH, CELL = range(2 * ELLIPSE, 2 * ELLIPSE + 5)
+
+
+def slowness(every: Sequence[Fronts], compass: Sequence[Direction]) -> Field:
+    """Minutes per metre on the map along each direction, [L, H, W, K]; infinite where nothing burns."""
+    cell = np.stack([_numbers(fronts) for fronts in every])  # [L, H, W, CELL]
+    flat = torch.from_numpy(cell.reshape(-1, CELL))
+    rays = torch.from_numpy(_unit_vectors([direction.azimuth for direction in compass]))
+    order = torch.from_numpy(np.argsort([direction.azimuth for direction in compass]))
+    slow = torch.empty(len(flat), len(compass), dtype=torch.float64)
+    fine = torch.from_numpy(_unit_vectors(_fan([direction.azimuth for direction in compass])))
+    turn = torch.from_numpy(_unit_vectors([90.0 - 360.0 * k / NORMALS for k in range(NORMALS)]))
+    front = torch.empty(len(flat), FRONT, dtype=torch.float64)
+    Kernel(cell_slowness).bind(len(flat), flat, rays, order, fine, turn, front, slow)()
+    found: Field = slow.numpy().reshape(*cell.shape[:-1], len(compass))
+    return found
+
+
+@inner
+def cell_slowness(
+    i: Scalar,
+    cell: Array,
+    rays: Array,
+    order: Array,
+    fine: Array,
+    turn: Array,
+    front: Array,
+    slow: Array,
+) -> None:
+    """All rays of cell `i`."""
+    count = rays.shape[0]
+    if cell[i, SURFACE + RATE] <= 0.0:
+        for k in range(count):
+            slow[i, k] = np.inf
+        return
+    leading = front_rates(i, cell, turn, front)
+    if leading == 0 or leading == NORMALS:
+        shape = SURFACE if leading == 0 else CANOPY
+        for k in range(count):
+            slow[i, k] = reach(i, leading, rays[k, 0], rays[k, 1], cell, turn, front)  # a rate until the end
+        factor = math.sqrt(polygon_area(i, rays, order, slow) / ellipse_area(i, shape, cell))
+    else:
+        for k in range(count):
+            area = 0.0
+            for j in range(k * FINE, (k + 1) * FINE):
+                area += reach(i, leading, fine[j, 0], fine[j, 1], cell, turn, front) ** 2
+            slow[i, k] = math.sqrt(area / FINE)
+        factor = 1.0
+    for k in range(count):
+        slow[i, k] = factor / slow[i, k]
+
+
+@inner
+def polygon_area(i: Scalar, rays: Array, order: Array, reached: Array) -> Scalar:
+    """Of the ends of all rays, `order` being that around the compass."""
+    area = 0.0
+    for j in range(order.shape[0]):
+        a, b = order[j], order[(j + 1) % order.shape[0]]
+        sine = rays[a, 1] * rays[b, 0] - rays[a, 0] * rays[b, 1]
+        area += 0.5 * reached[i, a] * reached[i, b] * sine
+    return area
+
+
+@inner
+def front_rates(i: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
+    """Rates of fronts by the direction that they face, around the compass of the slope's plane.
+
+    Returns in how many of them the canopy leads. Where it cannot burn, that is 0, and no rate is written.
+    """
+    if cell[i, INTENSITY] < cell[i, CRITICAL]:
+        return 0
+    a, b = cell[i, EAST], cell[i, NORTH]
+    long, plane = math.sqrt(1.0 + a * a), math.sqrt(1.0 + a * a + b * b)
+    leading = 0
+    for j in range(NORMALS):
+        # The plane's axes: one lies over the east, the other is perpendicular to it.
+        east = turn[j, 0] / long - turn[j, 1] * a * b / (long * plane)
+        north = turn[j, 1] * long / plane
+        up = a * east + b * north
+        share = front_share(i, SURFACE, east, north, up, cell)
+        rate = cell[i, SURFACE + RATE] * share
+        if cell[i, INTENSITY] * share >= cell[i, CRITICAL]:
+            above = cell[i, CANOPY + RATE] * front_share(i, CANOPY, east, north, up, cell)
+            if above > rate:
+                rate = above
+                leading += 1
+        front[i, j] = rate
+    note_edges(i, cell, front)
+    return leading
+
+
+@inner
+def note_edges(i: Scalar, cell: Array, front: Array) -> None:
+    """The two directions at which the canopy ceases to burn: there the rate jumps, so the least is often there."""
+    e, share = cell[i, SURFACE + ECCENTRICITY], cell[i, CRITICAL] / cell[i, INTENSITY]
+    front[i, EDGE_RATE] = np.inf
+    # front_share, solved for the cosine to the head.
+    cosine = (share * share - (1.0 - e) / (1.0 + e)) / (2.0 * share) * (1.0 + e) / max(e, 1e-9)
+    if share <= 0.0 or not -1.0 < cosine < 1.0:
+        return
+    a, b = cell[i, EAST], cell[i, NORTH]
+    axis, plane = math.sqrt(1.0 + a * a), math.sqrt(1.0 + a * a + b * b)
+    east, north, up = (
+        cell[i, SURFACE + HEAD_EAST],
+        cell[i, SURFACE + HEAD_NORTH],
+        cell[i, SURFACE + HEAD_UP],
+    )
+    first = (east + up * a) / axis
+    second = (north * axis * axis + up * b - east * a * b) / (axis * plane)
+    sine = math.sqrt(1.0 - cosine * cosine)
+    front[i, EDGE_RATE] = cell[i, SURFACE + RATE] * share
+    front[i, LEFT], front[i, LEFT + 1] = first * cosine - second * sine, second * cosine + first * sine
+    front[i, RIGHT], front[i, RIGHT + 1] = first * cosine + second * sine, second * cosine - first * sine
+
+
+@inner
+def reach(
+    i: Scalar, leading: Scalar, east: Scalar, north: Scalar, cell: Array, turn: Array, front: Array
+) -> Scalar:
+    """Metres per minute on the map along a horizontal unit vector."""
+    a, b = cell[i, EAST], cell[i, NORTH]
+    up = east * a + north * b
+    long = math.sqrt(1.0 + up * up)  # metres along the slope per metre on the map
+    if leading == 0:
+        return radius(i, SURFACE, east / long, north / long, up / long, cell) / long
+    if leading == NORMALS:
+        return radius(i, CANOPY, east / long, north / long, up / long, cell) / long
+    # The ray in terms of the plane's axes.
+    axis, plane = math.sqrt(1.0 + a * a), math.sqrt(1.0 + a * a + b * b)
+    first = (east + up * a) / (axis * long)
+    second = (north * axis * axis + up * b - east * a * b) / (axis * plane * long)
+    least = np.inf
+    for j in range(NORMALS):
+        facing = turn[j, 0] * first + turn[j, 1] * second
+        if facing > LEAST_FACING and front[i, j] < least * facing:
+            least = front[i, j] / facing
+    for edge in (LEFT, RIGHT):
+        facing = front[i, edge] * first + front[i, edge + 1] * second
+        if front[i, EDGE_RATE] < np.inf and facing > LEAST_FACING:
+            least = min(least, front[i, EDGE_RATE] / facing)
+    return least / long
+
+
+@inner
+def front_share(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
+    """`Ellipse.front` of cell `i`."""
+    e = cell[i, shape + ECCENTRICITY]
+    along = e * facing_head(i, shape, east, north, up, cell) / (1.0 + e)
+    return along + math.sqrt((1.0 - e) / (1.0 + e) + along * along)
+
+
+@inner
+def radius(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
+    """Of an ellipse about its focus, in m/min along the slope."""
+    e = cell[i, shape + ECCENTRICITY]
+    return cell[i, shape + RATE] * (1.0 - e) / (1.0 - e * facing_head(i, shape, east, north, up, cell))
+
+
+@inner
+def facing_head(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
+    """The cosine between a unit vector and the direction in which the head runs."""
+    return (
+        east * cell[i, shape + HEAD_EAST]
+        + north * cell[i, shape + HEAD_NORTH]
+        + up * cell[i, shape + HEAD_UP]
+    )
+
+
+@inner
+def ellipse_area(i: Scalar, shape: Scalar, cell: Array) -> Scalar:
+    """Per minute², on the map."""
+    e = cell[i, shape + ECCENTRICITY]
+    half_length = cell[i, shape + RATE] / (1.0 + e)
+    area = math.pi * half_length * half_length * math.sqrt(1.0 - e * e)
+    return area / math.sqrt(1.0 + cell[i, EAST] ** 2 + cell[i, NORTH] ** 2)
+
+
+def _numbers(fronts: Fronts) -> Field:
+    """What the kernel needs to know of each cell, [H, W, CELL]."""
+
+    def ellipse(one: Ellipse) -> list[Field]:
+        return [one.rate, one.eccentricity, *np.moveaxis(one.heading, -1, 0)]
+
+    columns = [*ellipse(fronts.surface), *ellipse(fronts.canopy)]
+    columns += [fronts.surface.intensity, fronts.critical, *np.moveaxis(fronts.gradient, -1, 0)]
+    return np.stack(columns, axis=-1)
+
+
+def _fan(azimuths: Sequence[float]) -> list[float]:
+    """FINE azimuths for each, all over its sector: halfway to the next ray on both sides."""
+    ordered = sorted(azimuths)
+    fan = []
+    for azimuth in azimuths:
+        at = ordered.index(azimuth)
+        left = (azimuth - ordered[at - 1]) % 360.0 / 2.0
+        right = (ordered[(at + 1) % len(ordered)] - azimuth) % 360.0 / 2.0
+        fan += [azimuth - left + (left + right) * (j + 0.5) / FINE for j in range(FINE)]
+    return fan
+
+
+def _unit_vectors(azimuths: Sequence[float]) -> Field:
+    """East and north, [N, 2]."""
+    angle = np.radians(azimuths)
+    return np.stack((np.sin(angle), np.cos(angle)), axis=1)

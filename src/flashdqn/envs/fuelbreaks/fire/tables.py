@@ -1,0 +1,121 @@
+"""Travel times from cell to cell: what the spread of fire is worked out on.
+
+A table belongs to one landscape in one weather. It holds, for every cell and direction, the minutes that fire
+takes to the middle of the cell that the direction leads to, each part of the way at the speed of the cell that
+it lies in; and bits that say which directions are open: the way leads through burnable cells of the landscape
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour
+from flashdqn.envs.fuelbreaks.fire.directions import directions
+from flashdqn.envs.fuelbreaks.fire.rays import slowness
+from flashdqn.errors import EnvError
+
+DIRECTIONS = 16
+#: Every move takes longer than float32 can lose when it is added to a time of arrival.
+SHORTEST = 0.01  # minutes
+AT_ONCE = 40_000  # cells worked out together: more would take more memory, fewer more calls
+
+
+@dataclass(frozen=True)
+class SpreadTables:
+    """L tables of landscapes with H x W cells and K directions, on one device."""
+
+    shape: tuple[int, int]
+    directions: int
+    times: Tensor  # [L, H·W, K] float32: minutes of the move out of a cell
+    open: Tensor  # [L, H·W] int64: bit k says whether direction k is open
+    burnable: Tensor  # [L, H·W] bool: whether fire spreads in a cell
+    into: Tensor = field(init=False)  # [L, H·W, K] float32: minutes of the move into a cell
+
+    def __post_init__(self) -> None:
+        into = torch.empty_like(self.times)
+        for k, direction in enumerate(directions(self.directions)):
+            down, right = direction.offset
+            # What comes around the edge is never read: no direction is open there.
+            into[..., k] = self.times[..., k].roll(down * self.shape[1] + right, dims=1)
+        object.__setattr__(self, "into", into)
+
+    @property
+    def device(self) -> torch.device:
+        """Where they lie."""
+        return self.times.device
+
+    def to(self, device: torch.device | str) -> SpreadTables:
+        """The same tables on another device."""
+        parts = (self.times, self.open, self.burnable)
+        return SpreadTables(self.shape, self.directions, *(part.to(device) for part in parts))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tables."""
+        return 2 * self.times.nbytes + self.open.nbytes + self.burnable.nbytes
+
+
+def spread_tables(
+    behaviours: Sequence[Behaviour], device: torch.device | str = "cpu", count: int = DIRECTIONS
+) -> SpreadTables:
+    """The tables of landscapes of one shape, with 8, 16, 24 or 32 directions."""
+    if not behaviours:
+        raise EnvError("Fire needs at least one landscape to spread on; none was given.")
+    shapes = {behaviour.burnable.shape for behaviour in behaviours}
+    if len(shapes) != 1:
+        raise EnvError(f"All landscapes of a set must have one shape; these have {sorted(shapes)}.")
+    rows, columns = shapes.pop()
+    times = np.empty((len(behaviours), rows * columns, count), dtype=np.float32)
+    opened = np.empty((len(behaviours), rows * columns), dtype=np.int64)
+    burnable = np.stack([behaviour.burnable for behaviour in behaviours])
+    at_once = max(1, AT_ONCE // (rows * columns))
+    for start in range(0, len(behaviours), at_once):
+        some = slice(start, start + at_once)
+        times[some], opened[some] = _travel(behaviours[some], burnable[some], count)
+    parts = (times, opened, burnable.reshape(opened.shape))
+    return SpreadTables((rows, columns), count, *(torch.from_numpy(part).to(device) for part in parts))
+
+
+def _travel(
+    behaviours: Sequence[Behaviour], burnable: NDArray[np.bool_], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Minutes [L, H·W, K] and open directions [L, H·W]."""
+    compass = directions(count)
+    slow = slowness([behaviour.fronts for behaviour in behaviours], compass)
+    size = np.array([behaviour.cell_size for behaviour in behaviours])[:, None, None]
+    times = np.empty(slow.shape, dtype=np.float32)
+    opened = np.zeros(burnable.shape, dtype=np.int64)
+    for k, direction in enumerate(compass):
+        minutes = np.zeros(burnable.shape)
+        for offset, share in direction.passed:
+            minutes += share * direction.length * size * _shifted(slow[..., k], offset, np.inf)
+        clear = np.isfinite(minutes)
+        for offset in direction.touched:
+            clear &= _shifted(burnable, offset, False)
+        times[..., k] = np.where(clear, np.maximum(minutes, SHORTEST), np.inf)
+        opened |= clear.astype(np.int64) << k
+    return times.reshape(len(slow), -1, count), opened.reshape(len(slow), -1)
+
+
+def _shifted(layer: NDArray[Any], offset: tuple[int, int], outside: Any) -> NDArray[Any]:
+    """Each cell's neighbour at an offset, [..., H, W]; `outside` where that lies beyond the edge."""
+    rows, columns = layer.shape[-2:]
+    result = np.full_like(layer, outside)
+    down, right = offset
+    if abs(down) < rows and abs(right) < columns:
+        here = (
+            ...,
+            slice(max(0, -down), rows - max(0, down)),
+            slice(max(0, -right), columns - max(0, right)),
+        )
+        there = (..., slice(max(0, down), rows + min(0, down)), slice(max(0, right), columns + min(0, right)))
+        result[here] = layer[there]
+    return result

@@ -1,0 +1,158 @@
+"""A landscape: eight layers of a raster, as LANDFIRE has them, that nobody can change.
+
+Row 0 is the north, column 0 the west. A break is never written into a landscape: the game keeps its own, and
+gives it to the fire as a mask. So a thousand episodes on one landscape all begin on the same ground.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashdqn.errors import EnvError
+
+#: The layers in the order of the channels; `fuel_model` comes last.
+LAYERS = (
+    "slope",
+    "aspect",
+    "elevation",
+    "canopy_cover",
+    "canopy_bulk_density",
+    "canopy_base_height",
+    "canopy_height",
+    "fuel_model",
+)
+
+#: Fuel models that do not burn: urban, snow, farmland, water, bare ground (Scott & Burgan 2005).
+NON_BURNABLE = {91: "urban", 92: "snow or ice", 93: "farmland", 98: "water", 99: "bare ground"}
+
+#: All fuel models that a landscape may hold: Anderson's 13, and the 40 of Scott & Burgan.
+FUEL_MODELS = frozenset(NON_BURNABLE).union(
+    range(1, 14),
+    range(101, 110),
+    range(121, 125),
+    range(141, 150),
+    range(161, 166),
+    range(181, 190),
+    range(201, 205),
+)
+
+#: What each layer may hold, in its unit.
+RANGES: dict[str, tuple[float, float, str]] = {
+    "elevation": (-500.0, 9000.0, "m"),
+    "slope": (0.0, 89.0, "degrees"),
+    "aspect": (0.0, 360.0, "degrees"),
+    "canopy_cover": (0.0, 1.0, ""),
+    "canopy_height": (0.0, 120.0, "m"),
+    "canopy_base_height": (0.0, 120.0, "m"),
+    "canopy_bulk_density": (0.0, 2.0, "kg/m³"),
+}
+
+Raster = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """Layers [H, W]; float32 but for the fuel models. The arrays are copies that cannot be written to."""
+
+    elevation: Raster  # m
+    slope: Raster  # degrees
+    aspect: Raster  # degrees clockwise from north: the direction that the slope faces, downhill
+    canopy_cover: Raster  # 0 … 1
+    canopy_height: Raster  # m
+    canopy_base_height: Raster  # m
+    canopy_bulk_density: Raster  # kg/m³
+    fuel_model: NDArray[np.int16]
+    cell_size: float = 30.0  # m
+    name: str = "landscape"
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.fuel_model)
+        if len(shape) != 2 or 0 in shape:
+            raise EnvError(
+                f"The layers of a landscape are [rows, columns], and {self.name} has {list(shape)}."
+            )
+        for layer in LAYERS:
+            dtype = np.int16 if layer == "fuel_model" else np.float32
+            given = np.asarray(getattr(self, layer))
+            if given.shape != shape:
+                raise EnvError(
+                    f"All layers of a landscape have one shape: in {self.name}, {layer} is {list(given.shape)} and "
+                    f"fuel_model {list(shape)}."
+                )
+            array = np.array(given, dtype=dtype, order="C")
+            array.setflags(write=False)
+            object.__setattr__(self, layer, array)
+        self._check_values()
+
+    def _check_values(self) -> None:
+        if not 0 < self.cell_size < 10_000:
+            raise EnvError(f"The cells of {self.name} must have a side in metres, and have {self.cell_size}.")
+        unknown = sorted(set(np.unique(self.fuel_model).tolist()) - FUEL_MODELS)
+        if unknown:
+            where = np.argwhere(self.fuel_model == unknown[0])[0]
+            raise EnvError(
+                f"{self.name} has the fuel model {unknown[0]} (first in row {where[0]}, column {where[1]}), "
+                "which is "
+                "neither Anderson's (1-13) nor Scott & Burgan's (91-99, 101-204): correct the layer fuel_model."
+            )
+        for layer, (low, high, unit) in RANGES.items():
+            array = getattr(self, layer)
+            bad = ~((array >= low) & (array <= high))
+            if bad.any():
+                where = np.argwhere(bad)[0]
+                raise EnvError(
+                    f"In {self.name}, {layer} must lie in {low:g} … {high:g} {unit}".rstrip()
+                    + f", and is {array[tuple(where)]:g} in row {where[0]}, column {where[1]}."
+                )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.fuel_model.shape
+        return rows, columns
+
+    @property
+    def burnable(self) -> NDArray[np.bool_]:
+        """Where there is something to burn, [H, W]."""
+        return ~np.isin(self.fuel_model, list(NON_BURNABLE))
+
+    def window(self, row: int, column: int, size: int, name: str | None = None) -> Landscape:
+        """The square of `size` cells whose north-west corner is (row, column)."""
+        rows, columns = self.shape
+        if not (0 <= row <= rows - size and 0 <= column <= columns - size):
+            raise EnvError(
+                f"{self.name} has {rows} x {columns} cells: no window of {size} x {size} fits at row {row}, "
+                f"column {column}."
+            )
+        cut = (slice(row, row + size), slice(column, column + size))
+        layers: dict[str, Any] = {layer: getattr(self, layer)[cut] for layer in LAYERS}
+        return Landscape(**layers, cell_size=self.cell_size, name=name or f"{self.name}@{row},{column}")
+
+    def layers(self) -> dict[str, NDArray[Any]]:
+        """The layers by name, in the order of `LAYERS`."""
+        return {layer: getattr(self, layer) for layer in LAYERS}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Landscape):
+            return NotImplemented
+        same = (np.array_equal(getattr(self, layer), getattr(other, layer)) for layer in LAYERS)
+        return self.cell_size == other.cell_size and all(same)
+
+    def __hash__(self) -> int:
+        return hash((self.cell_size, self.fuel_model.tobytes(), self.elevation.tobytes()))
+
+
+def slope_and_aspect(elevation: NDArray[Any], cell_size: float) -> tuple[Raster, Raster]:
+    """Slope and aspect in degrees, by central differences of the elevation in metres.
+
+    The aspect is the direction downhill, clockwise from north; of flat ground it is 0.
+    """
+    by_row, by_column = np.gradient(np.asarray(elevation, dtype=np.float64), cell_size)
+    # Rows grow southwards: by_row is the rise towards the south, by_column that towards the east.
+    slope = np.degrees(np.arctan(np.hypot(by_row, by_column)))
+    aspect = np.degrees(np.arctan2(-by_column, by_row)) % 360.0
+    return slope.astype(np.float32), np.where(slope > 0, aspect, 0.0).astype(np.float32)

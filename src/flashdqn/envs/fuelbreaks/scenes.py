@@ -1,0 +1,119 @@
+"""All that is known before the first episode: for every landscape in every weather its fire, its planes, its
+cells."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashdqn.envs.fuelbreaks.collection import collect
+from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
+from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour
+from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
+from flashdqn.envs.fuelbreaks.fire.weather import Weather
+from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
+from flashdqn.envs.fuelbreaks.observation import Planes, intensity_planes, layer_planes
+from flashdqn.errors import ConfigError, EnvError
+
+#: What the scenes follow from; budget, fires and ignitions are not among it.
+_SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers")
+
+
+@dataclass(frozen=True, eq=False)
+class Scenes:
+    """Scene s is landscape s // weathers in weather s % weathers; those of the held-out landscapes come last."""
+
+    landscapes: tuple[Landscape, ...]
+    weathers: tuple[Weather, ...]
+    learn: int  # landscapes to learn on
+    spread: SpreadTables
+    planes: Planes
+    burnable: Tensor  # [S, cells] bool: where fire spreads in this weather
+    places: Tensor  # [S, cells] int32: the burnable cells, one after the other
+    counts: Tensor  # [S] int32: how many these are
+
+    def __len__(self) -> int:
+        return len(self.landscapes) * len(self.weathers)
+
+    def split(self, held_out: bool) -> tuple[int, int]:
+        """First scene and end of those to learn on, or of those held out; where none are, the same ones."""
+        border = self.learn * len(self.weathers)
+        if held_out and border < len(self):
+            return border, len(self)
+        return 0, border
+
+    def name(self, scene: int) -> str:
+        """For messages."""
+        return self.landscapes[scene // len(self.weathers)].name
+
+
+def make_scenes(config: FuelBreaksConfig, device: torch.device) -> Scenes:
+    """The scenes of a configuration, made once per process and device."""
+    plain = FuelBreaksConfig(**{name: getattr(config, name) for name in _SHAPING})
+    return _make(plain, device)
+
+
+@functools.lru_cache(maxsize=4)
+def _make(config: FuelBreaksConfig, device: torch.device) -> Scenes:
+    landscapes, learn = collect(config)
+    return build_scenes(landscapes, config.read_weathers(), learn, device)
+
+
+def build_scenes(
+    landscapes: list[Landscape], weathers: list[Weather], learn: int, device: torch.device
+) -> Scenes:
+    """From landscapes of one shape."""
+    if len(landscapes) * len(weathers) > MAX_SCENES:
+        raise ConfigError(
+            f"{len(landscapes)} landscapes in {len(weathers)} kinds of weather are more than {MAX_SCENES} "
+            "scenes: lower "
+            "env.landscapes, env.held_out or the number of env.weathers."
+        )
+    behaviours = [fire_behaviour(land, weather) for land in landscapes for weather in weathers]
+    layers = torch.from_numpy(np.stack([layer_planes(land) for land in landscapes])).to(device)
+    intensities = torch.from_numpy(np.stack([intensity_planes(fire) for fire in behaviours])).to(device)
+    burnable = np.stack([fire.burnable.reshape(-1) for fire in behaviours])
+    order = np.argsort(~burnable, axis=1, kind="stable").astype(np.int32)  # burnable cells first
+    there = torch.from_numpy(burnable).to(device)
+    return Scenes(
+        landscapes=tuple(landscapes),
+        weathers=tuple(weathers),
+        learn=learn,
+        spread=spread_tables(behaviours, device),
+        planes=Planes(layers, intensities, there),
+        burnable=there,
+        places=torch.from_numpy(order).to(device),
+        counts=torch.from_numpy(burnable.sum(1).astype(np.int32)).to(device),
+    )
+
+
+def check_budget(config: FuelBreaksConfig, scenes: Scenes) -> None:
+    """Refuse a budget that some landscape has no room for."""
+    scene = int(scenes.counts.argmin())
+    fewest = int(scenes.counts[scene])
+    if config.most_breaks > fewest:
+        raise EnvError(
+            f"The budget is {config.most_breaks} breaks, and {scenes.name(scene)} has {fewest} cells that "
+            "burn: lower "
+            "env.budget."
+        )
+
+
+def check_ignitions(config: FuelBreaksConfig, scenes: Scenes) -> None:
+    """Refuse given ignitions where nothing burns."""
+    for row, column in config.read_ignitions():
+        cell = row * config.size + column
+        bad = (~scenes.burnable[:, cell]).nonzero()
+        if len(bad):
+            scene = int(bad[0])
+            land = scenes.landscapes[scene // len(scenes.weathers)]
+            fuel = int(land.fuel_model[row, column])
+            ground = NON_BURNABLE.get(fuel, f"fuel model {fuel}, too moist to burn")
+            raise EnvError(
+                f"The ignition {row},{column} lies on {ground} in {land.name}, where no fire can start: give "
+                "another cell."
+            )
