@@ -153,7 +153,8 @@ def huge_ring(rows: int, num_envs: int, head: int) -> Any:
     """As much of a ring as `uniform_index` looks at, in a few bytes: one kind for all."""
     kind = torch.full((1, 1), Kind.STEP, dtype=torch.uint8).expand(rows, num_envs)
     filled = torch.tensor(rows - 1)
-    return SimpleNamespace(rows=rows, num_envs=num_envs, head=torch.tensor([head]), filled=filled, kind=kind)
+    sizes = {"rows": rows, "num_envs": num_envs, "head": torch.tensor([head])}
+    return SimpleNamespace(**sizes, filled=filled, readable=filled, kind=kind)
 
 
 @pytest.mark.parametrize(("rows", "num_envs"), [(2**25 + 1, 1), (2**21 + 1, 64), (1001, 2**22), (2**33, 5)])

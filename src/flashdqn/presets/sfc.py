@@ -38,6 +38,7 @@ SFC: dict[str, Preset] = {
                 dropped_reward=0.0,
                 needed_reward=0.0,
                 progress_reward=0.5,
+                progress_power=2.0,
                 time_reward=-0.03,
             ),
             network=NetworkConfig(hidden=(256, 256)),
