@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 BENCH  := .venv-bench
 PEERS  := benchmarks/peers/requirements.txt
+FIRE   := .venv-fire
+MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup train test check unit bench-setup clean
+.PHONY: help setup browser train test check unit bench-setup fire-reference docs docs-serve clean
 
 help:            ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +31,13 @@ check: setup     ## Lint and types
 	@$(BIN)/ruff format --check src tests benchmarks docs examples
 	@$(BIN)/mypy
 
-unit: setup      ## The tests alone
+browser:         # Chromium for the tests of the web player, where it is missing and we may install it
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium" && \
+		  apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+		echo "There is no Chromium here, and it cannot be installed: the browser tests will not run"
+
+unit: setup browser  ## The tests alone
 	@$(BIN)/pytest
 
 test: check unit ## Lint, types and tests: what CI runs
@@ -44,5 +52,21 @@ $(BENCH)/.ready: pyproject.toml constraints.txt $(PEERS)
 	@$(BENCH)/bin/pip install --quiet --disable-pip-version-check --requirement $(PEERS) --editable .
 	@touch $@
 
-clean:           ## Remove .venv, .venv-bench and caches; runs/ stays
-	rm -rf $(VENV) $(BENCH) build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+fire-reference: setup $(FIRE)/.ready  ## Make the fire's reference data by pyretechnics, in .venv-fire
+	@$(BIN)/python benchmarks/fire_data.py
+
+$(FIRE)/.ready: benchmarks/peers/fire.txt
+	@test -x $(FIRE)/bin/python || $(PYTHON) -m venv $(FIRE)
+	@echo "Setting up $(FIRE): pyretechnics is compiled, which takes a minute or two"
+	@$(FIRE)/bin/pip install --quiet --disable-pip-version-check --requirement benchmarks/peers/fire.txt
+	@touch $@
+
+docs: setup      ## Build the docs as a site into site/
+	@$(MKDOCS) build --strict --quiet
+	@echo "site/index.html"
+
+docs-serve: setup  ## Show the site while you write: http://127.0.0.1:8000
+	@$(MKDOCS) serve --watch src/flashdqn --watch mkdocs.yml
+
+clean:           ## Remove .venv, .venv-bench, .venv-fire and caches; runs/ stays
+	rm -rf $(VENV) $(BENCH) $(FIRE) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

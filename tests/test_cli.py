@@ -146,7 +146,7 @@ def test_an_output_folder_that_cannot_be_written(kind: str, call: Called, tmp_pa
     ("words", "message"),
     [
         (["trian"], "Unknown command 'trian'; did you mean 'train'?"),
-        (["dance"], "known are: train, eval, presets, envs"),
+        (["dance"], "known are: train, eval, "),
         (["presets", "snake"], "takes no arguments"),
         (["envs", "--all"], "takes no arguments"),
         (["eval"], "RUN"),
@@ -571,7 +571,7 @@ def test_plain_lines_without_a_terminal(call: Called, tmp_path: Path) -> None:
     ):
         assert word in out
     following = [line.strip() for line in out.partition("What next:")[2].splitlines() if line.strip()]
-    assert len(following) == 3
+    assert len(following) == 4
     summary = json.loads((run / "summary.json").read_text())
     assert summary["weights"] in out
 
@@ -594,7 +594,9 @@ def test_the_next_commands_work(call: Called, run_copy: Path, capsys: pytest.Cap
     following = [
         shlex.split(line) for line in capsys.readouterr().out.partition("What next:")[2].splitlines()
     ]
-    evaluate, resume, board = (words for words in following if words)
+    watch, evaluate, resume, board = (words for words in following if words)
+    assert watch[-1] == "--web"
+    assert call(*watch[1:-1])[0] == 0
     assert call(*evaluate[1:-1], "10")[0] == 0
     assert call(*resume[1:-1], "5400")[0] == 0
     assert Path(board[0]).name == "tensorboard"

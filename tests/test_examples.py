@@ -38,6 +38,11 @@ def test_it_runs_as_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert "truncated" in capsys.readouterr().out
 
 
+def test_the_networks_of_ones_own_run_as_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "own_network.py"), run_name="__main__")
+    assert "Gated: [14] -> [128]" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_it_plays_the_same_on_cuda() -> None:
     game = runpy.run_path(str(EXAMPLES / "own_game.py"))

@@ -1,4 +1,4 @@
-"""The command line: `flashdqn train | eval | presets | envs | profile | doctor`."""
+"""The command line: `flashdqn train`, `eval`, `watch` and the others; `run` has them all."""
 
 from __future__ import annotations
 
@@ -102,8 +102,12 @@ def run(arguments: Sequence[str]) -> int:
     commands: dict[str, tuple[Callable[[list[str]], int], str]] = {
         "train": (train, "train an agent: flashdqn train [PRESET] [options]"),
         "eval": (evaluate, "play games with a trained agent"),
+        "watch": (watch, "see a trained agent play: in the terminal, the browser, a GIF"),
+        "report": (report, "one run on a page, or several beside each other"),
+        "export": (export, "write a trained agent as an ONNX or TorchScript file, and check it"),
         "presets": (presets, "list the presets and the algorithms"),
         "envs": (envs, "list the environments and their settings"),
+        "landscapes": (landscapes, "make, check and show the ground that fuel breaks are placed on"),
         "profile": (profile, "why a training is as fast as it is, and what would make it faster"),
         "doctor": (doctor, "why is this training slow? For any script with PyTorch"),
     }
@@ -161,11 +165,25 @@ def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]
             )
         return RunFolder.open(Path(resume)).config(), Path(resume), arguments
     settings = read_file(Path(file)) if file is not None else {}
-    base = base_config(named or str(settings.get("preset", DEFAULT_PRESET)))
+    settings, default = familiar_settings(settings)
+    base = base_config(named or str(settings.get("preset", default)))
     if algo := algo or settings.get("algo"):
         base = with_algorithm(base, str(algo))
     settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
     return apply(base, settings), None, arguments[1:] if named else arguments
+
+
+def familiar_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """A file's settings, and the preset that they are for; names from fuel-break trainers are translated, aloud."""
+    from flashdqn.envs.fuelbreaks.familiar import is_familiar, translate
+
+    if not is_familiar(settings):
+        return settings, DEFAULT_PRESET
+    settings, notes = translate(settings)
+    console = SteadyConsole(soft_wrap=True)
+    for note in notes:
+        console.print(note, markup=False, highlight=False)
+    return settings, "fuelbreaks"
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:
@@ -302,11 +320,39 @@ def envs(arguments: list[str]) -> int:
     return 0
 
 
+def export(arguments: list[str]) -> int:
+    """`flashdqn export`."""
+    from flashdqn import cli_export
+
+    return cli_export.export(arguments)
+
+
+def landscapes(arguments: list[str]) -> int:
+    """`flashdqn landscapes`."""
+    from flashdqn import cli_landscapes
+
+    return cli_landscapes.landscapes(arguments)
+
+
 def profile(arguments: list[str]) -> int:
     """`flashdqn profile`."""
     from flashdqn import cli_profile
 
     return cli_profile.profile(arguments)
+
+
+def watch(arguments: list[str]) -> int:
+    """`flashdqn watch`."""
+    from flashdqn import cli_watch
+
+    return cli_watch.watch(arguments)
+
+
+def report(arguments: list[str]) -> int:
+    """`flashdqn report`."""
+    from flashdqn import cli_report
+
+    return cli_report.report(arguments)
 
 
 def doctor(arguments: list[str]) -> int:

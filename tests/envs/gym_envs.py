@@ -113,6 +113,74 @@ class Repeat(gymnasium.Env[Any, Any]):
         return self.shown, reward, False, self.time == 10, {}
 
 
+class Screen(gymnasium.Env[Any, Any]):
+    """A picture with its number in every pixel; action 1 ends an episode, and the clock cuts it off.
+
+    The reward is 5 times the action's number plus one, so that clipping shows.
+    """
+
+    def __init__(self, limit: int = 6, size: int = 6) -> None:
+        self.limit = limit
+        self.observation_space = spaces.Box(0, 255, (size, size, 3), np.uint8)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time, self.number = 0, int(self.np_random.integers(100))
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time, self.number = self.time + 1, (self.number + 7) % 256
+        ends = bool(action == 1 and self.time > 2)
+        return self._observe(), 5.0 * (int(action) + 1), ends, self.time >= self.limit, {}
+
+    def _observe(self) -> Any:
+        size = self.observation_space.shape[0]  # type: ignore[index]
+        picture = np.full((size, size, 3), self.number, dtype=np.uint8)
+        picture[..., 1] = self.time
+        picture[0, 0, 2] = 255 - self.number
+        return picture
+
+
+class Parts(gymnasium.Env[Any, Any]):
+    """An observation in parts, with a mask among them: only the action that `where` names is legal and pays."""
+
+    observation_space = spaces.Dict(
+        {
+            "where": spaces.Discrete(3),
+            "pair": spaces.Tuple((spaces.Box(-1.0, 1.0, (2,), np.float64), spaces.MultiBinary(2))),
+            "action_mask": spaces.Box(0, 1, (3,), np.int8),
+        }
+    )
+    action_space = spaces.Discrete(3, start=10)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(np.int64(action))
+        reward = float(int(action) - 10 == self.where)
+        self.time += 1
+        return self._observe(), reward, False, self.time == 5, {}
+
+    def _observe(self) -> Any:
+        self.where = int(self.np_random.integers(3))
+        mask = np.zeros(3, dtype=np.int8)
+        mask[self.where] = 1
+        pair = (self.np_random.uniform(-1, 1, 2), self.np_random.integers(0, 2, 2, dtype=np.int8))
+        return {"where": self.where, "pair": pair, "action_mask": mask}
+
+
+def make_screen(**settings: Any) -> gymnasium.Env[Any, Any]:
+    return Screen(**settings)
+
+
+def make_parts() -> gymnasium.Env[Any, Any]:
+    return Parts()
+
+
 def make_walk(**settings: Any) -> gymnasium.Env[Any, Any]:
     return Walk(**settings)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 import flashdqn
 from flashdqn.envs import VecEnv, check_env
 from flashdqn.envs.gymnasium.env import GymVecEnv
+from flashdqn.envs.gymnasium.processes import ProcessVector
 from flashdqn.errors import ConfigError, EnvError
 
 MODES = list(AutoresetMode)
@@ -184,7 +185,7 @@ def test_environments_that_fail_are_named(how: str, kind: str, message: str) -> 
         env.step(go)
     if kind == "async":
         assert isinstance(env, GymVecEnv)
-        assert isinstance(env.vector.env, AsyncVectorEnv)
+        assert isinstance(env.vector.env, ProcessVector)
         assert not any(process.is_alive() for process in env.vector.env.processes)
 
 

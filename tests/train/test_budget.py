@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashdqn.config import Config
-from flashdqn.train.budget import Budget, crossed
+from flashdqn.train.budget import Budget, crossed, doubled
 from flashdqn.train.counts import Counts
 
 
@@ -63,3 +63,10 @@ def test_steps_no_longer_than_the_period_meet_every_multiple_once(every: int, ju
         met += crossed(every, position, position + jump)
         position += jump
     assert met == position // every
+
+
+@given(st.integers(0, 50), st.integers(0, 5000), st.integers(0, 5000))
+def test_doubled_finds_every_power_of_two(first: int, before: int, steps: int) -> None:
+    after = before + steps
+    powers = [first << k for k in range(20)] if first else []
+    assert doubled(first, before, after) == any(before < power <= after for power in powers)

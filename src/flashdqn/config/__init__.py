@@ -4,6 +4,7 @@ The command line is derived from these: `Config.replay.n_step` is `--replay.n-st
 keyword arguments in Python use the same names.
 """
 
+from flashdqn.config.demos import DemosConfig
 from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, ReplayConfig
 from flashdqn.config.network import NetworkConfig
 from flashdqn.config.running import EvalConfig, LogConfig, RuntimeConfig
@@ -13,6 +14,7 @@ from flashdqn.config.values import RATIOS, Seconds, parse_duration, parse_ratio,
 __all__ = [
     "RATIOS",
     "Config",
+    "DemosConfig",
     "EvalConfig",
     "ExploreConfig",
     "LearnConfig",

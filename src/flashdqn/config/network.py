@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import tyro
 
 from flashdqn.config.values import require
+from flashdqn.named import Kwargs, check_plain
+
+#: The torsos that come with us.
+TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
     """The Q-network."""
 
-    torso: Literal["auto", "mlp", "cnn", "resnet", "branches"] = "auto"
-    """What reads the observation; auto takes a CNN for planes and an MLP for vectors. resnet: residual blocks, for
-    boards on a GPU. branches: a vector in parts, each with layers of its own."""
+    torso: Annotated[
+        str, tyro.conf.arg(metavar=f"{'|'.join(TORSOS)}|MODULE:CLASS", aliases=["--network"])
+    ] = "auto"
+    """What reads the observation; auto takes a CNN for planes, nature for large ones (screens), and an MLP for
+    vectors. resnet: residual blocks, for boards on a GPU. nature: the three convolutions of DQN. impala: IMPALA's
+    residual network. branches: a vector in parts, each with layers of its own. cells: residual blocks that give one
+    value for each cell of a grid, where the actions are the cells. module:Class: one of your own
+    (docs/own-networks.md)."""
+    kwargs: Kwargs = field(default_factory=dict)
+    """Arguments for a torso of your own."""
     hidden: tuple[int, ...] = (128, 128)
-    """Widths of the fully connected layers."""
+    """Widths of the fully connected layers (cells: for each cell, with the same weights)."""
     channels: tuple[int, ...] = (32, 64, 64)
-    """Channels of each convolution (cnn), or of each residual block (resnet)."""
+    """Channels of each convolution (cnn), or of each residual block (resnet, cells)."""
+    width: int = 1
+    """Times the channels of the paper (impala)."""
     branches: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SHAPE:WIDTHS")] = ()
     """The parts of the observation and their layers (branches): 14:128,64 is 14 numbers through 128 and 64;
     6x13:64/64 is 6 rows of 13, a layer of 64 for every row, then one of 64 for all of them."""
     attention: int = 0
-    """Units of the attention that weighs the branches; 0: none (branches)."""
+    """Units of the attention that weighs the branches (branches), or heads of the attention over all cells after
+    every block (cells); 0: none."""
     layer_norm: bool = False
     """Normalise each fully connected layer before its ReLU, and in a resnet the planes before theirs."""
     dueling: bool = False
@@ -39,12 +53,23 @@ class NetworkConfig:
     """Cosines that embed a quantile's fraction (head iqn only)."""
 
     def __post_init__(self) -> None:
+        require(
+            self.torso in TORSOS or ":" in self.torso,
+            f"network.torso must be one of {', '.join(TORSOS)}, or module:Class for one of your own, and is "
+            f"'{self.torso}'.",
+        )
+        require(
+            not self.kwargs or ":" in self.torso,
+            f"network.kwargs are for a torso of your own, and network.torso is '{self.torso}'.",
+        )
+        check_plain("network.kwargs", self.kwargs)
         for name in ("hidden", "channels"):
             widths = getattr(self, name)
             require(
                 len(widths) > 0 and min(widths) > 0,
                 f"network.{name} needs at least one width above 0, and is {list(widths)}.",
             )
+        require(self.width > 0, f"network.width must be at least 1, and is {self.width}.")
         require(self.attention >= 0, f"network.attention must not be negative, and is {self.attention}.")
         require(self.noisy_sigma >= 0, f"network.noisy_sigma must not be negative: {self.noisy_sigma}.")
         require(self.cosines > 0, f"network.cosines must be above 0, and is {self.cosines}.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from flashdqn.config.values import require
 
@@ -32,6 +34,20 @@ class LogConfig:
     """Transitions between checkpoints that can be resumed; 0: only at the end."""
     tensorboard: bool = True
     """Write TensorBoard events."""
+    game: bool = True
+    """Record a game of the best checkpoint for report.html, when the training is over."""
+    wandb: bool = False
+    """Log to Weights & Biases, too (pip install wandb)."""
+    wandb_project: str = "flashdqn"
+    """The project there."""
+    wandb_mode: Literal["auto", "online", "offline"] = "auto"
+    """offline: keep it in the run folder for `wandb sync`. auto: as WANDB_MODE says, else online."""
+    mlflow: bool = False
+    """Log to MLflow, too (pip install 'flashdqn[mlflow]')."""
+    mlflow_uri: Annotated[str, tyro.conf.arg(metavar="URI|FOLDER")] = ""
+    """Its tracking server, database or folder; empty: as MLFLOW_TRACKING_URI says, else MLflow's own default."""
+    mlflow_experiment: str = "flashdqn"
+    """The experiment there."""
 
     def __post_init__(self) -> None:
         require(self.every >= 0, f"log.every must not be negative, and is {self.every}.")

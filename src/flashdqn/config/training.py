@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from flashdqn.config.demos import DemosConfig
 from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, ReplayConfig
 from flashdqn.config.network import NetworkConfig
 from flashdqn.config.running import EvalConfig, LogConfig, RuntimeConfig
@@ -45,6 +46,7 @@ class Config:
     learn: LearnConfig = field(default_factory=LearnConfig)
     pqn: PQNConfig = field(default_factory=PQNConfig)
     explore: ExploreConfig = field(default_factory=ExploreConfig)
+    demos: DemosConfig = field(default_factory=DemosConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     log: LogConfig = field(default_factory=LogConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
@@ -91,6 +93,10 @@ class Config:
         require(
             self.replay.n_step == 1,
             f"{refused} replay.n_step 1, and it is {self.replay.n_step}: λ weighs all n; use --pqn.trace.",
+        )
+        require(
+            not self.demos.asked_for,
+            f"{refused} demos.source none, and it is {self.demos.source}: there is no replay to fill.",
         )
         transitions, parts = self.pqn.rollout * self.envs, self.pqn.minibatches
         require(

@@ -8,17 +8,23 @@ import torch
 
 from flashdqn.envs.check import check_env
 from flashdqn.envs.contract import ObsSpec, VecEnv
+from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.gymnasium import GymConfig, build_gym
 from flashdqn.envs.kernels import cuda_available
 from flashdqn.envs.moved import Moved
+from flashdqn.envs.own import OwnConfig, build_own
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.snake import Snake, SnakeConfig
+from flashdqn.envs.stacked import Stacked
 
 __all__ = [
     "ENVS",
     "EnvConfig",
+    "FuelBreaks",
+    "FuelBreaksConfig",
     "GymConfig",
     "ObsSpec",
+    "OwnConfig",
     "ServiceChains",
     "SfcConfig",
     "Snake",
@@ -30,32 +36,59 @@ __all__ = [
 ]
 
 #: The settings of every task; the class says which task it is.
-EnvConfig = SnakeConfig | SfcConfig | GymConfig
+EnvConfig = SnakeConfig | SfcConfig | FuelBreaksConfig | GymConfig | OwnConfig
 
 #: the built-in tasks by name: their settings, and a line about each
 ENVS: dict[str, tuple[type[EnvConfig], str]] = {
     "snake": (SnakeConfig, "eat, grow, and do not bite yourself: boards of 4x4 to 32x32"),
     "sfc": (SfcConfig, "provision service function chains over 2 to 16 data centres (docs/sfc.md)"),
+    "fuelbreaks": (FuelBreaksConfig, "place fuel breaks so that wildfires burn less (docs/fuelbreaks.md)"),
     "gym": (
         GymConfig,
         "any Gymnasium environment: gym:CartPole-v1, or one of your own: gym:my_module:make_env",
     ),
+    "own": (OwnConfig, "a batched game of your own: my_game:Coins (docs/own-games.md)"),
 }
 
 
 def build_env(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
     """The environment that a configuration describes. Without numba-cuda the games run on the CPU."""
     if isinstance(config, GymConfig):
-        games = build_gym(config, num_envs)
-        return games if device.type == "cpu" else Moved(games, device)
-    kind = ServiceChains if isinstance(config, SfcConfig) else Snake
-    if device.type == "cuda" and not cuda_available():
-        return Moved(kind(config, num_envs, torch.device("cpu")), device)  # type: ignore[arg-type]
-    return kind(config, num_envs, device)  # type: ignore[arg-type]
+        games: VecEnv = build_gym(config, num_envs)
+        games = games if device.type == "cpu" else Moved(games, device)
+        return games if config.stack == 1 else Stacked(games, config.stack)
+    if isinstance(config, OwnConfig):
+        return build_own(config, num_envs, device)
+    return _build_ours(config, num_envs, device, held_out=False)
 
 
 def build_games(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
     """The same to evaluate on, or to look at: never in processes of its own, for there may be hundreds of games."""
-    if isinstance(config, GymConfig) and config.vectorization == "async":
-        config = dataclasses.replace(config, vectorization="sync")
+    if isinstance(config, GymConfig):
+        config = whole_games(config)
+    if isinstance(config, FuelBreaksConfig):  # on landscapes that training does not see
+        return _build_ours(config, num_envs, device, held_out=True)
     return build_env(config, num_envs, device)
+
+
+def whole_games(config: GymConfig) -> GymConfig:
+    """To evaluate on: no worker processes, and a game that ends when it is over, not with a life."""
+    atari = dataclasses.replace(config.atari, life_loss=False)
+    vectorization = "sync" if config.vectorization == "async" else config.vectorization
+    return dataclasses.replace(config, vectorization=vectorization, atari=atari)
+
+
+def _build_ours(
+    config: SnakeConfig | SfcConfig | FuelBreaksConfig, num_envs: int, device: torch.device, held_out: bool
+) -> VecEnv:
+    """A task of ours, on the CPU where its kernels cannot run on the device."""
+    there = device.type != "cuda" or cuda_available()
+    place = device if there else torch.device("cpu")
+    env: VecEnv
+    if isinstance(config, FuelBreaksConfig):
+        env = FuelBreaks(config, num_envs, place, held_out)
+    elif isinstance(config, SfcConfig):
+        env = ServiceChains(config, num_envs, place)
+    else:
+        env = Snake(config, num_envs, place)
+    return env if there else Moved(env, device)

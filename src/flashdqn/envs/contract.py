@@ -19,15 +19,26 @@ from flashdqn.types import Step
 
 @dataclass(frozen=True)
 class ObsSpec:
-    """Shape and dtype of one observation, without the batch axis."""
+    """Shape and dtype of one observation, without the batch axis.
+
+    With `stack` k > 1 an observation is its episode's last k frames, one after the other along the first axis, the
+    newest last; where there were fewer, the first one is repeated in front. So the newest frames alone tell
+    everything, and the replay keeps no more than these.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    stack: int = 1
 
     @property
     def nbytes(self) -> int:
         """Bytes of one observation."""
         return int(torch.Size(self.shape).numel()) * self.dtype.itemsize
+
+    @property
+    def frame(self) -> ObsSpec:
+        """What one frame of the stack is; the observation itself where there is none."""
+        return ObsSpec((self.shape[0] // self.stack, *self.shape[1:]), self.dtype) if self.stack > 1 else self
 
 
 @runtime_checkable
@@ -66,6 +77,33 @@ class VecEnv(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken."""
+
+
+class Decoder(Protocol):
+    """What an environment may have as `decoder`, where its observations are stored in a form of their own.
+
+    Most of what the network sees may be known beforehand: a landscape, say. Then an observation only says which one
+    it is, the ring stays small, and the network's first step looks the rest up. Copies of it are the same object.
+    """
+
+    #: of what the network reads, without the batch axis
+    shape: tuple[int, ...]
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """Observations as they are stored, [B, …], as the network reads them: [B, *shape] float32."""
+
+    def legal(self, obs: Tensor) -> Tensor:
+        """The mask of these observations, [B, A] bool: it follows from them, and needs no place in the ring."""
+
+
+def decoder(env: VecEnv) -> Decoder | None:
+    """What turns this environment's observations into what a network reads; None: they are that already."""
+    return getattr(env, "decoder", None)
+
+
+def stores_masks(env: VecEnv) -> bool:
+    """Whether a ring must keep the masks: there are some, and they do not follow from the observations."""
+    return env.mask is not None and decoder(env) is None
 
 
 def resumable(env: VecEnv) -> bool:

@@ -9,24 +9,33 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.envs.contract import Decoder, ObsSpec
 from flashdqn.networks.branches import Branches
+from flashdqn.networks.cells import CellDueling, CellNet, CellOutput, SpatialAttention, require_cells
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.networks.outputs import Dueling, answer, make_stream
+from flashdqn.networks.own import build_own, is_own
+from flashdqn.networks.pixels import Impala, Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
+
+#: A torso of the user's is any module with `features`.
+Torso = MLP | CNN | ResNet | Nature | Impala | Branches | CellNet | nn.Module
 
 
 class QNetwork(nn.Module):
-    """Torso, then the output layer. Bytes are read as 0 … 1."""
+    """Torso, then the output layer. Bytes are read as 0 … 1, unless the environment has a decoder for them."""
 
-    def __init__(self, torso: MLP | CNN | ResNet | Branches, output: nn.Module) -> None:
+    def __init__(self, torso: Torso, output: nn.Module, decoder: Decoder | None = None) -> None:
         super().__init__()
         self.torso = torso
         self.output = output
+        self.decoder = decoder  # no module: it has no weights, and all roles of the network share it
 
     def features(self, obs: Tensor) -> Tensor:
         """[B, *obs] → [B, F]."""
+        if self.decoder is not None:
+            return self.torso(self.decoder(obs))  # type: ignore[no-any-return]
         numbers = obs / 255 if obs.dtype == torch.uint8 else obs.to(torch.float32)
         return self.torso(numbers)  # type: ignore[no-any-return]
 
@@ -44,14 +53,25 @@ def build_network(
     generator: torch.Generator,
     size: int = 1,
     fractions: Fractions | None = None,
+    decoder: Decoder | None = None,
 ) -> QNetwork:
-    """A network on the CPU that gives `size` numbers per action, with weights drawn from `generator`."""
+    """A network on the CPU that gives `size` numbers per action, with weights drawn from `generator`.
+
+    With a decoder it takes observations as they are stored, and reads what the decoder makes of them.
+    """
+    shape = obs_spec.shape if decoder is None else decoder.shape
     linear: MakeLinear = nn.Linear
     if config.noisy:
         linear = functools.partial(NoisyLinear, sigma=config.noisy_sigma)
     with torch.random.fork_rng(devices=[]):  # PyTorch's own initialisation draws from the global generator
-        network = _assemble(config, obs_spec.shape, num_actions, size, fractions, linear)
-    initialise(network, generator)
+        if is_own(config.torso):
+            seed = int(torch.randint(2**62, (1,), generator=generator))
+            torso = build_own(config.torso, shape, config.kwargs, seed)
+            network = _assemble_own(config, torso, num_actions, size, fractions, linear)
+        else:
+            network = _assemble(config, shape, num_actions, size, fractions, linear)
+    network.decoder = decoder
+    initialise(network.output if is_own(config.torso) else network, generator)
     return network
 
 
@@ -63,30 +83,91 @@ def _assemble(
     fractions: Fractions | None,
     linear: MakeLinear,
 ) -> QNetwork:
+    if config.torso == "cells":
+        return _assemble_cells(config, shape, num_actions, size, fractions, linear)
     branch = config.torso == "branches"
-    convolve = config.torso in ("cnn", "resnet") or (config.torso == "auto" and len(shape) == 3)
+    kind = _torso_kind(config, shape)
+    convolve = kind in ("cnn", "resnet", "nature", "impala")
     shared: tuple[int, ...] = config.hidden
     own: tuple[int, ...] = ()
     # As in the papers, the last hidden layer belongs to the streams of a dueling network, and comes after the
     # fractions of implicit quantiles. The only hidden layer of an MLP is shared all the same.
     if (config.dueling or fractions is not None) and (convolve or branch or len(config.hidden) > 1):
         shared, own = config.hidden[:-1], config.hidden[-1:]
-    torso: MLP | CNN | ResNet | Branches
+    torso: Torso
     if branch:
         torso = Branches(shape, config.branches, config.attention, shared, config.layer_norm, linear)
+    elif kind == "nature":
+        torso = Nature(shape, shared, config.layer_norm, linear)
+    elif kind == "impala":
+        torso = Impala(shape, config.width, shared, config.layer_norm, linear)
     elif convolve:
-        kind = ResNet if config.torso == "resnet" else CNN
-        torso = kind(shape, config.channels, shared, config.layer_norm, linear)
+        planes = ResNet if kind == "resnet" else CNN
+        torso = planes(shape, config.channels, shared, config.layer_norm, linear)
     else:
         torso = MLP(shape, shared, config.layer_norm, linear)
+    return _with_output(config, torso, own, num_actions, size, fractions, linear)
+
+
+def _assemble_own(
+    config: NetworkConfig,
+    torso: nn.Module,
+    num_actions: int,
+    size: int,
+    fractions: Fractions | None,
+    linear: MakeLinear,
+) -> QNetwork:
+    """A torso of the user's and our output. It gives the features as they are; only streams have a hidden layer of
+    their own, the last of `network.hidden`."""
+    own = config.hidden[-1:] if config.dueling or fractions is not None else ()
+    return _with_output(config, torso, own, num_actions, size, fractions, linear)
+
+
+def _with_output(
+    config: NetworkConfig,
+    torso: Torso,
+    own: tuple[int, ...],
+    num_actions: int,
+    size: int,
+    fractions: Fractions | None,
+    linear: MakeLinear,
+) -> QNetwork:
+    """The layers that give the head its numbers, with `own` hidden layers before the last."""
+    features: int = torso.features  # type: ignore[assignment]
     output: nn.Module
     if config.dueling:
-        output = Dueling(torso.features, own, num_actions, size, config.layer_norm, linear)
+        output = Dueling(features, own, num_actions, size, config.layer_norm, linear)
     else:
-        output = make_stream(torso.features, own, num_actions * size, config.layer_norm, linear)
+        output = make_stream(features, own, num_actions * size, config.layer_norm, linear)
     if fractions is not None:
-        output = ImplicitQuantiles(torso.features, output, config.cosines, fractions)
+        output = ImplicitQuantiles(features, output, config.cosines, fractions)
     return QNetwork(torso, output)
+
+
+def _torso_kind(config: NetworkConfig, shape: tuple[int, ...]) -> str:
+    """The torso that was asked for, or the one that suits the observations."""
+    if config.torso != "auto":
+        return config.torso
+    if len(shape) != 3:
+        return "mlp"
+    return "nature" if is_screen(shape) else "cnn"
+
+
+def _assemble_cells(
+    config: NetworkConfig,
+    shape: tuple[int, ...],
+    num_actions: int,
+    size: int,
+    fractions: Fractions | None,
+    linear: MakeLinear,
+) -> QNetwork:
+    """One value, or one distribution, for every cell; the last hidden layer belongs to the streams of a dueling
+    network."""
+    require_cells(shape, num_actions, implicit=fractions is not None)
+    shared, own = (config.hidden[:-1], config.hidden[-1:]) if config.dueling else (config.hidden, ())
+    torso = CellNet(shape, config.channels, config.attention, shared, config.layer_norm, linear)
+    kind = CellDueling if config.dueling else CellOutput
+    return QNetwork(torso, kind(torso.features, own, size, config.layer_norm, linear))
 
 
 @torch.no_grad()
@@ -102,5 +183,5 @@ def initialise(network: nn.Module, generator: torch.Generator) -> None:
             if module.bias is not None:
                 module.bias.uniform_(-bound, bound, generator=generator)
     for module in network.modules():  # after their convolutions
-        if isinstance(module, ResidualBlock):
+        if isinstance(module, ResidualBlock | SpatialAttention):
             module.start_as_skip()

@@ -7,22 +7,29 @@ from dataclasses import replace
 
 from flashdqn.config import Config
 from flashdqn.config_io import nearest
-from flashdqn.envs import GymConfig
+from flashdqn.envs import GymConfig, OwnConfig
+from flashdqn.envs.own import makes_batches
 from flashdqn.errors import ConfigError
+from flashdqn.presets.atari import ANY_ATARI, ATARI
+from flashdqn.presets.fuelbreaks import FUELBREAKS
 from flashdqn.presets.gym import ANY_GYM, GYM
+from flashdqn.presets.own import ANY_OWN
 from flashdqn.presets.preset import Preset
 from flashdqn.presets.sfc import SFC
 from flashdqn.presets.snake import SNAKE
 
 __all__ = ["PRESETS", "Preset", "base_config"]
 
-PRESETS: dict[str, Preset] = {**SNAKE, **SFC, **GYM}
+PRESETS: dict[str, Preset] = {**SNAKE, **SFC, **FUELBREAKS, **GYM, **ATARI}
 
 
 def base_config(name: str) -> Config:
-    """A preset's configuration, or one for a Gymnasium environment: gym:CartPole-v1, my_module:make_env."""
+    """A preset's configuration, or one for a Gymnasium environment, gym:CartPole-v1, my_module:make_env, or for a
+    batched game of one's own, my_game:Coins."""
     if name in PRESETS:
         return PRESETS[name].config
+    if name.startswith("own:") or (":" in name and not name.startswith("gym:") and makes_batches(name)):
+        return replace(ANY_OWN, preset=name, env=OwnConfig(id=name.removeprefix("own:")))
     if ":" in name:
         return gym_config(name)
     if re.search(r"-v\d+$", name):
@@ -36,4 +43,6 @@ def gym_config(name: str) -> Config:
     for preset in PRESETS.values():
         if isinstance(preset.config.env, GymConfig) and preset.config.env.id == env:
             return replace(preset.config, preset=name)
+    if env.removeprefix("ale_py:").startswith("ALE/"):
+        return replace(ANY_ATARI, preset=name, env=replace(ANY_ATARI.env, id=env))  # type: ignore[arg-type]
     return replace(ANY_GYM, preset=name, env=GymConfig(id=env))

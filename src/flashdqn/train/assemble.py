@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.config import Config, ReplayConfig
-from flashdqn.envs.contract import VecEnv, resumable
+from flashdqn.envs.contract import VecEnv, decoder, resumable, stores_masks
 from flashdqn.errors import CheckpointError, ConfigError
 from flashdqn.learn.build import build_head
 from flashdqn.learn.divergence import describe_data
@@ -27,6 +27,9 @@ from flashdqn.train.collector import Collector
 from flashdqn.train.counts import Counts
 from flashdqn.train.metrics import EpisodeMetrics
 from flashdqn.train.phases import Phases
+
+#: Bytes of replay from which on they are announced.
+WORTH_SAYING = 10**9
 
 
 @dataclass
@@ -88,9 +91,11 @@ class Parts:
 
 def assemble(config: Config, env: VecEnv) -> Parts:
     """All parts, on the environment's device, before their first step."""
-    device, masked = env.device, env.mask is not None
+    device, masked, decoding = env.device, stores_masks(env), decoder(env)
     check_fits(config, env)
-    ring = Ring(storage(config).capacity, config.envs, env.obs_spec, env.num_actions, device, masked)
+    legal = None if decoding is None or env.mask is None else decoding.legal
+    capacity = storage(config).capacity
+    ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
     learner = build_learner(config, env, device)
     generators = {name: generator(config.seed, name, device) for name in ("explore", "replay")}
     sampler = build_sampler(config, ring, learner, generators["replay"])
@@ -118,7 +123,8 @@ def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Head, network and optimiser."""
     head = build_head(config.learn, device)
     weights = generator(config.seed, "weights")
-    network = build_network(config.network, env.obs_spec, env.num_actions, weights, head.size, head.fractions)
+    sizes = env.num_actions, weights, head.size, head.fractions
+    network = build_network(config.network, env.obs_spec, *sizes, decoder=decoder(env))
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
     generators = {name: generator(config.seed, name, device) for name, needed in used.items() if needed}
     return Learner(config.learn, network, head, device, generators, config.runtime.precision)
@@ -133,11 +139,32 @@ def storage(config: Config) -> ReplayConfig:
 
 def check_fits(config: Config, env: VecEnv) -> None:
     """Refuse a replay, or a rollout, that does not fit."""
-    masked = env.mask is not None
+    masked = stores_masks(env)
     if config.learn.method == "replay":
         check_ring_fits(config.replay, env, masked)
     else:
         check_ring_fits(storage(config), env, masked, "--pqn.rollout", config.envs)
+
+
+def replay_bytes(config: ReplayConfig, env: VecEnv, masked: bool) -> int:
+    """Bytes that ring and priorities will take."""
+    needed = ring_bytes(config.capacity, env.num_envs, env.obs_spec, env.num_actions, masked)
+    if config.priority > 0:
+        rows = rows_for(config.capacity, env.num_envs, env.obs_spec.stack)
+        needed += priority_bytes(rows * env.num_envs, env.device)
+    return needed
+
+
+def memory_said(config: Config, env: VecEnv) -> str | None:
+    """A sentence about what the replay will take, where that is worth one."""
+    replay = storage(config)
+    needed = replay_bytes(replay, env, stores_masks(env))
+    if needed < WORTH_SAYING:
+        return None
+    frames = f", each frame once for stacks of {env.obs_spec.stack}" if env.obs_spec.stack > 1 else ""
+    return (
+        f"The replay of {replay.capacity:,} transitions takes {needed / 1e9:.2f} GB on {env.device}{frames}"
+    )
 
 
 def check_ring_fits(
@@ -145,10 +172,7 @@ def check_ring_fits(
 ) -> None:
     """Say how much the ring needs before taking it, and refuse what does not fit; `setting` counts `unit`
     transitions."""
-    capacity = config.capacity
-    needed = ring_bytes(capacity, env.num_envs, env.obs_spec, env.num_actions, masked)
-    if config.priority > 0:
-        needed += priority_bytes(rows_for(capacity, env.num_envs) * env.num_envs, env.device)
+    capacity, needed = config.capacity, replay_bytes(config, env, masked)
     free = int(free_bytes(env.device) * 0.9)
     if needed > free:  # an earlier training in this process may lie there still, as garbage
         gc.collect()

@@ -15,7 +15,8 @@ from flashdqn.errors import DivergedError
 from flashdqn.runtime.seeds import purpose_seed
 from flashdqn.train import checkpoint
 from flashdqn.train.assemble import Parts
-from flashdqn.train.budget import Budget, crossed
+from flashdqn.train.budget import Budget, crossed, doubled
+from flashdqn.train.demonstrate import demonstrate
 from flashdqn.train.engine import Engine
 from flashdqn.train.evaluate import evaluate
 from flashdqn.train.interrupt import Interrupt
@@ -49,6 +50,7 @@ class Loop:
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
         self._evaluated = -1  # the step of the last evaluation
+        self._new = False  # not resumed: what comes before the first step is still to do
 
     @property
     def seconds(self) -> float:
@@ -59,6 +61,7 @@ class Loop:
         """Begin a new run."""
         self.parts.collector.start(purpose_seed(self.config.seed, "envs"))
         self.reporter.begin(step=0, updates=0)
+        self._new = True
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint."""
@@ -74,6 +77,8 @@ class Loop:
         """Train until the budget is spent (True) or Ctrl-C asks to stop (False)."""
         counts = self.parts.counts
         with Interrupt() as interrupt:
+            if self._new and self.config.demos.asked_for:
+                self.show(interrupt)
             self.fill(interrupt)
             self._started = time.perf_counter()
             self.reporter.open_window()
@@ -89,6 +94,18 @@ class Loop:
             self.learn()  # on CUDA the last transitions became known only now
             self.finish()
         return True
+
+    def show(self, interrupt: Interrupt) -> None:
+        """Demonstrations, before the clock; what there was of them stays in the run folder."""
+        done = demonstrate(self.config, self.parts, self.engine, self.schedules, interrupt)
+        checkpoint.write_json(self.folder.path / "demos.json", done)
+        self.progress.note(
+            f"{done['episodes']:,} demonstrations by {done['source']}, {done['transitions']:,} transitions "
+            "with a mean "
+            f"return of {done['mean_return']:.4g} in {done['seconds']:.1f} s; {done['updates']:,} gradient "
+            "steps on "
+            f"them in {done['pretrain_seconds']:.1f} s"
+        )
 
     def fill(self, interrupt: Interrupt) -> None:
         """Collect what learning starts from, before the clock: later steps cost more, for they learn."""
@@ -126,6 +143,8 @@ class Loop:
             self.evaluate(with_state=saving)
         elif saving:
             self.save()
+        elif doubled(config.report_every, before, after):
+            self.save(with_state=False)  # small, and few: `flashdqn watch` shows how it began
 
     def finish(self) -> None:
         """The last report, evaluation and checkpoint."""

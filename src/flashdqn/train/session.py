@@ -24,14 +24,16 @@ from flashdqn.runtime.threads import compute_threads, cores, threads
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.report import write_report
 from flashdqn.train import checkpoint
-from flashdqn.train.assemble import Parts, assemble, build_learner, check_fits
+from flashdqn.train.assemble import Parts, assemble, build_learner, check_fits, memory_said
 from flashdqn.train.budget import Budget
 from flashdqn.train.choose import Choice, prepare
 from flashdqn.train.counts import Counts
+from flashdqn.train.demonstrate import check_source
 from flashdqn.train.evaluate import Evaluation, evaluate
 from flashdqn.train.loop import Loop
 from flashdqn.train.progress import Progress
 from flashdqn.train.run import RunFolder, check_writable
+from flashdqn.train.sinks import check_installed
 from flashdqn.train.warm_times import WarmUp
 
 
@@ -58,7 +60,10 @@ def start_run(config: Config, progress: Progress) -> Run:
     check_writable(config.out)
     start = _announce(progress)
     with own_threads(config, check_settings(config, device)), tensor_cores(device):
-        parts = assemble(config, build_env(config.env, config.envs, device))
+        env = build_env(config.env, config.envs, device)
+        if said := memory_said(config, env):
+            progress.note(said)
+        parts = assemble(config, env)
         engine, choice = prepare(config, parts, progress.note)
         config = as_chosen(config, choice)
         folder = RunFolder.create(config, hardware(device) | {"mode": choice.why})
@@ -111,6 +116,8 @@ def check_settings(config: Config, device: torch.device) -> int:
     learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
     check_fits(config, probe)
+    check_source(probe, config.demos.source)
+    check_installed(config.log)
     return compute_threads(learner.online, probe.obs_spec, config.update_size)
 
 
@@ -142,6 +149,7 @@ def _finish(loop: Loop, warm_up: WarmUp) -> Run:
     title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
     loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
     loop.progress.begin(title, loop.ratio.asked)
+    finished: bool | None = None  # as long as an error may still come
     try:
         finished = loop.run()
     except DivergedError as error:
@@ -158,12 +166,22 @@ def _finish(loop: Loop, warm_up: WarmUp) -> Run:
         close(parts.env)
         close(loop.games)
         loop.progress.end()
-        loop.reporter.close()
+        if finished is None:
+            loop.reporter.close()
     summary = summarise(loop, warm_up, finished)
+    loop.reporter.close(summary)
     checkpoint.write_json(folder.path / "summary.json", summary)
-    draw_curve(folder.path)
-    write_report(folder.path)
+    show(folder.path, loop.progress)
     return Run(folder.path, config, finished, summary)
+
+
+def show(path: Path, progress: Progress) -> None:
+    """The curve and the report. What goes wrong here is a note: the run itself is whole."""
+    for what, write in (("learning curve", draw_curve), ("report", write_report)):
+        try:
+            write(path)
+        except Exception as error:  # a drawing library, an environment's own pictures, a full disk
+            progress.note(f"The {what} could not be written: {type(error).__name__}: {error}")
 
 
 def summarise(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
@@ -183,6 +201,8 @@ def summarise(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
         "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
         "weights": checkpoint.weights_hash(parts.learner.weights()),
     }
+    if (demos := loop.folder.path / "demos.json").exists():
+        summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
     best = checkpoint.best(loop.folder.checkpoints)
     if finished and best is not None:
         result = judge(config, parts, best[0])

@@ -18,7 +18,7 @@ from torch import Tensor
 from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.experts.graph import speeds
 
-#: σ as a share of its bound, as the seed of fuel-break masks has it: competition, short of instability.
+#: σ as a share of its bound: neighbours compete, short of instability.
 SIGMA = 0.9
 
 
