@@ -222,8 +222,11 @@ def stopping() -> Iterator[None]:
     def stop(_: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before: Callable[[int, FrameType | None], Any] | int | None = signal.signal(signal.SIGTERM, stop)
+    names = (signal.SIGTERM, signal.SIGINT)  # which a shell's background processes are told to ignore
+    before: list[Callable[[int, FrameType | None], Any] | int | None]
+    before = [signal.signal(name, stop) for name in names]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for name, handler in zip(names, before, strict=True):
+            signal.signal(name, handler)

@@ -29,13 +29,21 @@ class Turns:
         """The part of each window that this counting took."""
         self._last = self._totals()
         self._training = False
+        self._calibrating = False
 
     def calibrate(self, torch: ModuleType) -> None:
         """Measure what counting costs, on calls like the script's."""
-        self.costs = measure_costs(torch)
+        self._calibrating = True  # what is counted meanwhile is not the script's, and will be forgotten
+        try:
+            self.costs = measure_costs(torch)
+        finally:
+            self._calibrating = False
 
     def take(self) -> None:
         """At the end of a window: add it up, and decide about the next."""
+        if self._calibrating:
+            self.loads.append(0.0)
+            return
         now = self._totals()
         change = {name: now[name] - self._last[name] for name in now}
         self._last = now
