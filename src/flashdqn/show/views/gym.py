@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -128,6 +129,8 @@ def _atari_actions(config: GymConfig, count: int) -> tuple[str, ...]:
 
 def drawing(config: GymConfig) -> Any:
     """One copy that can draw itself; what goes wrong is an `EnvError`."""
+    if not os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL looks for a screen, and complains aloud
     kwargs = config.kwargs | {"render_mode": "rgb_array"}
     env = build_gym(dataclasses.replace(config, vectorization="sync", kwargs=kwargs), 1)
     if env.vector.env.envs[0].render_mode != "rgb_array":  # type: ignore[attr-defined]
