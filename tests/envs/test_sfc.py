@@ -426,7 +426,7 @@ def test_wrong_actions_are_refused(small: str, action: torch.Tensor) -> None:
 
 
 def test_cuda_without_its_means_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashdqn.envs.sfc.env.cuda_available", lambda: False)
+    monkeypatch.setattr("flashdqn.envs.boards.cuda_available", lambda: False)
     with pytest.raises(EnvError, match="put the environment on the CPU"):
         ServiceChains(SfcConfig(), 4, "cuda")
 

@@ -364,7 +364,7 @@ def test_bad_settings_are_refused(wrong: dict[str, Any], says: str) -> None:
 
 
 def test_cuda_without_its_means_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashdqn.envs.snake.env.cuda_available", lambda: False)
+    monkeypatch.setattr("flashdqn.envs.boards.cuda_available", lambda: False)
     with pytest.raises(EnvError, match="put the environment on the CPU"):
         Snake(SnakeConfig(), 4, "cuda")
 

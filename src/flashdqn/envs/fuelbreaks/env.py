@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from flashdqn.envs.boards import copies, restore, take_actions, usable_device
 from flashdqn.envs.fuelbreaks import rules
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.fuelbreaks.observation import obs_spec
 from flashdqn.envs.fuelbreaks.scenes import Scenes, check_budget, check_ignitions, make_scenes
-from flashdqn.envs.kernels import Kernel, board_tensor, cuda_available
+from flashdqn.envs.kernels import Kernel, board_tensor
 from flashdqn.envs.random_bits import board_keys
-from flashdqn.errors import CheckpointError, EnvError
+from flashdqn.errors import EnvError
 from flashdqn.types import Step
 
 # What surrounds the fires is a microsecond of work.
@@ -46,7 +47,7 @@ class FuelBreaks:
         if num_envs < 1:
             raise EnvError(f"Fuel breaks need at least one landscape; num_envs is {num_envs}.")
         self.config, self.num_envs = config, num_envs
-        self.device = _usable(torch.device(device))
+        self.device = usable_device(torch.device(device), "Fuel breaks")
         self.capturable = self.device.type == "cuda"
         self.scenes = make_scenes(config, self.device) if scenes is None else scenes
         check_budget(config, self.scenes)
@@ -123,17 +124,7 @@ class FuelBreaks:
 
     def step(self, action: Tensor) -> Step:
         """One break, [N] of any integer dtype, on every board."""
-        if (
-            action.shape != self._action.shape
-            or action.device != self.device
-            or action.is_floating_point()
-            or action.dtype == torch.bool
-        ):
-            raise EnvError(
-                f"Fuel breaks expect actions as integers of shape [{self.num_envs}] on {self.device}; got "
-                f"{action.dtype} of shape {list(action.shape)} on {action.device}."
-            )
-        self._action.copy_(action)
+        take_actions(self._action, action, "Fuel breaks")
         self._play()
         return self._step
 
@@ -150,28 +141,11 @@ class FuelBreaks:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies; how the fires burn follows from it."""
-        return {
-            name: tensor.clone(memory_format=torch.contiguous_format)
-            for name, tensor in self._tensors().items()
-        }
+        return copies(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
-        own = self._tensors()
-        if state.keys() != own.keys():
-            raise CheckpointError(
-                f"A state of fuel breaks holds {', '.join(own)}; this one holds {', '.join(state)}."
-            )
-        for name, tensor in own.items():
-            if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
-                raise CheckpointError(
-                    f"The boards' {name} must be {tensor.dtype} {list(tensor.shape)}; the state holds "
-                    f"{state[name].dtype} {list(state[name].shape)}. Load it with the settings it was saved "
-                    "with: size, "
-                    "fires, number of boards."
-                )
-        for name, tensor in own.items():
-            tensor.copy_(state[name])
+        restore(self._tensors(), state, "fuel breaks", "size, fires, number of boards")
         self.spread.command.fill_(BURN)
         self.spread.launch()
 
@@ -184,16 +158,3 @@ class FuelBreaks:
         names = ("obs", "reward", "terminated", "truncated")
         outputs = dict(zip(names, self._step[:4], strict=True)) | {"mask": self.mask}
         return {"state": self._state, "rng": self._rng} | fire | outputs | {"outcomes": self.outcomes}
-
-
-def _usable(device: torch.device) -> torch.device:
-    """The device with its index; CUDA only where kernels run there."""
-    if device.type != "cuda":
-        return device
-    if not cuda_available():
-        raise EnvError(
-            "Fuel breaks on CUDA need a GPU and numba-cuda, and one of them is missing. Install "
-            "`flashdqn[cuda]`, or "
-            "put the environment on the CPU: the learner may stay on CUDA."
-        )
-    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)

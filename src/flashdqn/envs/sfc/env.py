@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flashdqn.envs.boards import copies, restore, take_actions, usable_device
 from flashdqn.envs.contract import ObsSpec
-from flashdqn.envs.kernels import Array, Kernel, Scalar, cuda_available, inner
+from flashdqn.envs.kernels import Array, Kernel, Scalar, inner
 from flashdqn.envs.random_bits import board_keys
 from flashdqn.envs.sfc import layout
 from flashdqn.envs.sfc.clock import GOES_ON, TERMINATED, TRUNCATED, act, find_turn, start_episode
@@ -18,7 +19,7 @@ from flashdqn.envs.sfc.features import length, observe_turn
 from flashdqn.envs.sfc.fill import TABLES, make_net
 from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.outcomes import outcome_names, write_outcomes
-from flashdqn.errors import CheckpointError, EnvError
+from flashdqn.errors import EnvError
 from flashdqn.types import Step
 
 # An action takes about a microsecond: below this, a second thread costs more than it gains on a busy machine.
@@ -66,7 +67,7 @@ class ServiceChains:
         if num_envs < 1:
             raise EnvError(f"Service chains need at least one network; num_envs is {num_envs}.")
         self.config, self.num_envs, self.tables = config, num_envs, config.read()
-        self.device = _usable(torch.device(device))
+        self.device = usable_device(torch.device(device), "Service chains")
         self.capturable = self.device.type == "cuda"
         vnfs, chains = len(self.tables.vnfs), len(self.tables.chains)
         self.num_actions = 2 * vnfs + 1
@@ -108,57 +109,19 @@ class ServiceChains:
 
     def step(self, action: Tensor) -> Step:
         """One action, [N] of any integer dtype, for the data centre in turn of every network."""
-        if (
-            action.shape != self._action.shape
-            or action.device != self.device
-            or action.is_floating_point()
-            or action.dtype == torch.bool
-        ):
-            raise EnvError(
-                f"Service chains expect actions as integers of shape [{self.num_envs}] on {self.device}; got "
-                f"{action.dtype} of shape {list(action.shape)} on {action.device}."
-            )
-        self._action.copy_(action)
+        take_actions(self._action, action, "Service chains")
         self._launch()
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies."""
-        return {
-            name: tensor.clone(memory_format=torch.contiguous_format)
-            for name, tensor in self._tensors().items()
-        }
+        return copies(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
-        own = self._tensors()
-        if state.keys() != own.keys():
-            raise CheckpointError(
-                f"A state of service chains holds {', '.join(own)}; this one holds {', '.join(state)}."
-            )
-        for name, tensor in own.items():
-            if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
-                raise CheckpointError(
-                    f"The networks' {name} must be {tensor.dtype} {list(tensor.shape)}; the state holds "
-                    f"{state[name].dtype} {list(state[name].shape)}. Load it with the settings it was saved with: "
-                    "tables, data centres, bundles, number of networks."
-                )
-        for name, tensor in own.items():
-            tensor.copy_(state[name])
+        restore(self._tensors(), state, "service chains", "tables, data centres, bundles, number of networks")
 
     def _tensors(self) -> dict[str, Tensor]:
         networks = {name: x for name, x in self.net._asdict().items() if name not in TABLES}
         outputs = dict(zip(("obs", "reward", "terminated", "truncated"), self._step[:4], strict=True))
         return networks | outputs | {"outcomes": self.outcomes}
-
-
-def _usable(device: torch.device) -> torch.device:
-    """The device with its index; CUDA only where kernels run there."""
-    if device.type != "cuda":
-        return device
-    if not cuda_available():
-        raise EnvError(
-            "Service chains on CUDA need a GPU and numba-cuda, and one of them is missing. Install "
-            "`flashdqn[cuda]`, or put the environment on the CPU: the learner may stay on CUDA."
-        )
-    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flashdqn.envs.boards import copies, restore, take_actions, usable_device
 from flashdqn.envs.contract import ObsSpec
-from flashdqn.envs.kernels import Array, Kernel, Scalar, board_tensor, cuda_available, scalar
+from flashdqn.envs.kernels import Array, Kernel, Scalar, board_tensor, scalar
 from flashdqn.envs.random_bits import board_keys
 from flashdqn.envs.snake import rules
 from flashdqn.envs.snake.board import MASK, SHIFT
@@ -22,7 +23,7 @@ from flashdqn.envs.snake.features import (
     vector_length,
 )
 from flashdqn.envs.snake.rules import advance
-from flashdqn.errors import CheckpointError, EnvError
+from flashdqn.errors import EnvError
 from flashdqn.types import Step
 
 
@@ -95,7 +96,7 @@ class Snake:
     def __init__(self, config: SnakeConfig, num_envs: int, device: torch.device | str = "cpu") -> None:
         self.config = config
         self.num_envs = num_envs
-        self.device = _usable(torch.device(device))
+        self.device = usable_device(torch.device(device), "Snake")
         self.num_actions = config.num_actions
         self.obs_spec = _obs_spec(config)
         self.capturable = self.device.type == "cuda"
@@ -144,43 +145,17 @@ class Snake:
 
     def step(self, action: Tensor) -> Step:
         """Take one action, [N] of any integer dtype, on every board."""
-        if (
-            action.shape != self._action.shape
-            or action.device != self.device
-            or action.is_floating_point()
-            or action.dtype == torch.bool
-        ):
-            raise EnvError(
-                f"Snake expects actions as integers of shape [{self.num_envs}] on {self.device}; got "
-                f"{action.dtype} of shape {list(action.shape)} on {action.device}."
-            )
-        self._action.copy_(action)
+        take_actions(self._action, action, "Snake")
         self._launch()
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies."""
-        return {
-            name: tensor.clone(memory_format=torch.contiguous_format)
-            for name, tensor in self._tensors().items()
-        }
+        return copies(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
-        own = self._tensors()
-        if state.keys() != own.keys():
-            raise CheckpointError(
-                f"A state of Snake holds {', '.join(own)}; this one holds {', '.join(state)}."
-            )
-        for name, tensor in own.items():
-            if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
-                raise CheckpointError(
-                    f"Snake's {name} must be {tensor.dtype} {list(tensor.shape)}; the state holds "
-                    f"{state[name].dtype} {list(state[name].shape)}. Load it with the settings it was saved with: "
-                    "board side, features, actions, number of boards."
-                )
-        for name, tensor in own.items():
-            tensor.copy_(state[name])
+        restore(self._tensors(), state, "Snake", "board side, features, actions, number of boards")
 
     def _tensors(self) -> dict[str, Tensor]:
         return {
@@ -220,18 +195,6 @@ class Snake:
 
 def _row_and_column(cell: int) -> tuple[int, int]:
     return (cell >> SHIFT) - 1, (cell & MASK) - 1
-
-
-def _usable(device: torch.device) -> torch.device:
-    """The device with its index; CUDA only where kernels run there."""
-    if device.type != "cuda":
-        return device
-    if not cuda_available():
-        raise EnvError(
-            "Snake on CUDA needs a GPU and numba-cuda, and one of them is missing. Install `flashdqn[cuda]`, "
-            "or put the environment on the CPU: the learner may stay on CUDA."
-        )
-    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 
 def _obs_spec(config: SnakeConfig) -> ObsSpec:
