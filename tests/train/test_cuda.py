@@ -105,3 +105,15 @@ def test_every_algorithm_trains_on_cuda(algo: str, tmp_path: Path) -> None:
         assert run.summary["updates"] == 2 * 32  # for one complete rollout of 32 · 64 transitions
     else:
         assert run.summary["updates"] == math.floor((run.summary["steps"] - 1000) * 0.0625)
+
+
+@pytest.mark.skipif(not cuda_available(), reason="needs numba-cuda")
+@pytest.mark.parametrize("task", ["sfc", "fuelbreaks-small"])
+def test_tasks_with_masks_compile_on_cuda(task: str, tmp_path: Path) -> None:
+    """Kept masks, and masks that follow from observations: neither may send the mode down its ladder."""
+    settings = TINY | {"network": {}, "runtime": {"mode": "compile"}, "replay": {"capacity": 20_000}}
+    if task == "fuelbreaks-small":
+        settings["env"] = {"landscapes": 4, "held_out": 2, "fires": 3}
+    run = flashdqn.train(task, steps=2000, out=str(tmp_path), **settings)
+    assert run.finished
+    assert run.summary["mode"] == "compile"

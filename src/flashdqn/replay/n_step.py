@@ -41,10 +41,17 @@ def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
         following = (index + taken * ring.num_envs) % slots
     action = ring.action.view(-1)[index].to(torch.int64)
     obs, next_obs = ring.observations(index), ring.observations(following)
-    transition = Transition(obs, action, reward, discount, next_obs)
+    next_mask, mask = masks_of(ring, index, following, obs, next_obs)
+    return Transition(obs, action, reward, discount, next_obs, next_mask, mask)
+
+
+def masks_of(
+    ring: Ring, index: Tensor, following: Tensor, obs: Tensor, next_obs: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """The legal actions in `next_obs` and in `obs`: as they follow from these, as they were kept, or None."""
     if ring.legal is not None:
-        return transition._replace(next_mask=ring.legal(transition.next_obs), mask=ring.legal(transition.obs))
+        return ring.legal(next_obs), ring.legal(obs)
     if ring.mask is None:
-        return transition
+        return None, None
     mask = ring.mask.flatten(0, 1)
-    return transition._replace(next_mask=mask[following], mask=mask[index])
+    return mask[following], mask[index]

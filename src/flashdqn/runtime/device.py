@@ -34,6 +34,12 @@ def free_bytes(device: torch.device) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def wait_for(device: torch.device) -> None:
+    """Until the device has done all that it was given: where a clock starts or stops."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def used_bytes(device: torch.device) -> int:
     """Memory that this process holds: on CUDA what PyTorch has allocated there, else what is resident."""
     if device.type == "cuda":

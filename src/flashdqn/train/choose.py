@@ -13,6 +13,7 @@ from flashdqn.config import Config
 from flashdqn.envs.contract import capturable
 from flashdqn.errors import DivergedError, ExecutionError, FlashDQNError
 from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.runtime.device import wait_for
 from flashdqn.runtime.execute import Plan
 from flashdqn.train.assemble import Parts
 from flashdqn.train.engine import Engine, first_line, way_missing
@@ -177,7 +178,6 @@ def time_updates(engine: Engine) -> float:
             engine.collect()
         with suppress(DivergedError):  # for the run itself to report
             engine.learn(engine.largest)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         least = min(least, time.perf_counter() - start)
     return least

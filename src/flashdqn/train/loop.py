@@ -12,6 +12,7 @@ import torch
 from flashdqn.config import Config
 from flashdqn.envs.contract import VecEnv
 from flashdqn.errors import DivergedError
+from flashdqn.runtime.device import wait_for
 from flashdqn.runtime.seeds import purpose_seed
 from flashdqn.train import checkpoint
 from flashdqn.train.assemble import Parts
@@ -80,6 +81,7 @@ class Loop:
             if self._new and self.config.demos.asked_for:
                 self.show(interrupt)
             self.fill(interrupt)
+            wait_for(self.parts.learner.device)
             self._started = time.perf_counter()
             self.reporter.open_window()
             while (share := self.budget.share(counts, self.seconds)) < 1.0:

@@ -23,13 +23,13 @@ class Phases:
         self.cuda = device.type == "cuda"
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
-        self._iteration = 0
+        self.iterations = 0
         self.every = SAMPLED  # iterations between two that are timed on CUDA
         self.inside_graph = False  # while a graph is captured nothing is timed: a replay would not know of it
 
     def next_iteration(self) -> None:
         """Called once per iteration of the loop."""
-        self._iteration += 1
+        self.iterations += 1
 
     @contextmanager
     def __call__(self, name: str, host: bool = False) -> Iterator[None]:
@@ -40,7 +40,7 @@ class Phases:
             start = time.perf_counter()
             yield
             self.seconds[name] += time.perf_counter() - start
-        elif self._iteration % self.every == 0:
+        elif self.iterations % self.every == 0:
             first, last = timing_event(), timing_event()
             first.record()
             yield

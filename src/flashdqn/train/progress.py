@@ -96,7 +96,7 @@ class Plain:
         self._next = time.perf_counter() + self.EVERY
         self.note(
             f"{self._share:4.0%}  {row['step']:>11,} steps  {row['episodes']:>8,} episodes  "
-            f"{row['steps_per_second']:>9,.0f} steps/s  {score_text(row)}  length {number(row['length'])}  "
+            f"{rate_text(row):>9} steps/s  {score_text(row)}  length {number(row['length'])}  "
             f"ε {row['eps']:.3f}  loss {number(row['loss'])}  "
             f"ratio {row['ratio']:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
         )
@@ -170,7 +170,7 @@ class LiveDisplay(Plain):
         table.add_row(
             cell("steps", f"{self._steps:,}"),
             cell("episodes", f"{self._episodes:,}"),
-            cell("steps/s", f"{row['steps_per_second']:,.0f}" if known else "–"),
+            cell("steps/s", rate_text(row) if known else "–"),
             cell("time", clock(self._seconds)),
         )
         table.add_row(
@@ -199,6 +199,12 @@ def cell(name: str, value: str) -> Text:
 def number(value: float) -> str:
     """Three significant digits; a dash where nothing is known yet."""
     return "–" if math.isnan(value) else f"{value:.3g}"
+
+
+def rate_text(row: dict[str, Any]) -> str:
+    """Transitions per second in the window; a dash where it has none of its own."""
+    speed = float(row["steps_per_second"])
+    return "–" if math.isnan(speed) else f"{speed:,.0f}"
 
 
 def score_text(row: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +16,9 @@ from flashdqn.train.ratio import Ratio
 from flashdqn.train.run import RunFolder
 from flashdqn.train.sinks import Sink, open_sinks
 
-#: Phases that are not training: throughput does not count their time.
-ASIDE = ("evaluate", "checkpoint", "report")
+#: Phases that are not training: throughput does not count their time. A report is none of them: what it waits
+#: for is the window's own work, and the next window opens after it.
+ASIDE = ("evaluate", "checkpoint")
 
 
 class Reporter:
@@ -30,6 +32,7 @@ class Reporter:
         self.step = self.updates = 0  # at the last report
         self._opened = 0.0
         self._timed_from = 0  # the step at which the window's clock started
+        self._iterations = 0  # of the loop, until then
         self._sinks: list[Sink] = []
 
     def begin(self, step: int, updates: int) -> None:
@@ -41,6 +44,7 @@ class Reporter:
     def open_window(self) -> None:
         """Start the clock of a window."""
         self._opened, self._timed_from = time.perf_counter(), self.parts.counts.transitions
+        self._iterations = self.parts.phases.iterations
 
     def report(self, seconds: float) -> dict[str, Any]:
         """Close the window: one row for metrics.csv, the sinks and the display."""
@@ -82,6 +86,8 @@ class Reporter:
         transitions, done = step - self._timed_from, updates - self.updates
         window = time.perf_counter() - self._opened
         training = max(1e-9, window - sum(phases.get(name, 0.0) for name in ASIDE))
+        if parts.phases.iterations == self._iterations:  # transitions that became known late, on CUDA
+            training = math.nan
         window_episodes = int(episodes.pop("episodes"))
         row: dict[str, Any] = {
             "step": step,
