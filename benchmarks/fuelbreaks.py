@@ -95,7 +95,7 @@ def policy(name: str, env: FuelBreaks, agent: Agent | None, seed: int, look: int
     return Expert(env, judges[name]())
 
 
-def stage(config: FuelBreaksConfig, fires: int, landscapes: int) -> tuple[FuelBreaks, Tensor, Tensor]:
+def stage(config: FuelBreaksConfig, fires: int, landscapes: int | None) -> tuple[FuelBreaks, Tensor, Tensor]:
     """A board for each held-out landscape, weather by weather in turn, and the fires that judge."""
     largest = max(round(share * config.size**2) for share in BUDGETS)
     config = replace(config, fires=fires, budget=float(largest), least_budget=0.0, ignitions=())
@@ -215,7 +215,10 @@ def main() -> None:
     parser.add_argument("--policies", nargs="*", default=list(POLICIES), choices=POLICIES)
     parser.add_argument("--fires", type=int, default=200, help="fires that judge, per landscape")
     parser.add_argument("--look", type=int, default=100, help="fires that lookahead tries a break on")
-    parser.add_argument("--landscapes", type=int, default=10_000, help="at most so many")
+    parser.add_argument("--landscapes", type=int, help="so many instead of all that were held out")
+    parser.add_argument(
+        "--landscape-seed", type=int, help="others than the run's: those chose its best checkpoint"
+    )
     parser.add_argument("--plan", type=Path, help="draw the agent's plan at 10 %% on the first landscape")
     parser.add_argument("--picture", type=Path, help="draw burned area by budget")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -225,6 +228,9 @@ def main() -> None:
     agent = None if run is None else flashdqn.load(run, "cpu")
     config = PRESETS[asked.preset].config.env if agent is None else agent.config.env
     assert isinstance(config, FuelBreaksConfig)
+    if asked.landscape_seed is not None:
+        count = asked.landscapes or config.held_out
+        config = replace(config, landscape_seed=asked.landscape_seed, landscapes=1, held_out=count)
     with threads(1, 2):
         results = compare(config, agent, run, asked)
     write_json(asked.out, results)
@@ -243,6 +249,7 @@ def compare(
     before = (env.spread.burned.double().mean(1) / env.num_actions).tolist()
     about = {"size": config.size, "landscapes": env.num_envs, "fires": asked.fires, "look": asked.look}
     about |= {"duration": config.duration, "weathers": list(config.weathers)}
+    about["landscape_seed"] = config.landscape_seed
     if run is not None and (run / "summary.json").exists():  # not while it is still training
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         keys = ("steps", "updates", "seconds", "train_ratio", "demonstrations")

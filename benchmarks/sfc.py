@@ -40,11 +40,16 @@ PUBLISHED = {
     "DRL (paper)": {8: 0.81, 6: 0.76, 4: 0.62, 2: 0.315},
     "GenAI-assisted (follow-up)": {8: 1.0, 6: 0.96, 4: 0.87, 2: 0.40},
 }
-#: Trained policies: the preset, and whether the data centre is chosen by value.
-TRAINED = {
-    "paper": ("sfc-paper", False),
-    "best": ("sfc", False),
-    "best-by-value": ("sfc", True),
+#: Trained policies: the preset, whether the data centre is chosen by value, and other settings than the preset's.
+TRAINED: dict[str, tuple[str, bool, dict[str, Any]]] = {
+    "paper": ("sfc-paper", False, {}),
+    "best": ("sfc", False, {}),
+    "best-by-value": ("sfc", True, {}),
+    "undemonstrated": (
+        "sfc",
+        False,
+        {"demos.source": "none", "steps": 600_000, "learn.starts": 30_000, "learn.lr_over": 600_000},
+    ),
 }
 RULES = ("heuristic", "makes-room", "random")
 
@@ -73,7 +78,7 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
     """All cells of one policy and seed."""
     device, agent, about = choose_device(asked.device), None, {}
     if name in TRAINED:
-        path = trained(TRAINED[name][0], seed, asked)
+        path = trained(name, seed, asked)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         about = {key: summary[key] for key in ("steps", "updates", "seconds", "train_ratio")}
         agent = flashdqn.load(path, asked.device)
@@ -102,15 +107,16 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
             }
 
 
-def trained(preset: str, seed: int, asked: argparse.Namespace) -> Path:
-    """The run of a preset and a seed: an older one where there is one, else a new training in a process of its
+def trained(name: str, seed: int, asked: argparse.Namespace) -> Path:
+    """The run of a policy and a seed: an older one where there is one, else a new training in a process of its
     own."""
-    folder = asked.runs / f"{preset}-slots{asked.slots}-seed{seed}"
+    preset, _, others = TRAINED[name]
+    folder = asked.runs / f"{name.removesuffix('-by-value')}-slots{asked.slots}-seed{seed}"
     finished = sorted(folder.glob("*/summary.json"))
     if finished:
         return finished[-1].parent
     settings: dict[str, Any] = {"seed": seed, "device": asked.device, "env.slots": asked.slots}
-    settings |= {"log.tensorboard": False} | ({"steps": asked.steps} if asked.steps else {})
+    settings |= {"log.tensorboard": False} | others | ({"steps": asked.steps} if asked.steps else {})
     for pair in asked.set:
         key, _, value = pair.partition("=")
         settings[key] = json.loads(value)

@@ -101,6 +101,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "learn.optimizer": "radam",
             "learn.huber": 0.0,
             "network.layer_norm": True,
+            "demos.source": "none",
             "pqn.rollout": 32,
             "pqn.epochs": 2,
             "pqn.minibatches": 32,

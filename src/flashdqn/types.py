@@ -38,8 +38,14 @@ class Transition(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a sampler returns: transitions, their weights in the loss, and where they lie in the ring."""
+    """What a sampler returns: transitions, their weights in the loss, and where they lie in the ring.
+
+    Where the first K rows are demonstrations, `index` tells of the others alone.
+    """
 
     transition: Transition
     weight: Tensor  # [B] float32
     index: Tensor  # type: ignore[assignment]  # [B] int64: row · num_envs + environment
+    expert: Tensor | None = (
+        None  # [K] int64: what an expert would do in the first K, which are demonstrations
+    )

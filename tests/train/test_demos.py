@@ -73,11 +73,88 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"source": "random"}, "needs demos.episodes above 0"),
         ({"pretrain_steps": 5}, "need demos.source"),
         ({"source": "random", "episodes": 1, "chance": 2.0}, "demos.chance"),
+        ({"source": "random", "episodes": 1, "keep": 5}, "an expert to learn from"),
+        ({"keep": 5}, "need demos.source"),
+        ({"source": "random", "episodes": 1, "share": 1.0}, "demos.share"),
+        ({"source": "random", "episodes": 1, "margin": -1.0}, "demos.margin"),
     ):
         with pytest.raises(ConfigError, match=message):
             flashdqn.train("snake", steps=1, progress=False, demos=demos)
     with pytest.raises(ConfigError, match="no replay to fill"):
         flashdqn.train("snake", algo="pqn", steps=1, progress=False, demos=DEMOS)
+
+
+KEPT = DEMOS | {"keep": 30, "share": 0.5, "margin": 0.5}
+
+
+@pytest.mark.parametrize("algo", ["double", "rainbow"])
+def test_kept_demonstrations_teach_and_are_resumed_exactly(algo: str, tmp_path: Path) -> None:
+    settings = TINY | {"demos": KEPT, "algo": algo, "eval": {"every": 100, "episodes": 4}}
+    whole = flashdqn.train("fuelbreaks-small", steps=200, out=str(tmp_path / "a"), **settings)
+    half = flashdqn.train("fuelbreaks-small", steps=100, out=str(tmp_path / "b"), **settings)
+    again = flashdqn.train(resume=half.path, steps=200, progress=False)
+    assert again.summary["weights"] == whole.summary["weights"]
+    rows = (whole.path / "evaluations.csv").read_text().splitlines()
+    assert rows[1].startswith("0,"), "what was learned from the expert alone is judged too"
+    plain = TINY | {"demos": DEMOS, "algo": algo}
+    other = flashdqn.train("fuelbreaks-small", steps=200, out=str(tmp_path / "c"), **plain)
+    assert other.summary["weights"] != whole.summary["weights"]
+
+
+def test_a_margin_teaches_the_experts_choice(tmp_path: Path) -> None:
+    """Nothing but the margin: rewards say nothing about who is right in one state of one game."""
+    settings: dict[str, Any] = {
+        "device": "cpu",
+        "envs": 8,
+        "train_ratio": 0.0,
+        "progress": False,
+        "env": {"min_dcs": 2, "max_dcs": 3, "min_bundles": 1, "max_bundles": 1},
+        "network": {"hidden": [64]},
+        "learn": {"starts": 100, "batch_size": 64, "lr": 3e-3, "gamma": 0.0},
+        "replay": {"capacity": 20_000},
+        "eval": {"every": 0, "episodes": 4},
+        "log": {"tensorboard": False, "every": 1000, "checkpoint_every": 1000},
+        "runtime": {"mode": "eager", "threads": 1},
+    }
+    demos = {"source": "makes-room", "episodes": 16, "chance": 0.2, "pretrain_steps": 300, "keep": 10_000}
+    agreed = {}
+    for weight in (0.0, 1.0):
+        out = str(tmp_path / str(weight))
+        taught = demos | {"share": 0.5, "margin": 0.2, "margin_weight": weight}
+        run = flashdqn.train("sfc", steps=200, out=out, demos=taught, **settings)
+        agreed[weight] = agreement(run.path, "makes-room")
+    assert agreed[1.0] > 0.8
+    assert agreed[1.0] > agreed[0.0] + 0.1
+
+
+def agreement(run: Path, expert: str) -> float:
+    """How often an agent does what an expert would do, while the expert plays."""
+    agent = flashdqn.load(run, "cpu")
+    env = flashdqn.make_env("sfc", 8, "cpu", min_dcs=2, max_dcs=3, min_bundles=1, max_bundles=1)
+    obs, choose, same = env.reset(5), env.demonstrator(expert, 0), 0.0  # type: ignore[attr-defined]
+    steps = 300
+    for _ in range(steps):
+        wish = choose().clone()
+        same += float((agent.q(obs).masked_fill(~env.mask, -torch.inf).argmax(1) == wish).float().mean())
+        obs = env.step(wish).obs
+    return same / steps
+
+
+def test_compiled_updates_learn_from_kept_demonstrations_as_eager_ones_do(tmp_path: Path) -> None:
+    values = []
+    obs = FuelBreaks(ENV, 3).reset(9)
+    for mode in ("eager", "compile"):
+        settings = TINY | {"demos": KEPT, "runtime": {"mode": mode, "threads": 1}}
+        run = flashdqn.train("fuelbreaks-small", steps=60, out=str(tmp_path / mode), **settings)
+        assert run.summary["mode"] == mode
+        values.append(flashdqn.load(run.path, "cpu").q(obs))
+    torch.testing.assert_close(values[0], values[1], rtol=1e-3, atol=1e-3)
+
+
+def test_one_flag_turns_off_what_a_preset_shows(tmp_path: Path) -> None:
+    config = flashdqn.config_io.apply(flashdqn.presets.base_config("sfc"), {"demos.source": "none"})
+    assert config.demos.kept == 0
+    assert not config.demos.asked_for
 
 
 def naive_savings(env: FuelBreaks, board: int, ignitions: torch.Tensor) -> list[int]:

@@ -73,6 +73,10 @@ class Config:
             "reward has a log-policy term of its own, and an n-step return has only the rewards. "
             "Use greedy or double with n steps.",
         )
+        require(
+            self.demos.kept == 0 or self.learn.batch_size > 1,
+            "demos.keep needs learn.batch_size 2 or more: demonstrations and other transitions share a batch.",
+        )
         if self.learn.method == "pqn":
             self._check_pqn()
 

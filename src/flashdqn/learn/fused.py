@@ -259,7 +259,7 @@ class FusedUpdate:
 
     def forward(self, batch: Batch) -> None:
         """First kernel: action values, of every network; for large batches also the TD error."""
-        (obs, action, reward, discount, next_obs, next_mask, *_), weight, _ = batch
+        (obs, action, reward, discount, next_obs, next_mask, *_), weight, *_ = batch
         options = self.forward_constants | self._launch()
         if self.plan.joint:
             self._kernels.forward_joint[(self.tiles,)](
@@ -275,7 +275,7 @@ class FusedUpdate:
 
     def gradient(self, batch: Batch) -> None:
         """Second kernel: the gradient, or one for each chunk of rows."""
-        (obs, action, reward, discount, _, next_mask, *_), weight, _ = batch
+        (obs, action, reward, discount, _, next_mask, *_), weight, *_ = batch
         options = self.gradient_constants | self._launch()
         self._kernels.gradient[(self.tasks * self.chunks,)](
             self.flat, obs, action, reward, discount, _bytes(next_mask, obs), weight, self.values, self.h2s,

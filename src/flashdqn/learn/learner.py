@@ -18,7 +18,7 @@ from flashdqn.learn.build import build_bootstrap
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
-from flashdqn.learn.loss import TDLoss, td_loss
+from flashdqn.learn.loss import Margin, TDLoss, td_loss
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import draw_fractions_from, make_policy, make_target
 from flashdqn.runtime.precision import Precision, casting
@@ -36,9 +36,12 @@ class Learner:
         device: torch.device,
         generators: Mapping[str, torch.Generator] | None = None,
         precision: Precision = "fp32",
+        margin: Margin | None = None,
     ) -> None:
-        """`generators` has what the network's own randomness comes from: "noise" and "fractions", where needed."""
+        """`generators` has what the network's own randomness comes from: "noise" and "fractions", where needed.
+        `margin`: how demonstrations teach, where batches hold some."""
         self.config, self.head, self.device, self.precision = config, head, device, precision
+        self.margin = margin
         self.generators = dict(generators or {})
         self.bootstrap = build_bootstrap(config)
         self.online = network.to(device)
@@ -109,7 +112,7 @@ class Learner:
     def loss(self, batch: Batch) -> TDLoss:
         """The TD loss of a batch with the present parameters."""
         online, target = (casting(net, self.precision, self.device) for net in (self.online, self.target))
-        return td_loss(online, target, batch, self.head, self.bootstrap)
+        return td_loss(online, target, batch, self.head, self.bootstrap, self.margin)
 
     @torch.no_grad()
     def apply(self, result: TDLoss) -> Tensor:
@@ -136,7 +139,7 @@ class Learner:
 
         def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
             nets = call(online, parameters), call(target, parameters if target is online else frozen)
-            result = td_loss(*nets, batch, self.head, self.bootstrap)
+            result = td_loss(*nets, batch, self.head, self.bootstrap, self.margin)
             return result.loss, result
 
         gradients, (_, result) = grad_and_value(loss_of, has_aux=True)(flat.split(flat.values))

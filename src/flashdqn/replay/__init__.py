@@ -3,5 +3,15 @@
 from flashdqn.replay.prioritized import PrioritizedSampler
 from flashdqn.replay.ring import Kind, Ring
 from flashdqn.replay.samplers import Sampler, UniformSampler
+from flashdqn.replay.shown import Shown, WithShown, replay_sampler
 
-__all__ = ["Kind", "PrioritizedSampler", "Ring", "Sampler", "UniformSampler"]
+__all__ = [
+    "Kind",
+    "PrioritizedSampler",
+    "Ring",
+    "Sampler",
+    "Shown",
+    "UniformSampler",
+    "WithShown",
+    "replay_sampler",
+]

@@ -96,11 +96,18 @@ class UniformSampler:
 
 def cut(batch: Batch, count: int, size: int) -> list[Batch]:
     """One large batch as `count` of `size`; nothing is copied."""
-    transition, weight, index = batch
+    transition, weight, index, _ = batch
     columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
     rows = (Transition(*row) for row in zip(*columns, strict=True))
     parts = zip(rows, torch.split(weight, size), torch.split(index, size), strict=True)
     return [Batch(*part) for part in parts]
+
+
+def slots_of(ring: Ring, n_step: int, number: Tensor) -> Tensor:
+    """Where the complete n-step windows start, numbered from the youngest row on, environment by environment."""
+    newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
+    age, env = number // ring.num_envs, number % ring.num_envs
+    return (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
 
 
 def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,10 +117,7 @@ def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor
     the name, and unlike a float32 in [0, 1) it reaches every slot of a ring beyond 2^24.
     """
     candidates = (ring.readable - (n_step - 1)) * ring.num_envs
-    draw = bits % candidates
-    newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
-    age, env = draw // ring.num_envs, draw % ring.num_envs
-    slot = (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
+    slot = slots_of(ring, n_step, bits % candidates)
     valid = ring.kind.view(-1)[slot] != int(Kind.RESET)
     chosen = slot[-1]
     for k in reversed(range(len(slot) - 1)):  # the first valid draw wins

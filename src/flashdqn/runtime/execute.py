@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import types
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
@@ -57,6 +58,9 @@ def compiler_missing(device: torch.device) -> str | None:
 def compiled(function: F) -> F:
     """`function` as one compiled whole; what it compiles to is kept on disk for the next start."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
+    warnings.filterwarnings(
+        "ignore", message=r"\s*Online softmax is disabled"
+    )  # nothing that a user could do
     return cast(F, torch.compile(own_code(function), fullgraph=True, dynamic=False))
 
 

@@ -16,9 +16,10 @@ from flashdqn.errors import CheckpointError, ConfigError
 from flashdqn.learn.build import build_head
 from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Learner
+from flashdqn.learn.loss import Margin
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.networks import build_network
-from flashdqn.replay import PrioritizedSampler, Ring, Sampler, UniformSampler
+from flashdqn.replay import PrioritizedSampler, Ring, Sampler, Shown, UniformSampler, WithShown
 from flashdqn.replay.prioritized import priority_bytes
 from flashdqn.replay.ring import ring_bytes, rows_for
 from flashdqn.runtime.device import free_bytes
@@ -99,6 +100,9 @@ def assemble(config: Config, env: VecEnv) -> Parts:
     learner = build_learner(config, env, device)
     generators = {name: generator(config.seed, name, device) for name in ("explore", "replay")}
     sampler = build_sampler(config, ring, learner, generators["replay"])
+    if config.demos.kept:
+        shown = Shown(config.demos.kept, env.obs_spec, env.num_actions, device, masked, legal)
+        sampler = WithShown(sampler, shown, config.demos.share, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
@@ -127,7 +131,9 @@ def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     network = build_network(config.network, env.obs_spec, *sizes, decoder=decoder(env))
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
     generators = {name: generator(config.seed, name, device) for name, needed in used.items() if needed}
-    return Learner(config.learn, network, head, device, generators, config.runtime.precision)
+    demos = config.demos
+    margin = Margin(demos.margin, demos.margin_weight) if demos.kept and demos.margin_weight else None
+    return Learner(config.learn, network, head, device, generators, config.runtime.precision, margin)
 
 
 def storage(config: Config) -> ReplayConfig:

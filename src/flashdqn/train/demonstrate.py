@@ -18,6 +18,7 @@ from torch import Tensor
 from flashdqn.config import Config
 from flashdqn.envs.contract import VecEnv
 from flashdqn.errors import ConfigError
+from flashdqn.replay import WithShown
 from flashdqn.runtime.seeds import generator, purpose_seed
 from flashdqn.train.assemble import Parts
 from flashdqn.train.collector import explore
@@ -64,11 +65,13 @@ def demonstrate(
     expert = build_demonstrator(parts.env, config.demos.source, purpose_seed(config.seed, "demonstrations"))
     start = time.perf_counter()
     act = parts.collector.act
-    parts.collector.act = acting(expert, config, parts)
+    wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64)
+    parts.collector.act = acting(expert, config, parts, wishes)
     try:
         play(config, parts, interrupt)
     finally:
         parts.collector.act = act
+    keep(config, parts, wishes)
     shown = parts.metrics.read()
     played = time.perf_counter()
     learn(config, parts, engine, interrupt)
@@ -90,8 +93,11 @@ def demonstrate(
     return result
 
 
-def acting(expert: Demonstrator | None, config: Config, parts: Parts) -> Callable[..., Tensor]:
-    """What stands in the place of the policy: the expert's choice, or now and then chance's."""
+def acting(
+    expert: Demonstrator | None, config: Config, parts: Parts, wishes: Tensor
+) -> Callable[..., Tensor]:
+    """What stands in the place of the policy: the expert's choice, or now and then chance's. `wishes`, [rows, N],
+    hears of the expert's in any case."""
     device, num = parts.ring.device, parts.ring.num_envs
     random = generator(config.seed, "demonstrations", device)
     eps = torch.full((num,), config.demos.chance if expert is not None else 1.0, device=device)
@@ -101,7 +107,9 @@ def acting(expert: Demonstrator | None, config: Config, parts: Parts) -> Callabl
         luck = torch.rand((2, num), generator=random, device=device)
         wish = torch.zeros((num, actions), device=device)
         if expert is not None:
-            wish.scatter_(1, expert().to(device)[:, None], 1.0)
+            choice = expert().to(device)
+            wish.scatter_(1, choice[:, None], 1.0)
+            wishes.index_copy_(0, parts.ring.head, choice[None])
         return explore(wish, mask, eps, luck)
 
     return act
@@ -114,6 +122,13 @@ def play(config: Config, parts: Parts, interrupt: Interrupt) -> None:
         parts.sampler.rows_added()
         parts.counts.publish()
     parts.counts.settle()
+
+
+def keep(config: Config, parts: Parts, wishes: Tensor) -> None:
+    """Put aside what shall stay."""
+    if isinstance(parts.sampler, WithShown) and int(parts.ring.filled) >= config.replay.n_step:
+        luck = generator(config.seed, "demonstrations", parts.ring.device)
+        parts.sampler.shown.take(parts.ring, wishes, config.replay.n_step, config.learn.gamma, luck)
 
 
 def learn(config: Config, parts: Parts, engine: Engine, interrupt: Interrupt) -> None:

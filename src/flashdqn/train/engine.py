@@ -21,7 +21,7 @@ from flashdqn.learn.learner import Learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.learn.written import WrittenGradients
 from flashdqn.learn.written_policy import WrittenPolicy
-from flashdqn.replay import UniformSampler
+from flashdqn.replay import UniformSampler, WithShown, replay_sampler
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.runtime.execute import Plan, Recorder, Way, compiled, compiler_missing
 from flashdqn.train.assemble import Parts
@@ -106,7 +106,7 @@ class Engine:
     def _bind(self, plan: Plan) -> None:
         """Put compiled or hand-written code in the place of plain calls."""
         parts, device = self.parts, self.parts.learner.device
-        collector, learner, sampler = parts.collector, parts.learner, parts.sampler
+        collector, learner, sampler = parts.collector, parts.learner, replay_sampler(parts.sampler)
         assert learner.flat.holds(learner.online), "the network was moved after its learner was made"
         if plan.graph and device.type != "cuda":
             raise ExecutionError("CUDA graphs need --device cuda")
@@ -128,7 +128,7 @@ class Engine:
 
     def _compile_around(self) -> None:
         """Compile what surrounds the update: acting, taking in, picking samples."""
-        collector, sampler = self.parts.collector, self.parts.sampler
+        collector, sampler = self.parts.collector, replay_sampler(self.parts.sampler)
         if self.parts.learner.head.fractions is None:
             collector.act = self._compile(collector.act_eagerly)
         collector.record = self._compile(collector.record_eagerly)
@@ -212,6 +212,8 @@ def way_missing(config: Config, parts: Parts, way: Way) -> str | None:
         missing = compiler_missing(learner.device)
         return f"{missing}, which torch.compile needs" if missing else None
     if way == "written":
+        if isinstance(parts.sampler, WithShown):
+            return "the hand-written update knows no demonstrations that are kept"
         if learner.precision != "fp32":
             return "the hand-written update computes in fp32 alone"
         if learner.device.type == "cuda":

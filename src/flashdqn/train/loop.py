@@ -108,6 +108,8 @@ class Loop:
             "steps on "
             f"them in {done['pretrain_seconds']:.1f} s"
         )
+        if done["updates"] and self.config.eval.every and not interrupt.requested:
+            self.evaluate(with_state=False)  # what was learned from the expert alone may be the best there is
 
     def fill(self, interrupt: Interrupt) -> None:
         """Collect what learning starts from, before the clock: later steps cost more, for they learn."""

@@ -59,8 +59,12 @@ class Heuristic:
 
     def __call__(self, obs: Tensor) -> Tensor:
         """1 for the action of the rule, 0 for the others; the networks themselves are looked at, not `obs`."""
+        return F.one_hot(self.choose(), self.num_actions).to(torch.float32)
+
+    def choose(self) -> Tensor:
+        """The action of the rule in every network, [N]; the next call overwrites it."""
         self._launch()
-        return F.one_hot(self.chosen, self.num_actions).to(torch.float32)
+        return self.chosen
 
 
 class Chance:
