@@ -325,7 +325,8 @@ def test_where_nothing_is_drawn_the_loss_maps_over_a_stack_of_agents(
     )
     online, buffers = stack_module_state([pair[0] for pair in pairs])
     target = stack_module_state([pair[1] for pair in pairs])[0]
-    gradients = vmap(grad(loss))(online, buffers, target, stacked)
+    axes = Batch(Transition(*(0,) * len(Transition._fields)), 0, 0, None)  # type: ignore[arg-type]
+    gradients = vmap(grad(loss), in_dims=(0, 0, 0, axes))(online, buffers, target, stacked)
     for i, ((alone, other), batch) in enumerate(zip(pairs, batches, strict=True)):
         td_loss(alone, other, batch, made, rule).loss.backward()  # type: ignore[no-untyped-call]
         for key, parameter in alone.named_parameters():
