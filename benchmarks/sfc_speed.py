@@ -10,6 +10,7 @@ says its ratio.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -53,15 +54,22 @@ def environment(networks: int, device: str, player: str, seconds: float) -> dict
     return {"networks": networks, "player": player, "actions_per_second": networks / mean}
 
 
-def ours(device: str, seconds: float, envs: int) -> dict[str, Any]:
+def ours(device: str, seconds: float, envs: int, mode: str) -> dict[str, Any]:
     """The preset `sfc-paper` at its ratio of 1/5: the median of its windows."""
     settings = {"max_time": seconds, "device": device, "envs": envs, "eval.episodes": 4, "eval.every": 0}
-    settings |= {"log.every": 2_000, "log.tensorboard": False, "learn.batch_size": BATCH}
+    settings |= {
+        "log.every": 2_000,
+        "log.tensorboard": False,
+        "learn.batch_size": BATCH,
+        "runtime.mode": mode,
+    }
     with tempfile.TemporaryDirectory() as out:
-        rows = read_csv(train_apart("sfc-paper", settings, out) / "metrics.csv")
+        run = train_apart("sfc-paper", settings, out)
+        rows = read_csv(run / "metrics.csv")
+        used = json.loads((run / "summary.json").read_text(encoding="utf-8"))["mode"]
     speeds = [row["steps_per_second"] for row in rows[1:]] or [rows[0]["steps_per_second"]]
     return {
-        "who": f"flashdqn, {envs} networks",
+        "who": f"flashdqn, {envs} networks, {used}",
         "steps_per_second": statistics.median(speeds),
         "ratio": rows[-1]["ratio"],
     }
@@ -135,6 +143,8 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--networks", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--envs", type=int, nargs="+", default=[32, 256], help="networks of a training")
+    parser.add_argument("--mode", default="auto", help="ours: as --runtime.mode")
+    parser.add_argument("--rounds", type=int, default=1, help="of all trainings, in turns; the median counts")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's, for the eager loop")
     parser.add_argument("--skip-training", action="store_true")
@@ -150,12 +160,18 @@ def main() -> None:
                 flush=True,
             )
     if not asked.skip_training:
-        for envs in asked.envs:
-            data["training"].append(ours(asked.device, asked.seconds, envs))
         torch.set_num_threads(asked.threads)
-        data["training"] += [eager(asked.device, asked.seconds, every) for every in (1, 5)]
-        for row in data["training"]:
-            print(f"{row['who']:<24} ratio {row['ratio']:.3f}  {row['steps_per_second']:>10,.0f} steps/s")
+        rounds = []
+        for _ in range(asked.rounds):
+            rounds.append([ours(asked.device, asked.seconds, envs, asked.mode) for envs in asked.envs])
+            rounds[-1] += [eager(asked.device, asked.seconds, every) for every in (1, 5)]
+        for rows in zip(*rounds, strict=True):
+            speeds = sorted(row["steps_per_second"] for row in rows)
+            row = rows[0] | {"steps_per_second": statistics.median(speeds), "rounds": speeds}
+            data["training"].append(row)
+            print(
+                f"{row['who']:<32} ratio {row['ratio']:.3f}  {row['steps_per_second']:>10,.0f} steps/s  {speeds}"
+            )
     if asked.json:
         write_json(asked.json, data)
 
