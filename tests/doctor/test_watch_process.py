@@ -169,6 +169,15 @@ def test_one_that_ends_before_anything_was_written(tmp_path: Path) -> None:
         watch_script(path)
 
 
+def test_one_that_crashes_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_script(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    with pytest.raises(ConfigError, match="was ended by SIGSEGV before it could be watched"):
+        watch_script(path)
+    said = capfd.readouterr().err
+    assert "Segmentation fault" in said
+    assert f'"{path}", line 2' in said
+
+
 FAILING = (
     ENV
     + """

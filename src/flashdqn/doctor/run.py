@@ -82,9 +82,8 @@ def watch(patient: Patient) -> Record:
             child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
             wait(child, patient.seconds + patient.grace)
         if not record.exists():
-            raise ConfigError(
-                f"'{patient.script}' ended with code {child.returncode} before it could be watched."
-            )
+            how = how_it_ended(child.returncode)
+            raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
         raw = json.loads(record.read_text(encoding="utf-8"))
         raw["utilization"] = meter.mean(raw["training_began"])
     if raw["ended"] == "missing":
@@ -95,6 +94,16 @@ def watch(patient: Patient) -> Record:
             f"'{patient.script}' {why} imported torch: the doctor is for trainings with PyTorch."
         )
     return make_record(raw)
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words: below zero it is a signal's."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
 
 
 def describe(patient: Patient, record: Path) -> dict[str, Any]:

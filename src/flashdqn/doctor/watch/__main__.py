@@ -5,6 +5,7 @@ The package is loaded under a name of its own, so that none of its modules can s
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import sys
 from pathlib import Path
@@ -28,5 +29,7 @@ def load() -> None:
 if __name__ == "__main__":
     if sys.version_info < (3, 9):  # noqa: UP036 (the script's Python, not ours)
         sys.exit("The doctor needs a script's Python to be 3.9 or newer.")
+    if sys.stderr is not None and not faulthandler.is_enabled():
+        faulthandler.enable()  # a crash in compiled code says where the script was
     load()
     importlib.import_module(f"{NAME}.script").main(sys.argv[1])
