@@ -247,7 +247,9 @@ def draw(data: dict[str, Any], slots: int, path: Path) -> None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("accepted requests, %")
-    figure.axes[-2].legend(frameon=False, fontsize=8, loc="center left")  # nobody is between good and bad there
+    figure.axes[-2].legend(
+        frameon=False, fontsize=8, loc="center left"
+    )  # nobody is between good and bad there
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
