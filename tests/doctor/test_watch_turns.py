@@ -59,7 +59,7 @@ class World:
         self.methods.prepare(Tensor, Module, lambda: False)
         self.methods.switch(on=True)
         self.turns = turns.Turns()
-        self.turns.costs.method = 1e-4
+        self.turns.costs.method = 5e-5
 
     def window(self, steps: int, calls: int) -> bool:
         """One second; returns whether the calls were counted."""
@@ -87,27 +87,27 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def test_cheap_counting_never_rests(world: World) -> None:
-    assert [world.window(steps=100, calls=2) for _ in range(10)] == [True] * 10  # two per cent of the time
+    assert [world.window(steps=100, calls=2) for _ in range(10)] == [True] * 10  # one per cent of the time
     assert world.items() == 2000
     assert world.counters.counted["vector_steps"] == 1000
 
 
 def test_costly_counting_rests_as_long_as_it_was_costly(world: World) -> None:
-    # 1000 calls at 0.1 ms are a tenth of a second: more than three times what it may cost, so four windows of rest.
+    # 1000 calls at 0.05 ms are 0.05 s: more than three times what it may cost, so four windows of rest.
     pattern = [world.window(steps=100, calls=10) for _ in range(11)]
     assert pattern == [True, *[False] * 4, True, *[False] * 4, True]
 
 
 def test_a_window_is_enough_as_soon_as_it_has_cost_what_a_second_may(world: World) -> None:
     tensor = Tensor()
-    for _ in range(400):  # 0.04 s of counting
+    for _ in range(400):  # 0.02 s of counting
         tensor.item()  # type: ignore[attr-defined]
     world.now += 0.2
     assert not world.turns.enough, "too short to say anything"
     world.now += 0.1
     assert world.turns.enough
     world.turns.take()
-    assert world.turns.resting == 2  # 0.04 s in two seconds of rest: three per cent at most
+    assert world.turns.resting == 2  # 0.02 s in two seconds of rest: a hundredth of the time
     assert not world.turns.enough, "nothing is counted now"
 
 

@@ -10,8 +10,8 @@ from .costs import Costs, measure_costs
 from .tally import counters, first_step
 from .torch_hooks import methods
 
-MOST = 0.03
-"""The part of the time that counting may cost."""
+MOST = 0.015
+"""The part of the time that counting may cost, by its own measure; what it does to the caches comes on top."""
 SHORTEST = 0.25
 """Seconds of a window that say something about the next; one in which counting is dear ends then."""
 EVERY_STEP = {"vector_steps": 1.0, "updates": 2.0}
