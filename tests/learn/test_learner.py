@@ -57,7 +57,7 @@ class Longhand:
         self.steps = 0
 
     def gradients(self, batch: Batch) -> tuple[list[Tensor], Tensor, Tensor]:
-        (obs, action, reward, discount, next_obs, *_), weight, _ = batch
+        (obs, action, reward, discount, next_obs, *_), weight, *_ = batch
         rows = range(len(action))
         with torch.no_grad():
             judged = self.target(next_obs)

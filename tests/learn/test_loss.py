@@ -190,7 +190,9 @@ def test_td_loss_maps_over_a_stack_of_agents(name: str, huber: float) -> None:
         torch.stack([b.index for b in batches]),
     )
     online_stack, target_stack = stack_module_state(onlines)[0], stack_module_state(targets)[0]
-    gradients, priorities = vmap(grad(loss, has_aux=True))(online_stack, target_stack, stacked)
+    axes = Batch(Transition(*(None if x is None else 0 for x in stacked.transition)), 0, 0, None)  # type: ignore[arg-type]
+    mapped = vmap(grad(loss, has_aux=True), in_dims=(0, 0, axes))
+    gradients, priorities = mapped(online_stack, target_stack, stacked)
 
     for i, (online, target, batch) in enumerate(zip(onlines, targets, batches, strict=True)):
         alone = td_loss(online, target, batch, head, BOOTSTRAPS[name])

@@ -198,7 +198,7 @@ def test_takes_strided_batches() -> None:
     online, target, written = case.written()
     batch = case.batch(1, 2 * case.rows)
     half = Batch(
-        Transition(*[t if t is None else t[::2] for t in batch.transition]), *(t[::2] for t in batch[1:])
+        Transition(*[t if t is None else t[::2] for t in batch.transition]), *(t[::2] for t in batch[1:3])
     )
     check(case, online, target, half, written(half))
 
