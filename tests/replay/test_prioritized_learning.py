@@ -100,7 +100,7 @@ def test_importance_weights_take_the_bias_away(beta: float, expected: float) -> 
     q = torch.tensor(0.5)
     mean = []
     for update in range(1500):
-        transition, weight, index = sampler.sample(64)
+        transition, weight, index, _ = sampler.sample(64)
         error = transition.reward - q
         sampler.update(index, error)
         q = q + 0.05 * (weight * error).sum() / weight.sum()

@@ -99,7 +99,7 @@ def test_weight_0_is_as_rare_as_the_comment_says() -> None:
 
 def test_a_sample_is_what_gather_gives_for_its_index() -> None:
     ring, _ = filled_ring(33)
-    transition, weight, index = make_sampler(ring, n_step=3).sample(50)
+    transition, weight, index, _ = make_sampler(ring, n_step=3).sample(50)
     assert_same(transition, gather(ring, index, 3, 0.9))
     assert weight.shape == index.shape == (50,)
     assert weight.dtype == torch.float32
