@@ -98,26 +98,6 @@ def test_costly_counting_rests_as_long_as_it_was_costly(world: World) -> None:
     assert pattern == [True, *[False] * 4, True, *[False] * 4, True]
 
 
-def test_a_window_is_enough_as_soon_as_it_has_cost_what_a_second_may(world: World) -> None:
-    tensor = Tensor()
-    for _ in range(400):  # 0.02 s of counting
-        tensor.item()  # type: ignore[attr-defined]
-    world.now += 0.2
-    assert not world.turns.enough, "too short to say anything"
-    world.now += 0.1
-    assert world.turns.enough
-    world.turns.take()
-    assert world.turns.resting == 2  # 0.02 s in two seconds of rest: a hundredth of the time
-    assert not world.turns.enough, "nothing is counted now"
-
-
-def test_cheap_counting_has_its_whole_window(world: World) -> None:
-    for _ in range(200):
-        Tensor().item()  # type: ignore[attr-defined]
-    world.now += 0.9
-    assert not world.turns.enough
-
-
 def test_rates_stay_right(world: World) -> None:
     for calls in (10,) * 20:
         world.window(steps=100, calls=calls)

@@ -24,8 +24,6 @@ from .code import is_plumbing, name_of
 from .memory import device_memory, resident
 
 DEPTH = 100
-PAUSE = 0.26
-"""Seconds between two looks at whether a window was enough."""
 set_handler, set_timer = signal.signal, signal.setitimer  # as they are before anybody stands in for them
 Stack = tuple[tuple[CodeType, int], ...]
 
@@ -178,20 +176,12 @@ def share_alarm(looks: Looks) -> None:
 class Clerk(threading.Thread):
     """Closes a window about once a second: what was counted in it, and the memory at its end."""
 
-    def __init__(
-        self,
-        looks: Looks,
-        window: float,
-        chores: list[Callable[[], None]],
-        enough: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, looks: Looks, window: float, chores: list[Callable[[], None]]) -> None:
         super().__init__(name="doctor", daemon=True)
         self.looks = looks
         self.length = window
         self.chores = chores
         """Called at each window's end, on this thread."""
-        self.enough = enough
-        """Whether a window is to end before its time."""
         self.windows: list[dict[str, Any]] = []
         self.failures: list[str] = []
         self.seconds = 0.0
@@ -208,13 +198,11 @@ class Clerk(threading.Thread):
         self.close()
 
     def wait(self) -> bool:
-        """Until the window is over, or training begins in it: that has a window of its own; or it was enough."""
+        """Until the window is over, or training begins in it: that has a window of its own."""
         began = bool(tally.first_step)
         end = perf_counter() + self.length
-        while (left := end - perf_counter()) > 0 and not self.over.wait(
-            0.05 if not began else min(left, PAUSE)
-        ):
-            if (not began and tally.first_step) or self.enough():
+        while perf_counter() < end and not self.over.wait(0.05 if not began else self.length):
+            if not began and tally.first_step:
                 break
         return self.over.is_set()
 

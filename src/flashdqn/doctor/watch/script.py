@@ -49,7 +49,7 @@ class Watch:
         self.looks = Looks(plan["interval"])
         self.turns = Turns()
         chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
-        self.clerk = Clerk(self.looks, plan["window"], chores, lambda: self.turns.enough)
+        self.clerk = Clerk(self.looks, plan["window"], chores)
         self.ended = "killed"  # what stays written if nothing can be written any more
         self.error = ""
         self.code = 0

@@ -12,8 +12,8 @@ from .torch_hooks import methods
 
 MOST = 0.015
 """The part of the time that counting may cost, by its own measure; what it does to the caches comes on top."""
-SHORTEST = 0.25
-"""Seconds of a window that say something about the next; one in which counting is dear ends then."""
+SHORTEST = 0.5
+"""Seconds of a window that say something about the next."""
 EVERY_STEP = {"vector_steps": 1.0, "updates": 2.0}
 """What is counted whether or not the rest is: steps of environments, and backward passes and updates."""
 
@@ -47,7 +47,8 @@ class Turns:
         now = self._totals()
         change = {name: now[name] - self._last[name] for name in now}
         self._last = now
-        spent = self._spent(change)
+        calls = change["hooks"] - sum(part * change[name] for name, part in EVERY_STEP.items())
+        spent = max(calls, 0.0) * self.costs.method + change["layers"] * self.costs.layer
         load = spent / max(change["seconds"], 1e-3)
         self.loads.append(load)
         if not methods.tensor:
@@ -58,7 +59,7 @@ class Turns:
                 counted[name] += change[name] if name != "seconds" or self._training else 0.0
         if methods.counting:
             if load > MOST and change["seconds"] >= SHORTEST:
-                self.resting = ceil(spent / MOST)  # windows of a second
+                self.resting = ceil(load / MOST)
                 methods.wanted = False
         elif self.resting > 0:
             self.resting -= 1
@@ -67,19 +68,6 @@ class Turns:
         if not change["vector_steps"] + change["updates"]:
             methods.settle()  # nothing in sight that would be a better moment
         self._training = bool(first_step)
-
-    @property
-    def enough(self) -> bool:
-        """Whether the present window has cost what a second may already: then it ends, and counting rests."""
-        if self._calibrating or not methods.counting:
-            return False
-        now = self._totals()
-        change = {name: now[name] - self._last[name] for name in now}
-        return change["seconds"] >= SHORTEST and self._spent(change) > MOST
-
-    def _spent(self, change: dict[str, float]) -> float:
-        calls = change["hooks"] - sum(part * change[name] for name, part in EVERY_STEP.items())
-        return max(calls, 0.0) * self.costs.method + change["layers"] * self.costs.layer
 
     def _totals(self) -> dict[str, float]:
         return {
