@@ -209,6 +209,8 @@ def measure_costs(wanted: list[str], options: argparse.Namespace, console: Conso
         head = {**context("cpu"), "command": shlex.join(["python", *sys.argv])}
         write_json(options.json, {**head, "costs": rows})
     costs = sorted(row["cost"] for row in rows)
+    if not costs:
+        raise SystemExit("No patient came to its end.")
     console.print(f"median {statistics.median(costs):+.1%}, most {costs[-1]:+.1%}", highlight=False)
 
 
