@@ -336,6 +336,7 @@ def test_masks_and_many_actions(browser: Any, tmp_path: Path, serve: Callable[[P
         "runtime.mode": "eager",
     }
     small = {"env.max_bundles": 1, "env.max_dcs": 3, "network.hidden": [8], "env.max_steps": 4}
+    small |= {"demos.source": "none"}
     run = flashdqn.train(apply(base_config("sfc"), settings | more | small), progress=False)
     page = Watched(browser, serve(run.path).address)
     assert page.page.locator(".q-values li").count() == 13

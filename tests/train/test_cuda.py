@@ -112,6 +112,7 @@ def test_every_algorithm_trains_on_cuda(algo: str, tmp_path: Path) -> None:
 def test_tasks_with_masks_compile_on_cuda(task: str, tmp_path: Path) -> None:
     """Kept masks, and masks that follow from observations: neither may send the mode down its ladder."""
     settings = TINY | {"network": {}, "runtime": {"mode": "compile"}, "replay": {"capacity": 20_000}}
+    settings |= {"demos": {"source": "none"}}
     if task == "fuelbreaks-small":
         settings["env"] = {"landscapes": 4, "held_out": 2, "fires": 3}
     run = flashdqn.train(task, steps=2000, out=str(tmp_path), **settings)

@@ -65,7 +65,7 @@ def demonstrate(
     expert = build_demonstrator(parts.env, config.demos.source, purpose_seed(config.seed, "demonstrations"))
     start = time.perf_counter()
     act = parts.collector.act
-    wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64)
+    wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
     parts.collector.act = acting(expert, config, parts, wishes)
     try:
         play(config, parts, interrupt)
@@ -94,7 +94,7 @@ def demonstrate(
 
 
 def acting(
-    expert: Demonstrator | None, config: Config, parts: Parts, wishes: Tensor
+    expert: Demonstrator | None, config: Config, parts: Parts, wishes: Tensor | None
 ) -> Callable[..., Tensor]:
     """What stands in the place of the policy: the expert's choice, or now and then chance's. `wishes`, [rows, N],
     hears of the expert's in any case."""
@@ -109,7 +109,8 @@ def acting(
         if expert is not None:
             choice = expert().to(device)
             wish.scatter_(1, choice[:, None], 1.0)
-            wishes.index_copy_(0, parts.ring.head, choice[None])
+            if wishes is not None:
+                wishes.index_copy_(0, parts.ring.head, choice[None])
         return explore(wish, mask, eps, luck)
 
     return act
@@ -124,9 +125,13 @@ def play(config: Config, parts: Parts, interrupt: Interrupt) -> None:
     parts.counts.settle()
 
 
-def keep(config: Config, parts: Parts, wishes: Tensor) -> None:
+def keep(config: Config, parts: Parts, wishes: Tensor | None) -> None:
     """Put aside what shall stay."""
-    if isinstance(parts.sampler, WithShown) and int(parts.ring.filled) >= config.replay.n_step:
+    if (
+        wishes is not None
+        and isinstance(parts.sampler, WithShown)
+        and int(parts.ring.filled) >= config.replay.n_step
+    ):
         luck = generator(config.seed, "demonstrations", parts.ring.device)
         parts.sampler.shown.take(parts.ring, wishes, config.replay.n_step, config.learn.gamma, luck)
 
