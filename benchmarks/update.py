@@ -2,17 +2,17 @@
 
     python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE]
 
-`floor` is those products alone, in the fastest form that we found, into memory that is there already: the online
-network over observations and next observations, the target over the next ones, the gradients of activations and
-weights. All other rows are whole updates, with gradient clipping and a soft update of the target. The rows take
-turns, round by round, on one thread: a neighbour on the machine disturbs all of them alike, and the least time of
-a single update is what the work costs.
+`floor` is those products alone, into memory that is there already: the online network over observations and next
+observations, the target over the next ones, the gradients of activations and weights; once by PyTorch's library,
+and once by the tiles that the hand-written update is made of, which is the lower floor. All other rows are whole
+updates, with gradient clipping and a soft update of the target. The rows take turns, round by round, on one thread
+but for the last: a neighbour on the machine disturbs all of them alike, and the least time of a single update is
+what the work costs.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import itertools
 import statistics
 import time
@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -27,19 +29,28 @@ from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.envs.contract import ObsSpec
+from flashdqn.envs.kernels import Array, inner
+from flashdqn.learn.adam import Adam
 from flashdqn.learn.bootstraps import double
+from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.loss import td_loss
-from flashdqn.learn.written import NARROW, WrittenGradients
+from flashdqn.learn.written import WrittenUpdates
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
-from flashdqn.runtime.threads import threads
+from flashdqn.runtime.native import native
+from flashdqn.runtime.threads import Team, cores, threads
+from flashdqn.runtime.tiles import LANES, product
 from flashdqn.types import Batch, Transition
 from measure import context, write_json
 
+#: Below so many inputs, MKL is faster at the transposed form of a layer's weight gradient.
+NARROW = 32
+
 LEARN = LearnConfig(bootstrap="double", huber=1.0, target_every=0, lr=1e-4)
 Update = Callable[[Batch], Any]
+TILED, GROUP = "floor: tiled products", 8
 
 
 class Case(NamedTuple):
@@ -79,6 +90,15 @@ def make_batches(case: Case, count: int = 16) -> list[Batch]:
     return batches
 
 
+def joined(batches: list[Batch]) -> Batch:
+    """One after the other in one."""
+    columns = zip(*(batch.transition for batch in batches), strict=True)
+    transition = Transition(*(None if column[0] is None else torch.cat(column) for column in columns))
+    return Batch(
+        transition, *(torch.cat(parts) for parts in zip(*(batch[1:3] for batch in batches), strict=True))
+    )
+
+
 def floor(case: Case) -> Update:
     """The products and nothing else."""
     sizes = [case.inputs, *case.hidden, case.actions]
@@ -108,6 +128,44 @@ def floor(case: Case) -> Update:
     return multiply
 
 
+@inner
+def multiply_all(works: Array, zero: Array) -> None:
+    """Products that a table lists: m, n, k, and the addresses of the factors and of the result."""
+    for i in range(len(works)):
+        m, n, k, a, b, c = works[i, 0], works[i, 1], works[i, 2], works[i, 3], works[i, 4], works[i, 5]
+        product(a, k, 1, b, n, c, n, m, n, k, zero[0], 0, np.float32(-np.inf), 0)
+
+
+def tiled_floor(case: Case) -> Update:
+    """The products and nothing else, by tiles."""
+    memory: list[Tensor] = []
+    works: list[tuple[int, ...]] = []
+
+    def add(m: int, n: int, k: int) -> None:
+        n = -(-n // LANES) * LANES
+        matrices = torch.rand(m, k), torch.rand(k, n), torch.rand(m, n)
+        memory.extend(matrices)
+        works.append((m, n, k, *(matrix.data_ptr() for matrix in matrices)))
+
+    sizes = list(itertools.pairwise([case.inputs, *case.hidden, case.actions]))
+    for _ in range(3):  # the online network twice, the target once
+        for width, size in sizes:
+            add(size, case.batch, width)
+    for i, (width, size) in enumerate(sizes):
+        add(size, width, case.batch)
+        if i:
+            add(width, case.batch, size)
+    memory.append(torch.zeros(1))
+    arrays = np.array(works), np.array([memory[-1].data_ptr()])
+    driver = native(multiply_all, tuple(map(numba.typeof, arrays)))
+
+    def multiply(batch: Batch) -> None:
+        assert memory
+        driver(*arrays)
+
+    return multiply
+
+
 def autograd(case: Case, fused: bool | None) -> Update:
     """As one would write it: eager PyTorch and its own optimiser."""
     online = make_network(case)
@@ -133,50 +191,29 @@ def learner(case: Case) -> Update:
     return Learner(LEARN, make_network(case), ScalarHead(LEARN.huber), torch.device("cpu"), {}).update
 
 
-def flatten(network: nn.Module) -> Tensor:
-    """Make the parameters views of one tensor, which is returned; so are their gradients, of its `grad`."""
-    parameters = list(network.parameters())
-    flat = torch.cat([parameter.detach().view(-1) for parameter in parameters])
-    flat.grad = torch.zeros_like(flat)
-    sizes = [parameter.numel() for parameter in parameters]
-    for parameter, data, grad in zip(parameters, flat.split(sizes), flat.grad.split(sizes), strict=True):
-        parameter.data, parameter.grad = data.view(parameter.shape), grad.view(parameter.shape)
-    return flat
-
-
-def written(case: Case, gradients_only: bool = False) -> Update:
-    """Gradients by hand; clipping, Adam and the target in one pass each over flat tensors."""
+def written(case: Case, group: int = 1, threads: int = 1) -> Update:
+    """The hand-written update, so many at a time."""
     online = make_network(case)
-    target = copy.deepcopy(online).requires_grad_(False)
-    flat, old = flatten(online), flatten(target)
-    gradient = flat.grad
-    assert gradient is not None
-    gradients = WrittenGradients(online, target, ScalarHead(LEARN.huber), double, case.batch)
-    first, second, step = torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros(())
-    lists = [[flat], [gradient], [first], [second], [], [step]]
-    settings = {"lr": LEARN.lr, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "eps": LEARN.adam_eps}
-
-    @torch.no_grad()
-    def update(batch: Batch) -> None:
-        gradients(batch)
-        norm = torch.linalg.vector_norm(gradient).item()
-        if norm > LEARN.grad_clip:
-            gradient.mul_(LEARN.grad_clip / (norm + 1e-6))
-        step.add_(1)
-        torch._fused_adam_(*lists, **settings, amsgrad=False, maximize=False)
-        old.lerp_(flat, LEARN.target_tau)
-
-    return gradients if gradients_only else update
+    target = make_target(online)
+    flat, old = Flat(online), Flat(target)
+    adam, sums = Adam(LEARN, flat, torch.tensor(LEARN.lr)), torch.zeros(3)
+    updates = WrittenUpdates(
+        online, target, ScalarHead(LEARN.huber), double, adam, old.values, LEARN.target_tau, Team(threads)
+    )  # fmt: skip
+    large = joined(make_batches(case, group))
+    return lambda batch: updates.steps(large, group, sums)
 
 
 def rows(case: Case) -> dict[str, Update]:
     return {
-        "floor: the matrix products": floor(case),
+        TILED: tiled_floor(case),
+        "floor: PyTorch's products": floor(case),
         "autograd, Adam": autograd(case, fused=None),
         "autograd, fused Adam": autograd(case, fused=True),
         "Learner.update": learner(case),
-        "written gradients, flat Adam": written(case),
-        "of which gradients": written(case, gradients_only=True),
+        "written": written(case),
+        f"written, {GROUP} at a time": written(case, GROUP),
+        f"written, {GROUP} at a time, {cores()} threads": written(case, GROUP, cores()),
     }
 
 
@@ -198,7 +235,8 @@ def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
         microseconds(update, batches, seconds)
     for _ in range(rounds):
         for name, update in updates.items():
-            times[name] += microseconds(update, batches, seconds)
+            each = GROUP if "at a time" in name else 1
+            times[name] += [spent / each for spent in microseconds(update, batches, seconds)]
     least = [min(values) for values in times.values()]
     return [
         {"case": str(case), "update": name, "min_us": low, "median_us": statistics.median(values)}
@@ -215,7 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
     for case in CASES:
-        with threads(1, 1):
+        with threads(1, cores()):
             measured = measure(case, arguments.rounds, arguments.seconds)
         table = Table("µs per update", title=str(case))
         for column in ("least", "median", "to floor"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from flashdqn.config import NetworkConfig
+from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.envs.contract import ObsSpec
 from flashdqn.learn.bootstraps import Bootstrap, Munchausen, double, greedy
 from flashdqn.learn.heads import ScalarHead
+from flashdqn.learn.learner import Learner
 from flashdqn.learn.loss import TDLoss, td_loss
-from flashdqn.learn.written import NARROW, WrittenGradients
+from flashdqn.learn.written import WrittenUpdates
 from flashdqn.networks.build import QNetwork, build_network
+from flashdqn.runtime.threads import Team
 from flashdqn.types import Batch, Transition
 
 DTYPES = (torch.uint8, torch.float32, torch.float64, torch.int64, torch.bool)
@@ -79,14 +83,14 @@ class Case:
         )
         return Batch(transition, weight, torch.arange(rows))
 
-    def written(self) -> tuple[QNetwork, QNetwork, WrittenGradients]:
+    def written(self) -> tuple[QNetwork, QNetwork, Callable[[Batch], TDLoss]]:
         """Online, target and the gradients by hand, into views of one tensor as the learner has them."""
         online, target = self.network(1), self.network(2).requires_grad_(False)
         sizes = [parameter.numel() for parameter in online.parameters()]
         flat = torch.full((sum(sizes),), torch.nan)  # whatever lies there must not matter
         for parameter, grad in zip(online.parameters(), flat.split(sizes), strict=True):
             parameter.grad = grad.view(parameter.shape)
-        return online, target, WrittenGradients(online, target, self.head, self.bootstrap, self.rows)
+        return online, target, WrittenUpdates(online, target, self.head, self.bootstrap).gradient
 
 
 class InDouble(nn.Module):
@@ -130,7 +134,7 @@ def check(case: Case, online: QNetwork, target: QNetwork, batch: Batch, result: 
 
 cases = st.builds(
     Case,
-    shape=st.sampled_from([(1,), (2,), (11,), (NARROW - 1,), (NARROW,), (3, 4, 5)]),
+    shape=st.sampled_from([(1,), (2,), (11,), (31,), (32,), (3, 4, 5)]),
     hidden=st.lists(st.integers(1, 40), max_size=4).map(tuple),
     actions=st.integers(1, 7),
     rows=st.integers(1, 70),
@@ -230,7 +234,7 @@ def test_a_reward_that_is_not_finite_shows_in_the_loss(bad: float, huber: float)
 def test_makes_gradients_where_there_are_none() -> None:
     case = Case()
     online, target = case.network(1), case.network(2)
-    written = WrittenGradients(online, target, case.head, case.bootstrap, case.rows)
+    written = WrittenUpdates(online, target, case.head, case.bootstrap).gradient
     check(case, online, target, case.batch(1), written(case.batch(1)))
 
 
@@ -240,7 +244,7 @@ def test_fits_plain_networks_and_losses_alone() -> None:
     class OtherHead(ScalarHead):
         pass
 
-    fits = WrittenGradients.fits
+    fits = WrittenUpdates.fits
     assert fits(case.network(1), case.head, double)
     assert fits(case.network(1), case.head, greedy)
     assert not fits(case.network(1), case.head, Munchausen(0.9, 0.03, -1.0))
@@ -250,4 +254,110 @@ def test_fits_plain_networks_and_losses_alone() -> None:
     assert not fits(case.network(1).double(), case.head, double)
     assert not fits(nn.Sequential(nn.Linear(4, 3)), case.head, double)
     with pytest.raises(ValueError, match="plain MLP"):
-        WrittenGradients(case.network(1, noisy=True), case.network(2, noisy=True), case.head, double, 8)
+        WrittenUpdates(case.network(1, noisy=True), case.network(2, noisy=True), case.head, double)
+
+
+# ---- whole steps
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """One after the other in one."""
+    columns = zip(*(batch.transition for batch in batches), strict=True)
+    transition = Transition(*(None if column[0] is None else torch.cat(column) for column in columns))
+    return Batch(transition, *(torch.cat([batch[k] for batch in batches]) for k in (1, 2)))  # type: ignore[misc]
+
+
+def learner_of(case: Case, **changes: Any) -> Learner:
+    config = LearnConfig(**{"grad_clip": 0.5, "huber": case.huber, "lr": 0.01, "target_every": 0} | changes)
+    learner = Learner(config, case.network(1), case.head, torch.device("cpu"))
+    learner.target.load_state_dict(case.network(2).state_dict())
+    return learner
+
+
+def written_for(learner: Learner, threads: int = 1) -> WrittenUpdates:
+    return WrittenUpdates(
+        learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
+        learner.target_flat.values, learner.tau, Team(threads),
+    )  # fmt: skip
+
+
+KINDS = [
+    {},
+    {"bootstrap": "greedy"},
+    {"target_every": 100},
+    {"grad_clip": 0.0},
+    {"optimizer": "adamw", "weight_decay": 0.1},
+]
+
+
+@pytest.mark.parametrize("change", KINDS, ids=str)
+@pytest.mark.parametrize("hidden", [(), (8,), (40, 24), (16, 8, 8), (33, 70)], ids=str)
+def test_steps_are_those_of_the_learner(hidden: tuple[int, ...], change: dict[str, Any]) -> None:
+    """A group of steps by hand against autograd, step by step: weights, target, moments, sums, priorities."""
+    bootstrap = greedy if change.get("bootstrap") == "greedy" else double
+    case = Case(hidden=hidden, bootstrap=bootstrap, masked=True, huber=1.0)
+    plain, fast = (learner_of(case, **{"bootstrap": "double"} | change) for _ in range(2))
+    written, batches = written_for(fast), [case.batch(seed) for seed in range(6)]
+    wanted = [plain.step(batch) for batch in batches]
+    priority, done, _ = written.steps(joined(batches[:4]), 4, fast.sums)
+    assert done == 4
+    more, done, _ = written.steps(joined(batches[4:]), 2, fast.sums)
+    assert done == 2
+    close = functools.partial(torch.testing.assert_close, rtol=2e-3, atol=2e-4)
+    close(torch.cat((priority, more)), torch.cat(wanted))
+    close(fast.flat.values, plain.flat.values)
+    close(fast.target_flat.values, plain.target_flat.values)
+    close(fast.adam.first, plain.adam.first)
+    close(fast.adam.second, plain.adam.second)
+    close(fast.sums, plain.sums)
+    assert fast.adam.steps.item() == plain.adam.steps.item() == 6
+
+
+@pytest.mark.parametrize("hidden", [(64,), (96, 130), (40, 24, 8)], ids=str)
+@pytest.mark.parametrize("rows", [24, 300])
+def test_the_number_of_threads_changes_no_bit(hidden: tuple[int, ...], rows: int) -> None:
+    case = Case(hidden=hidden, rows=rows)
+    found = []
+    for threads in (1, 2, 3):
+        learner = learner_of(case, bootstrap="double")
+        written = written_for(learner, threads)
+        errors = [
+            written.steps(joined([case.batch(k) for k in range(5)]), 5, learner.sums)[0] for _ in range(4)
+        ]
+        found.append(
+            [learner.flat.values, learner.target_flat.values, learner.adam.second, learner.sums, *errors]
+        )
+    for others in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+@pytest.mark.parametrize("hidden", [(8,), (40, 24)], ids=str)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_stops_before_a_step_whose_loss_is_not_finite(hidden: tuple[int, ...], threads: int) -> None:
+    case = Case(hidden=hidden, weighted=False)
+    batches = [case.batch(seed) for seed in range(4)]
+    batches[2].transition.reward[5] = torch.nan
+    learner, other = learner_of(case), learner_of(case)
+    _, done, loss = written_for(learner, threads).steps(joined(batches), 4, learner.sums)
+    assert done == 2
+    assert math.isnan(loss)
+    written_for(other).steps(joined(batches[:2]), 2, other.sums)
+    assert torch.equal(learner.flat.values, other.flat.values)
+    assert torch.equal(learner.sums, other.sums)
+    assert learner.adam.steps.item() == 2
+
+
+def test_a_batch_may_come_again_with_other_samples() -> None:
+    """As `NativePick.again` hands it out."""
+    case = Case(hidden=(40, 24))
+    one, other = learner_of(case), learner_of(case)
+    again, fresh = written_for(one), written_for(other)
+    batch = joined([case.batch(0), case.batch(1)])
+    for seed in range(5):
+        new = joined([case.batch(seed), case.batch(seed + 10)])
+        for column, source in zip(batch.transition[:5], new.transition[:5], strict=True):
+            column.copy_(source)
+        batch.weight.copy_(new.weight)
+        errors = again.steps(batch, 2, one.sums)[0]
+        assert torch.equal(errors, fresh.steps(new, 2, other.sums)[0])
+    assert torch.equal(one.flat.values, other.flat.values)

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 import flashdqn
 from flashdqn.errors import CheckpointError, DivergedError, EnvError, ExecutionError
 from flashdqn.learn.learner import Learner
+from flashdqn.replay import UniformSampler
+from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.runtime.execute import Plan, compiled, own_code
 from flashdqn.train import checkpoint
 from flashdqn.train import choose as choosing
@@ -27,6 +29,7 @@ from flashdqn.train.choose import choose, choose_threads, prepare, warm
 from flashdqn.train.counts import Counts
 from flashdqn.train.engine import Engine, groups
 from flashdqn.train.warmup import exercise, put_back
+from flashdqn.types import Batch
 
 CPU = torch.device("cpu")
 
@@ -34,10 +37,10 @@ CPU = torch.device("cpu")
 SCRATCH = {
     "collector.obs",  # `collector.start` and `resume` write it
     "collector.mask",
+    "collector.luck",  # drawn before every use
     "env._action",
     "learner.flat.gradient",
-    "learner._one_pass.numbers",  # written before every pass
-    "learner._one_pass._numbers",
+    "learner._one_pass.settings.array",  # written before every pass
     "sampler._rows",
     "sampler._index",  # what belongs to a rollout is written when it is complete
     "sampler._order",
@@ -203,7 +206,7 @@ def test_whatever_a_mode_raises_leads_to_the_next(monkeypatch: pytest.MonkeyPatc
     def broken(self: Engine) -> Any:
         raise TroubleError("out of resource: shared memory, Required: 270336, Hardware limit: 101376.\nmore")
 
-    monkeypatch.setattr(Engine, "_written", broken)
+    monkeypatch.setattr(Engine, "_write", broken)
     heard: list[str] = []
     engine, _ = make(small(runtime__mode="written"))
     assert choose(engine.config, engine, heard.append).plan == engine.plan == Plan("eager")
@@ -243,14 +246,19 @@ def test_a_bad_loss_is_reported_with_its_own_number_also_inside_a_group(
     uncompiled(monkeypatch)
     engine, parts = filled(small(learn__target_every=0, train_ratio=0.5), Plan(way))
     engine.learn(3)
-    batches = parts.sampler.batches
+    assert isinstance(parts.sampler, UniformSampler)
+    pick, size = parts.sampler.pick, engine.config.update_size
 
-    def spoiled(count: int, size: int) -> Any:
-        found = batches(count, size)
-        found[min(2, count - 1)].transition.reward.fill_(float("nan"))
-        return found
+    def spoiled(batch: Batch) -> Batch:
+        third = min(2, len(batch.index) // size - 1) * size
+        batch.transition.reward[third : third + size] = float("nan")
+        return batch
 
-    parts.sampler.batches = spoiled  # type: ignore[method-assign]
+    if isinstance(pick, NativePick) and way == "written":
+        again = pick.again
+        pick.again = lambda size: spoiled(again(size))  # type: ignore[method-assign]
+    else:
+        parts.sampler.pick = lambda bits: spoiled(pick(bits))
     with pytest.raises(DivergedError, match="gradient step 5 is"):  # the third of the group after 0, 1, 2
         engine.learn(4)
 

@@ -114,8 +114,8 @@ def _versions() -> str:
 
 
 def _plain(function: Any) -> FunctionType:
-    """The Python function under a Numba dispatcher."""
-    plain: FunctionType = getattr(function, "py_func", function)
+    """The Python function under a Numba dispatcher or intrinsic."""
+    plain: FunctionType = getattr(function, "py_func", getattr(function, "_defn", function))
     return plain
 
 
@@ -129,6 +129,11 @@ def _parts(function: Any, seen: set[int]) -> Iterator[bytes]:
     options = sorted(getattr(function, "targetoptions", {}).items())
     yield f"{plain.__module__}.{plain.__qualname__} {options}".encode()
     yield from _code_parts(plain.__code__)
+    if hasattr(
+        function, "_defn"
+    ):  # an intrinsic, a function that writes code: all of its file goes into that
+        yield inspect.getsource(sys.modules[plain.__module__]).encode()
+        return
     closure = inspect.getclosurevars(plain)
     for name, value in sorted({**closure.globals, **closure.nonlocals}.items()):
         used = {name: value}

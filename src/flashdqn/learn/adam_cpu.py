@@ -4,54 +4,80 @@ from __future__ import annotations
 
 import math
 
+import numba
+import numpy as np
 import torch
-from numpy import sqrt
 from torch import Tensor
 
-from flashdqn.envs.kernels import Array, scalar
+from flashdqn.envs.kernels import Array, Scalar, scalar
 from flashdqn.learn.adam import BETA1, BETA2, Adam
-from flashdqn.runtime.native import bound
+from flashdqn.runtime.native import native
+
+SINGLE = np.float32
 
 
 @scalar
-def adam_pass(
-    values: Array, gradient: Array, first: Array, second: Array, target: Array, numbers: Array
-) -> None:
-    """One step for every parameter; `numbers` are float32, so that all of it is."""
-    clip, rate, decay, root = numbers[0], numbers[1], numbers[2], numbers[3]
-    eps, keep1, add1, keep2 = numbers[4], numbers[5], numbers[6], numbers[7]
-    add2, tau = numbers[8], numbers[9]
+def adam_step(
+    values: Array, gradient: Array, first: Array, second: Array, target: Array, settings: Array, norm: Scalar,
+    step: Scalar,
+) -> None:  # fmt: skip
+    """One step for every parameter, and where there is a target, its soft update. `settings` as `AdamSettings` has
+    them, `norm` that of the whole gradient; `step` is counted from those that `settings` tell. All of it is done in
+    float32."""
+    lr, decayed, limit, eps, tau, steps = (
+        settings[0],
+        settings[1],
+        settings[2],
+        settings[3],
+        settings[4],
+        settings[5],
+    )
+    clip = SINGLE(min(1.0, limit / (norm + 1e-6)) if limit > 0.0 else 1.0)
+    rate = SINGLE(lr / -math.expm1((steps + step) * math.log(BETA1)))
+    root = SINGLE(1.0 / math.sqrt(-math.expm1((steps + step) * math.log(BETA2))))
+    decay, least, part = SINGLE(1.0 - lr * decayed), SINGLE(eps), SINGLE(tau)
+    keep1, add1, keep2, add2 = SINGLE(BETA1), SINGLE(1 - BETA1), SINGLE(BETA2), SINGLE(1 - BETA2)
     for i in range(len(values)):
         g = gradient[i] * clip
         m = keep1 * first[i] + add1 * g
         v = keep2 * second[i] + add2 * g * g
         first[i], second[i] = m, v
-        values[i] = decay * values[i] - rate * m / (sqrt(v) * root + eps)
-    if tau > 0:
-        for i in range(len(target)):
-            target[i] += tau * (values[i] - target[i])
+        values[i] = decay * values[i] - rate * m / (np.sqrt(v) * root + least)
+    for i in range(len(target)):
+        target[i] += part * (values[i] - target[i])
+
+
+class AdamSettings:
+    """The numbers of a step in one array: learning rate, weight decay, largest norm, ε, τ, and steps so far."""
+
+    def __init__(self, adam: Adam, tau: float) -> None:
+        config = adam.config
+        self.array = np.array([0.0, config.weight_decay, config.grad_clip, config.adam_eps, tau, 0.0])
+        self._lr, self._steps = adam.lr.view(1).numpy(), adam.steps.view(1).numpy()
+
+    def now(self) -> Array:
+        """With the present learning rate and number of steps."""
+        self.array[0], self.array[5] = self._lr[0], self._steps[0]
+        return self.array
+
+    def count(self, steps: int) -> None:
+        """So many more were done."""
+        self._steps[0] += steps
 
 
 class NativeAdam:
     """Adam or AdamW on the learner's tensors; moves the target by `tau` (0: not at all)."""
 
     def __init__(self, adam: Adam, target: Tensor, tau: float) -> None:
-        self.adam, self.tau = adam, tau
-        self.numbers = torch.zeros(10)
-        own = [adam.flat.values, adam.flat.gradient, adam.first, adam.second, target, self.numbers]
-        self._pass = bound(adam_pass, own, [])
-        self._numbers = self.numbers.numpy()
+        self.settings = AdamSettings(adam, tau)
+        moved = target if tau > 0 else torch.zeros(0)
+        own = [adam.flat.values, adam.flat.gradient, adam.first, adam.second, moved]
+        self._arrays = [*(tensor.numpy() for tensor in own), self.settings.array]
+        signature = (*map(numba.typeof, self._arrays), numba.float64, numba.int64)
+        self._step = native(adam_step, signature)
 
     def __call__(self, norm: float) -> None:
         """One step, with the gradient cut to the largest norm that is allowed."""
-        adam, config = self.adam, self.adam.config
-        steps = float(adam.steps.add_(1))
-        lr = float(adam.lr)
-        clip = min(1.0, config.grad_clip / (norm + 1e-6)) if config.grad_clip else 1.0
-        rate = lr / -math.expm1(steps * math.log(BETA1))
-        root = 1 / math.sqrt(-math.expm1(steps * math.log(BETA2)))
-        decay = 1 - lr * config.weight_decay
-        self._numbers[:] = (
-            clip, rate, decay, root, config.adam_eps, BETA1, 1 - BETA1, BETA2, 1 - BETA2, self.tau,
-        )  # fmt: skip
-        self._pass()
+        self.settings.now()
+        self._step(*self._arrays, norm, 1)
+        self.settings.count(1)

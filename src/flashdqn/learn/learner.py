@@ -173,7 +173,12 @@ class Learner:
         """Made at the first update: whoever only acts has no use for it."""
         if self.device.type != "cpu" or self.config.optimizer == "radam":
             return None
-        return NativeAdam(self.adam, self.target_flat.values, self.config.target_tau if self._soft else 0.0)
+        return NativeAdam(self.adam, self.target_flat.values, self.tau)
+
+    @property
+    def tau(self) -> float:
+        """By how much the target follows after every step; 0: it is copied now and then, or there is none."""
+        return self.config.target_tau if self._soft else 0.0
 
     @property
     def _soft(self) -> bool:

@@ -1,64 +1,75 @@
-"""The gradient of the TD loss of a plain MLP, written by hand.
+"""Gradient steps of a plain MLP on the CPU, written by hand: no autograd, and one call for a group of updates.
 
-On the CPU a small update is short enough for autograd's bookkeeping to show: nodes, allocations, a pass over memory
-for every step. Written out, nothing is left but the matrix products and a few compiled loops between them, all in
-memory that is there already.
-
-As multiples of the matrix products alone (MLP 11-256-256-3, batch 64, 489 µs on one core of an AMD EPYC): this
-takes 1.09, the same in torch operations 1.20, autograd 1.84; `benchmarks/update.py` measures whole updates.
-Between two products the number of operations counts, more than their size: each was seen to cost two to three
-times what it does in a loop of its own, presumably as its code has left the caches. Hence the compiled loops.
-Tried without gain: bias and ReLU in such a loop, `_addmm_activation`, oneDNN's linear layer, weights kept
-transposed, `baddbmm` over both networks. `inference_mode` would give 1 %, and tensors that may not be written
-to outside of it.
+A small update is short enough for bookkeeping to show: autograd's nodes, allocations, a pass over memory for every
+operation, a few microseconds of Python for each. Here nothing is left but the arithmetic, in `mlp_cpu`; this file
+gives it its memory. `benchmarks/update.py` measures whole updates against the matrix products that they cannot do
+without.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import cast
+from typing import Any, NamedTuple, cast
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.learn import mlp_cpu
+from flashdqn.learn.adam import Adam
+from flashdqn.learn.adam_cpu import AdamSettings
 from flashdqn.learn.bootstraps import Bootstrap, double, greedy
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.learn.loss import TDLoss
+from flashdqn.learn.written_memory import ByHalves, BySamples
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.torsos import MLP
-from flashdqn.runtime.native import native
+from flashdqn.runtime.native import crew
+from flashdqn.runtime.threads import Team
+from flashdqn.runtime.tiles import LANES
 from flashdqn.types import Batch
 
-#: Below so many inputs, a layer's weight gradient is multiplied in transposed form and copied. MKL is slow at
-#: [out, B] x [B, in] with few columns: 30 µs at 256 x 64 x 11, against 10 µs this way, the copy included.
-NARROW = 32
+#: From so many samples on they are taken two vectors at a time, which is a little faster, but leaves fewer parts
+#: for threads to share.
+LARGE = 16 * LANES
 
 
-class WrittenGradients:
-    """The TD loss of a plain MLP and its gradient, by hand: no autograd, no allocation but of what it returns.
+class WrittenUpdates:
+    """The TD loss of a plain MLP, its gradient, and Adam's steps along it.
 
     The memory of the parameters and of their `grad` is bound when this is made, and where there is no `grad` one
     is made. Write into them at will (an optimiser, `load_state_dict`), but do not replace them afterwards.
-    Actions are trusted to be in range, as those of a ring are.
+    Actions are trusted to be in range, as those of a ring are. What is computed does not depend on the
+    number of threads.
     """
 
     def __init__(
-        self, online: nn.Module, target: nn.Module, head: Head, bootstrap: Bootstrap, batch_size: int
+        self,
+        online: nn.Module,
+        target: nn.Module,
+        head: Head,
+        bootstrap: Bootstrap,
+        adam: Adam | None = None,
+        old: Tensor | None = None,
+        tau: float = 0.0,
+        team: Team | None = None,
     ) -> None:
+        """Steps need `adam`, and for a soft update of the target its flat parameters, `old`, and `tau` > 0."""
         if not (self.fits(online, head, bootstrap) and self.fits(target, head, bootstrap)):
-            raise ValueError("Written gradients are for plain MLPs on the CPU, ScalarHead, greedy or double.")
+            raise ValueError("Written updates are for plain MLPs on the CPU, ScalarHead, greedy or double.")
         for parameter in online.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self._online, self._target = linears(online), linears(target)
-        self._huber = cast(ScalarHead, head).huber or np.inf  # Huber's loss with δ = ∞ is the square
+        self.team = team or Team(1)
+        self._layers = linears(online), linears(target)
+        self._huber = float(cast(ScalarHead, head).huber or np.inf)  # Huber's loss with δ = ∞ is the square
         self._double = bootstrap is double
-        self._spaces: dict[int, _Workspace] = {}  # by batch size: one, or a few
-        self._add_space(batch_size)
+        self._zero = torch.zeros(1)
+        self._no_sums = torch.zeros(3)
+        self._settings = AdamSettings(adam, tau) if adam else None
+        self._flat = [] if adam is None else [adam.flat.values, adam.flat.gradient, adam.first, adam.second]
+        if adam is not None and old is not None and tau > 0:
+            self._flat.append(old)
+        self._spaces: dict[tuple[int, torch.dtype], _Workspace] = {}  # one, or a few
 
     @staticmethod
     def fits(network: nn.Module, head: Head, bootstrap: Bootstrap) -> bool:
@@ -68,192 +79,112 @@ class WrittenGradients:
         known = type(head) is ScalarHead and (bootstrap is greedy or bootstrap is double)
         return known and bool(linears(network))
 
-    @torch.no_grad()
-    def __call__(self, batch: Batch) -> TDLoss:
+    def gradient(self, batch: Batch) -> TDLoss:
         """As `td_loss` and `backward` do: overwrites every `parameter.grad`, returns loss, priority and q.
 
         These are new tensors at every call, the caller's to keep.
         """
-        obs, action, reward, discount, next_obs, mask, _ = batch.transition
-        rows = len(action)
-        space = self._spaces.get(rows) or self._add_space(rows)
-        _load(space.both, obs, next_obs)
-        space.online()
-        space.target()
-        priority, means = torch.empty(rows), torch.empty(2)
-        space.compare(
-            action.numpy(),
-            reward.numpy(),
-            discount.numpy(),
-            batch.weight.numpy(),
-            space.all_legal if mask is None else mask.numpy(),
-            self._huber,
-            priority.numpy(),
-            means.numpy(),
-        )
-        space.backward()
-        loss, q = means.unbind()
+        priority, results, _ = self._space(batch, 1).run(batch, 1, self, applied=False, sums=self._no_sums)
+        loss, q, _ = torch.from_numpy(results[0]).unbind()
         return TDLoss(loss, priority, q)
 
-    def _add_space(self, rows: int) -> _Workspace:
-        space = self._spaces[rows] = _Workspace(self._online, self._target, rows, self._double)
+    def steps(self, batch: Batch, count: int, sums: Tensor) -> tuple[Tensor, int, float]:
+        """So many gradient steps, on batches that lie one after the other in a large one; adds loss, Q and gradient
+        norm of each to `sums`.
+
+        Returns the samples' priorities, how many steps were done, and the loss of the last, or of the one that was
+        not done because it was not finite. A sampler may put other samples into the same batch for the next call;
+        priorities then come in the same memory too.
+        """
+        assert self._settings is not None
+        priority, results, done = self._space(batch, count).run(batch, count, self, applied=True, sums=sums)
+        self._settings.count(done)
+        return priority, done, float(results[min(done, count - 1), 0])
+
+    def _space(self, batch: Batch, count: int) -> _Workspace:
+        key = len(batch.index) // count, batch.transition.obs.dtype
+        space = self._spaces.get(key)
+        if space is None:
+            space = self._spaces[key] = _Workspace(self, *key)
         return space
 
 
 class _Workspace:
-    """All the memory that a batch of so many rows needs, and the passes through it.
+    """What batches of so many rows need, and a call that does updates with it."""
 
-    Action values lie as [A, B]: with few actions that product is the faster one (8 against 11 µs for 128 rows).
-    """
+    def __init__(self, owner: WrittenUpdates, rows: int, dtype: torch.dtype) -> None:
+        at_once = (2 if rows >= LARGE else 1) * LANES
+        # Not a power of two, or all features of a sample would compete for the same places in the cache.
+        width = -(-rows // at_once) * at_once + 16
+        length = len(owner._flat[0]) if owner._flat else 0
+        kind = ByHalves if ByHalves.fits(owner._layers[0]) else BySamples
+        self.rows = rows
+        self.memory = kind(*owner._layers, rows, width, at_once, length, owner.team.most)
+        self.sizes = np.array([rows, at_once, width, owner._double, dtype == torch.uint8, 1])
+        self.places = np.zeros(7, dtype=np.int64)
+        self.places[1] = owner._zero.data_ptr()
+        self.places[2 : 2 + len(owner._flat)] = [tensor.data_ptr() for tensor in owner._flat]
+        self.lengths = np.array([length, length if len(owner._flat) > 4 else 0])
+        self.like = torch.zeros(0, dtype=dtype).numpy()
+        self._counters = np.zeros(0, dtype=np.int64)
+        self._calls: dict[tuple[int, int], _Call] = {}  # by number of updates and of threads
+        self._crew: Any = None
 
-    def __init__(self, online: list[nn.Linear], target: list[nn.Linear], rows: int, double: bool) -> None:
-        actions = online[-1].out_features
-        self.both = torch.empty(2 * rows, online[0].in_features)  # observations, then next observations
-        # Double DQN asks the online network about both: one pass over all rows, of which the first half go back.
-        self.online = Forward(online, self.both if double else self.both[:rows])
-        self.target = Forward(target, self.both[rows:])
-        slopes = torch.empty(actions, rows)
-        self.backward = _Backward(online, [x[:rows] for x in self.online.inputs], slopes)
-        self.all_legal = np.ones((rows, actions), dtype=np.bool_)
-        values = self.online.q[:, :rows], self.online.q[:, rows:] if double else self.target.q, self.target.q
-        arrays = [tensor.numpy() for tensor in (*values, slopes)]
-        single = numba.float32[::1]
-        given = (
-            numba.int64[::1],
-            single,
-            single,
-            single,
-            numba.boolean[:, ::1],
-            numba.float64,
-            single,
-            single,
-        )
-        self.compare = functools.partial(native(compare, (*map(numba.typeof, arrays), *given)), *arrays)
+    def run(
+        self, batch: Batch, count: int, owner: WrittenUpdates, applied: bool, sums: Tensor
+    ) -> tuple[Tensor, np.ndarray[Any, Any], int]:
+        """Priorities, [loss, Q, norm] of every update, and how many were done."""
+        threads = owner.team.start()
+        call = self._calls.get((count, threads))
+        if call is None or call.batch is not batch or call.sums is not sums or not applied:
+            call = self._calls[count, threads] = self._prepare(batch, count, threads, owner, sums)
+        self._counters.fill(0)
+        self.sizes[5] = applied
+        call.done[0] = 0
+        if owner._settings is not None:
+            owner._settings.now()
+        if self._crew is None:
+            self._crew = crew(self.memory.kernel, call.arguments)
+        self._crew(threads, *call.arguments)
+        owner.team.stop(count)
+        return call.priority, call.results, int(call.done[0])
 
-
-class Forward:
-    """A network applied to what lies in `x`, [R, inputs]: `q`, [A, R], and the inputs of every layer."""
-
-    def __init__(self, layers: list[nn.Linear], x: Tensor) -> None:
-        self.inputs = [x]
-        self.hidden: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        for layer in layers[:-1]:
-            output = torch.empty(len(x), layer.out_features)
-            self.hidden.append((layer.bias.detach(), self.inputs[-1], layer.weight.detach().t(), output))
-            self.inputs.append(output)
-        self.weight, self.bias = layers[-1].weight.detach(), layers[-1].bias.detach()[:, None]
-        self.features = self.inputs[-1].t()
-        self.q = torch.empty(len(self.weight), len(x))
-
-    def __call__(self) -> None:
-        """Fill `q`."""
-        for bias, x, weight, output in self.hidden:
-            torch.addmm(bias, x, weight, out=output).relu_()
-        torch.addmm(self.bias, self.weight, self.features, out=self.q)
-
-
-class _Backward:
-    """From `slopes`, ∂loss / ∂Q as [A, B], to the gradient of every parameter."""
-
-    def __init__(self, layers: list[nn.Linear], inputs: list[Tensor], slopes: Tensor) -> None:
-        *hidden, output = layers
-        self.slopes, self.features = slopes, inputs[-1]
-        self.weight, self.bias = cast(Tensor, output.weight.grad), cast(Tensor, output.bias.grad)
-        self.steps: list[tuple[Tensor, Tensor, Tensor, Callable[[], None], _WeightGradient]] = []
-        above, weight = slopes.t(), output.weight.detach()
-        for layer, x, activation in reversed(list(zip(hidden, inputs[:-1], inputs[1:], strict=True))):
-            delta = torch.empty_like(activation)
-            arrays = [t.numpy() for t in (delta, activation, cast(Tensor, layer.bias.grad))]
-            halt = functools.partial(native(relu_backward, tuple(map(numba.typeof, arrays))), *arrays)
-            self.steps.append((above, weight, delta, halt, _WeightGradient(layer, x, delta)))
-            above, weight = delta, layer.weight.detach()
-
-    def __call__(self) -> None:
-        torch.mm(self.slopes, self.features, out=self.weight)
-        torch.sum(self.slopes, 1, out=self.bias)
-        for above, weight, delta, halt, gradient in self.steps:
-            torch.mm(above, weight, out=delta)
-            halt()
-            gradient()
+    def _prepare(self, batch: Batch, count: int, threads: int, owner: WrittenUpdates, sums: Tensor) -> _Call:
+        needed = count * self.memory.stages * (threads + 1) * mlp_cpu.APART // 8
+        if len(self._counters) < needed:
+            self._counters = np.zeros(needed, dtype=np.int64)
+            self.places[0] = self._counters.ctypes.data
+            self._calls.clear()
+        obs, action, reward, discount, next_obs, mask, _ = batch.transition
+        priority = torch.empty(count * self.rows)
+        columns = [obs, action, reward, discount, next_obs, batch.weight, priority]
+        columns += [] if mask is None else [mask]
+        columns = [column if column.is_contiguous() else column.contiguous() for column in columns]
+        table = np.zeros((count, mlp_cpu.BATCH_COLUMNS), dtype=np.int64)
+        for k, column in enumerate(columns):
+            table[:, k] = column.data_ptr() + np.arange(count) * (column.nbytes // count)
+        results, done = np.zeros((count, 3), dtype=np.float32), np.zeros(1, dtype=np.int64)
+        settings = NO_SETTINGS if owner._settings is None else owner._settings.array
+        arguments = (
+            *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, owner._huber,
+            self.like, results, sums.numpy(), done,
+        )  # fmt: skip
+        return _Call(batch, sums, columns, arguments, priority, results, done)
 
 
-class _WeightGradient:
-    """δᵀx, [out, in]."""
+class _Call(NamedTuple):
+    """All that a call is given, made once for a batch that comes again and again with other numbers in it."""
 
-    def __init__(self, layer: nn.Linear, x: Tensor, delta: Tensor) -> None:
-        self.grad = cast(Tensor, layer.weight.grad)
-        self.narrow = layer.in_features < NARROW
-        self.left, self.right = (x.t(), delta) if self.narrow else (delta.t(), x)
-        self.product = torch.empty(layer.in_features, layer.out_features) if self.narrow else self.grad
-        self.transposed = self.product.t()
-
-    def __call__(self) -> None:
-        torch.mm(self.left, self.right, out=self.product)
-        if self.narrow:
-            self.grad.copy_(self.transposed)
+    batch: Batch
+    sums: Tensor
+    columns: list[Tensor]  # whose addresses were taken
+    arguments: tuple[Any, ...]
+    priority: Tensor
+    results: np.ndarray[Any, Any]
+    done: np.ndarray[Any, Any]
 
 
-@scalar
-def compare(
-    q: Array,  # [A, B]: Q(s, ·)
-    choices: Array,  # [A, B]: what the next action is chosen by
-    judged: Array,  # [A, B]: Q⁻(s', ·)
-    slopes: Array,  # [A, B]: out, ∂loss / ∂Q(s, ·)
-    action: Array,
-    reward: Array,
-    discount: Array,
-    weight: Array,
-    legal: Array,  # [B, A]
-    huber: Scalar,
-    priority: Array,  # [B]: out
-    means: Array,  # [2]: out, loss and mean Q(s, a)
-) -> None:
-    """With e = Q(s, a) − r − γ Q⁻(s', a') and c = e cut to ±δ, the loss is mean(w · c · (e − c/2)), which is
-    Huber's on both of its branches, and its slope w · c / B. Sums are in float64.
-    """
-    rows = len(action)
-    loss, total = 0.0, 0.0
-    for b in range(rows):
-        best, chosen = -np.inf, 0
-        for a in range(len(q)):
-            slopes[a, b] = 0.0
-            value = choices[a, b]
-            # NaN counts as the largest, as for torch.argmax.
-            if legal[b, a] and (value > best or (value != value and best == best)):
-                best, chosen = value, a
-        value = q[action[b], b]
-        error = value - (reward[b] + discount[b] * judged[chosen, b])
-        if abs(error) > huber:
-            cut = np.copysign(huber, error)
-            rest = error - 0.5 * cut
-        else:  # NaN comes here
-            cut, rest = error, 0.5 * error
-        slope = weight[b] * cut / rows
-        slopes[action[b], b] = slope
-        priority[b] = abs(error)
-        loss += slope * rest
-        total += value
-    means[0], means[1] = loss, total / rows
-
-
-@scalar
-def relu_backward(delta: Array, activation: Array, bias: Array) -> None:
-    """No slope passes where the activation is 0, in place; the bias's gradient is the sum over the batch."""
-    rows, width = delta.shape
-    for j in range(width):
-        bias[j] = 0.0
-    for i in range(rows):
-        for j in range(width):
-            slope = np.float32(0.0) if activation[i, j] <= 0.0 else delta[i, j]
-            delta[i, j] = slope
-            bias[j] += slope
-
-
-def _load(both: Tensor, obs: Tensor, next_obs: Tensor) -> None:
-    """Observations [B, *obs] one above the other, as numbers; bytes are read as 0 … 1, as the network does."""
-    torch.cat((obs.flatten(1), next_obs.flatten(1)), out=both)
-    if obs.dtype == torch.uint8:
-        both.div_(255)
+NO_SETTINGS = np.zeros(6)
 
 
 def linears(network: nn.Module) -> list[nn.Linear]:

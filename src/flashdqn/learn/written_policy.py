@@ -1,20 +1,61 @@
-"""ε-greedy actions of a plain MLP on the CPU: three matrix products and one compiled loop."""
+"""ε-greedy actions of a plain MLP on the CPU, in one call."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flashdqn.envs.kernels import Array, scalar
-from flashdqn.learn.written import Forward, linears
-from flashdqn.runtime.native import bound
+from flashdqn.envs.kernels import Array, Scalar, inner
+from flashdqn.learn import mlp_cpu
+from flashdqn.learn.mlp_cpu import APART, forwards, load, next_part
+from flashdqn.learn.written import linears
+from flashdqn.runtime.native import Views, crew
+from flashdqn.runtime.threads import Team
+from flashdqn.runtime.tiles import LANES, called, matrix, take, wait_for_all
+
+#: Environments that a thread takes at a time; fewer than two such parts are one thread's work.
+PART = 2 * LANES
 
 
-@scalar
-def choose_actions(q: Array, action: Array, legal: Array, eps: Array, luck: Array) -> None:
+@called
+def act(
+    worker: Scalar,
+    threads: Scalar,
+    layers: Array,  # as `mlp_cpu.updates` has them; X and Y alone are used
+    shares: Array,  # [threads + 1]
+    sizes: Array,  # environments at a time, width of the matrices, bytes as 0 … 1, address of counters
+    obs: Array,  # [N, inputs]
+    legal: Array,  # [N, A]
+    eps: Array,  # [N]
+    luck: Array,  # [2, N]
+    action: Array,  # [N]: out
+) -> None:
+    """The network's choice, or chance's, for every environment."""
+    at_once, width, bytes_, counters = sizes[0], sizes[1], sizes[2], sizes[3]
+    last = len(layers) - 1
+    x = matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
+    q = matrix(layers[last, mlp_cpu.Y], layers[last, mlp_cpu.OUT], width)
+    part = next_part(counters, shares, worker, threads)
+    while part >= 0:
+        first = part * at_once
+        end = min(first + at_once, len(action))
+        load(obs, first, end, x, bytes_)
+        forwards(layers, mlp_cpu.WEIGHT, mlp_cpu.BIAS, mlp_cpu.X, mlp_cpu.Y, first, at_once, width)
+        choose_actions(q, action, legal, eps, luck, first, end)
+        take(counters)
+        part = next_part(counters, shares, worker, threads)
+    wait_for_all(counters, shares[threads])
+
+
+@inner
+def choose_actions(
+    q: Array, action: Array, legal: Array, eps: Array, luck: Array, first: Scalar, end: Scalar
+) -> None:
     """As `collector.explore`: the best legal action, or with probability ε_i a random legal one. q is [A, N]."""
-    for i in range(len(action)):
+    for i in range(first, end):
         if luck[0, i] < eps[i]:
             count = 0
             for a in range(len(q)):
@@ -38,20 +79,46 @@ def choose_actions(q: Array, action: Array, legal: Array, eps: Array, luck: Arra
 class WrittenPolicy:
     """Chooses actions for so many environments; the network's parameters are bound when this is made."""
 
-    def __init__(self, network: nn.Module, num_envs: int) -> None:
+    def __init__(self, network: nn.Module, num_envs: int, team: Team | None = None) -> None:
         layers = linears(network)
-        self.x = torch.zeros(num_envs, layers[0].in_features)
-        self.forward = Forward(layers, self.x)
+        few = num_envs <= LANES // 2
+        at_once = LANES // 2 if few else LANES if num_envs <= LANES else PART
+        width = -(-num_envs // PART) * PART + 16  # as in `written`: no power of two
+        self.parts = -(-num_envs // at_once)
+        self.team = team if team is not None and self.parts > 1 else Team(1)
+        self._layers, self._memory = self._table(layers, width)
+        self._counters = np.zeros((self.team.most + 1) * APART // 8, dtype=np.int64)
+        self._sizes = np.array([at_once, width, 0, self._counters.ctypes.data])
+        self._all_legal = torch.ones((num_envs, layers[-1].out_features), dtype=torch.bool)
+        self._views = Views()
+        self._shares = {
+            threads: np.rint(np.linspace(0, self.parts, threads + 1)).astype(np.int64)
+            for threads in self.team.sizes
+        }
         self.action = torch.zeros(num_envs, dtype=torch.int64)
-        self.all_legal = torch.ones((num_envs, layers[-1].out_features), dtype=torch.bool)
-        given = [self.all_legal, torch.zeros(num_envs), torch.zeros((2, num_envs))]
-        self._choose = bound(choose_actions, [self.forward.q, self.action], given)
+        self._crews: dict[torch.dtype, Any] = {}
 
     def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """[N] int64, in a buffer that the next call overwrites."""
-        self.x.copy_(obs.flatten(1))
-        if obs.dtype == torch.uint8:
-            self.x.div_(255)
-        self.forward()
-        self._choose((self.all_legal if mask is None else mask).numpy(), eps.numpy(), luck.numpy())
+        self._counters.fill(0)
+        self._sizes[2] = obs.dtype == torch.uint8
+        seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)
+        threads = self.team.start()
+        arguments = (self._layers, self._shares[threads], self._sizes, seen.reshape(len(seen), -1), *others)
+        if obs.dtype not in self._crews:
+            self._crews[obs.dtype] = crew(act, arguments)
+        self._crews[obs.dtype](threads, *arguments)
+        self.team.stop()
         return self.action
+
+    @staticmethod
+    def _table(layers: list[nn.Linear], width: int) -> tuple[np.ndarray[Any, Any], list[Tensor]]:
+        table = np.zeros((len(layers), mlp_cpu.LAYER_COLUMNS), dtype=np.int64)
+        memory = [torch.zeros(layers[0].in_features, width)]
+        for line, layer in zip(table, layers, strict=True):
+            line[mlp_cpu.IN], line[mlp_cpu.OUT] = layer.in_features, layer.out_features
+            line[mlp_cpu.WEIGHT], line[mlp_cpu.BIAS] = layer.weight.data_ptr(), layer.bias.data_ptr()
+            line[mlp_cpu.X] = memory[-1].data_ptr()
+            memory.append(torch.zeros(layer.out_features, width))
+            line[mlp_cpu.Y] = memory[-1].data_ptr()
+        return table, memory

@@ -57,7 +57,7 @@ class PrioritizedSampler:
 
     def sample(self, size: int) -> Batch:
         """One batch, stratified: sample k comes from the k-th of `size` equal slices of the mass."""
-        return self._draw(1, size)
+        return self.group(1, size)
 
     def batches(self, count: int, size: int) -> list[Batch]:
         """`count` batches, each stratified on its own, all drawn before any of them is learned from.
@@ -66,7 +66,17 @@ class PrioritizedSampler:
         which is little beside the age of most priorities in the ring; the importance weights are those of the
         chances with which the samples were really drawn, so the correction stays exact.
         """
-        return cut(self._draw(count, size), count, size)
+        return cut(self.group(count, size), count, size)
+
+    def group(self, count: int, size: int) -> Batch:
+        """The same, one after the other in one."""
+        levels, device = self.tree.levels, self.ring.device
+        draw = torch.rand((count, size), dtype=torch.float64, device=device, generator=self.generator)
+        slices = torch.arange(size, device=device)
+        index = self.tree.find(((draw + slices) * (levels.total / size)).view(-1))
+        priority = levels.leaves[index]
+        weight = importance_weights(priority.view(count, size), self.beta).view(-1)
+        return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """p_i = (|δ_i| + ε)^α. Of several errors for one row the largest counts; rows that lost their weight
@@ -108,15 +118,6 @@ class PrioritizedSampler:
         self.tree.rebuild()
         self.largest.copy_(state["largest"])
         self.beta.copy_(state["beta"])
-
-    def _draw(self, count: int, size: int) -> Batch:
-        levels, device = self.tree.levels, self.ring.device
-        draw = torch.rand((count, size), dtype=torch.float64, device=device, generator=self.generator)
-        slices = torch.arange(size, device=device)
-        index = self.tree.find(((draw + slices) * (levels.total / size)).view(-1))
-        priority = levels.leaves[index]
-        weight = importance_weights(priority.view(count, size), self.beta).view(-1)
-        return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
 
 
 def importance_weights(priority: Tensor, beta: Tensor) -> Tensor:

@@ -69,7 +69,11 @@ class UniformSampler:
 
     def batches(self, count: int, size: int) -> list[Batch]:
         """Drawn and gathered together: one large gather costs less than many small ones."""
-        return cut(self.sample(count * size), count, size)
+        return cut(self.group(count, size), count, size)
+
+    def group(self, count: int, size: int) -> Batch:
+        """The same, one after the other in one."""
+        return self.sample(count * size)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Uniform sampling has no priorities."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from flashdqn.envs.kernels import Array, Scalar, scalar
 from flashdqn.replay.ring import Kind
-from flashdqn.replay.samplers import UniformSampler
+from flashdqn.replay.samplers import TRIES, UniformSampler
 from flashdqn.runtime.native import bound
 from flashdqn.types import Batch, Transition
 
@@ -70,7 +72,7 @@ def pick(
 
 
 class NativePick:
-    """`UniformSampler.pick` on its ring, whose addresses must not change. Every batch is new memory."""
+    """`UniformSampler.pick` on its ring, whose addresses must not change. Only `again` uses memory again."""
 
     def __init__(self, sampler: UniformSampler) -> None:
         ring = sampler.ring
@@ -87,6 +89,8 @@ class NativePick:
         ]  # fmt: skip
         bits = torch.zeros((1, 1), dtype=torch.int64)
         self._pick = bound(pick, own, [bits, *self._columns(1)])
+        self.sampler = sampler
+        self._kept: dict[int, tuple[Tensor, list[Any], Batch]] = {}
 
     def _columns(self, size: int) -> list[Tensor]:
         """obs, action, reward, discount, next_obs, next_mask, mask, weight, index."""
@@ -99,13 +103,33 @@ class NativePick:
 
     def __call__(self, bits: Tensor) -> Batch:
         """The batch that random numbers, [TRIES, B], choose."""
-        size = bits.shape[1]
-        columns = self._columns(size)
+        columns = self._columns(bits.shape[1])
         self._pick(bits.numpy(), *(column.numpy() for column in columns))
+        return self._with_masks(self._batch(columns))
+
+    def again(self, size: int) -> Batch:
+        """A batch as `sampler.sample` draws it, in memory that the next one of this size will take."""
+        kept = self._kept.get(size)
+        if kept is None:
+            bits, columns = torch.empty((TRIES, size), dtype=torch.int64), self._columns(size)
+            arrays = [column.numpy() for column in (bits, *columns)]
+            kept = self._kept[size] = bits, arrays, self._batch(columns)
+        bits, arrays, batch = kept
+        bits.random_(generator=self.sampler.generator)
+        self._pick(*arrays)
+        return self._with_masks(batch)
+
+    def _batch(self, columns: list[Tensor]) -> Batch:
         obs, action, reward, discount, next_obs, next_mask, mask, weight, index = columns
-        shape = (size, *self.obs_shape)
+        shape = (len(index), *self.obs_shape)
         masks = (next_mask, mask) if self.actions else (None, None)
         transition = Transition(obs.view(shape), action, reward, discount, next_obs.view(shape), *masks)
-        if (legal := self.ring.legal) is not None:
-            transition = transition._replace(next_mask=legal(transition.next_obs), mask=legal(transition.obs))
         return Batch(transition, weight, index)
+
+    def _with_masks(self, batch: Batch) -> Batch:
+        """Where masks follow from the observations."""
+        if (legal := self.ring.legal) is None:
+            return batch
+        transition = batch.transition
+        masks = {"next_mask": legal(transition.next_obs), "mask": legal(transition.obs)}
+        return batch._replace(transition=transition._replace(**masks))

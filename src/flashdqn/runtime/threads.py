@@ -1,7 +1,9 @@
 """How many CPU threads: one for small work, by a rule; for large work `train.choose` tries one and all.
 
-A choice by measurement can differ from run to run, and with it the rounding of sums: the same seed would no longer
-give the same weights. So small work, for which threads gain little, is not tried. The rule errs towards one thread.
+The hand-written updates compute the same with any number of threads; there a `Team` finds out while it works.
+With PyTorch's operations, a choice by measurement can differ from run to run, and with it the rounding of sums: the
+same seed would no longer give the same weights. So small work, for which threads gain little, is not tried. The
+rule errs towards one thread.
 Threads that work together wait for one another by spinning, and where another program wants the core, waiting can
 cost a hundred times the work (measured by benchmarks/threads.py).
 """
@@ -9,6 +11,7 @@ cost a hundred times the work (measured by benchmarks/threads.py).
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +24,50 @@ from flashdqn.envs.contract import ObsSpec
 
 #: Floating-point operations of one forward pass of a batch from which threads may pay.
 PARALLEL_FLOPS = 200_000_000
+
+#: A team tries every size so many times, and keeps to the best one for so many calls.
+TRIES, KEPT = 5, 500
+
+
+class Team:
+    """How many threads share a piece of work that is done again and again, whatever else the machine has to do.
+
+    Two cores may be two, or one that a neighbour leaves, or the two halves of one; and that changes. Usage:
+    `threads = team.start()`, the work, `team.stop(amount)`.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+        self.size = sizes[0]
+        self._call = 0
+        self._times: dict[int, list[float]] = {size: [] for size in sizes}
+        self._started = 0.0
+
+    @property
+    def most(self) -> int:
+        """The largest size."""
+        return max(self.sizes)
+
+    def start(self) -> int:
+        """So many threads, this time."""
+        self._started = time.perf_counter()
+        if self._call < TRIES * len(self.sizes):
+            self.size = self.sizes[self._call % len(self.sizes)]
+        return self.size
+
+    def stop(self, amount: float = 1.0) -> None:
+        """So much was done since `start`."""
+        if len(self.sizes) == 1:
+            return
+        trials = TRIES * len(self.sizes)
+        if self._call < trials:
+            self._times[self.size].append((time.perf_counter() - self._started) / amount)
+        self._call += 1
+        if self._call == trials:
+            self.size = min(self.sizes, key=lambda size: sorted(self._times[size])[TRIES // 2])
+        elif self._call == trials + KEPT:
+            self._call = 0
+            self._times = {size: [] for size in self.sizes}
 
 
 @contextmanager
@@ -53,6 +100,13 @@ def compute_threads(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> i
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(obs)
     return cores() if counter.get_total_flops() * batch_size >= PARALLEL_FLOPS else 1
+
+
+def team_of(asked: int) -> Team:
+    """So many as were asked for; with 0, one or all, whichever turns out faster."""
+    if asked or cores() == 1:
+        return Team(asked or 1)
+    return Team(1, cores())
 
 
 def cores() -> int:

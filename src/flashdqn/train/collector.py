@@ -39,8 +39,9 @@ class Collector:
         self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
         shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
-        self.eps = torch.ones(env.num_envs, device=ring.device)
         # Buffers that stay where they are: a CUDA graph knows them by their address.
+        self.eps = torch.ones(env.num_envs, device=ring.device)
+        self.luck = torch.zeros((2, env.num_envs), device=ring.device)
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
         masked, size = env.mask is not None, (env.num_envs, env.num_actions)
         self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
@@ -60,8 +61,8 @@ class Collector:
     def collect(self) -> None:
         """One step of every environment."""
         with self.phases("act"):
-            luck = torch.rand((2, len(self.eps)), generator=self.generator, device=self.eps.device)
-            action = self.act(self.obs, self.mask, self.eps, luck)
+            self.luck.uniform_(generator=self.generator)
+            action = self.act(self.obs, self.mask, self.eps, self.luck)
         with self.phases("step"):
             step = self.env.step(action)
         with self.phases("append"):

@@ -19,11 +19,13 @@ from flashdqn.errors import ExecutionError
 from flashdqn.learn.fused import FusedPolicy, FusedUpdate, fused_available
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.learn.written import WrittenGradients
+from flashdqn.learn.written import WrittenUpdates
 from flashdqn.learn.written_policy import WrittenPolicy
-from flashdqn.replay import UniformSampler, WithShown, replay_sampler
+from flashdqn.replay import PrioritizedSampler, UniformSampler, WithShown, replay_sampler
+from flashdqn.replay.samplers import cut
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.runtime.execute import Plan, Recorder, Way, compiled, compiler_missing
+from flashdqn.runtime.threads import team_of
 from flashdqn.train.assemble import Parts
 from flashdqn.train.record_cpu import NativeRecord
 from flashdqn.types import Batch
@@ -43,6 +45,9 @@ class Engine:
         self.plan = Plan("eager")
         self._graphs: dict[int, Callable[[], None]] = {}  # of so many updates at once
         self._collect: Callable[[], None] | None = None  # a graph, where the environment can be in one
+        self._group: Callable[[int, int], None] | None = (
+            None  # does so many updates of such a size in one call
+        )
         self._kept: dict[tuple[Callable[..., Any], int], Callable[..., Any]] = {}  # what was compiled
 
     def use(self, plan: Plan) -> None:
@@ -79,9 +84,12 @@ class Engine:
             due -= count
 
     def _learn(self, count: int) -> None:
-        parts = self.parts
+        parts, size = self.parts, self.config.update_size
+        if self._group is not None:
+            self._group(count, size)
+            return
         with parts.phases("sample"):
-            batches = parts.sampler.batches(count, self.config.update_size)
+            batches = parts.sampler.batches(count, size)
         with parts.phases("update"):
             for batch in batches:
                 parts.sampler.update(batch.index, parts.learner.step(batch))
@@ -112,6 +120,7 @@ class Engine:
             raise ExecutionError("CUDA graphs need --device cuda")
         collector.act, collector.record = collector.act_eagerly, collector.record_eagerly
         learner.compute_by(learner.step_eagerly)
+        self._group = None
         if isinstance(sampler, UniformSampler):
             sampler.pick = sampler.pick_eagerly
         if device.type == "cpu" and plan.way != "compile":
@@ -124,7 +133,12 @@ class Engine:
             raise ExecutionError(reason)
         if (device.type == "cuda" or plan.way == "compile") and compiler_missing(device) is None:
             self._compile_around()
-        learner.compute_by(self._written() if plan.way == "written" else self._compiled())
+        if plan.way == "compile":
+            learner.compute_by(self._compiled())
+        elif device.type == "cuda":
+            learner.compute_by(self._fused())
+        else:
+            self._write()
 
     def _compile_around(self) -> None:
         """Compile what surrounds the update: acting, taking in, picking samples."""
@@ -161,23 +175,55 @@ class Engine:
 
         return step
 
-    def _written(self) -> Callable[[Batch], Tensor]:
-        learner, config = self.parts.learner, self.config
-        if learner.device.type == "cuda":
-            policy = FusedPolicy(learner.online, config.envs)  # type: ignore[arg-type]
-            self.parts.collector.act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
-            return fused_update(learner, config)
-        self.parts.collector.act = WrittenPolicy(learner.online, config.envs)
-        gradients = WrittenGradients(
-            learner.online, learner.target, learner.head, learner.bootstrap, config.update_size
-        )
+    def _fused(self) -> Callable[[Batch], Tensor]:
+        """Triton's kernels, for acting too."""
+        policy = FusedPolicy(self.parts.learner.online, self.config.envs)  # type: ignore[arg-type]
+        self.parts.collector.act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
+        return fused_update(self.parts.learner, self.config)
 
-        def step(batch: Batch) -> Tensor:
-            result = gradients(batch)
+    def _write(self) -> None:
+        """Loops compiled for the CPU, for acting too."""
+        learner, sampler, asked = self.parts.learner, self.parts.sampler, self.config.runtime.threads
+        assert isinstance(sampler, UniformSampler | PrioritizedSampler)
+        self.parts.collector.act = WrittenPolicy(learner.online, self.config.envs, team_of(asked))
+        written = WrittenUpdates(
+            learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
+            learner.target_flat.values, learner.tau, team_of(asked),
+        )  # fmt: skip
+
+        def by_gradient(batch: Batch) -> Tensor:
+            result = written.gradient(batch)
             learner.watch.look(result.loss, batch, learner.adam.steps)
             return learner.apply(result)
 
-        return step
+        def steps(batch: Batch, count: int) -> Tensor:
+            priority, done, loss = written.steps(batch, count, learner.sums)
+            if done < count:
+                bad = cut(batch, count, len(batch.index) // count)[done]
+                learner.watch.look(torch.tensor(loss), bad, learner.adam.steps)
+            return priority
+
+        # A group is learned from before the next is drawn, so its memory can serve again.
+        pick = sampler.pick if isinstance(sampler, UniformSampler) else None
+        draw = (
+            (lambda count, size: pick.again(count * size)) if isinstance(pick, NativePick) else sampler.group
+        )
+
+        def group(count: int, size: int) -> None:
+            with self.parts.phases("sample"):
+                batch = draw(count, size)
+            with self.parts.phases("update"):
+                priority = steps(batch, count)
+                if isinstance(sampler, PrioritizedSampler):
+                    pairs = zip(torch.split(batch.index, size), torch.split(priority, size), strict=True)
+                    for index, errors in pairs:
+                        sampler.update(index, errors)
+
+        if learner.config.optimizer == "radam":  # which the compiled loops do not know
+            learner.compute_by(by_gradient)
+        else:
+            learner.compute_by(lambda batch: steps(batch, 1))
+            self._group = group
 
 
 def fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
@@ -224,7 +270,7 @@ def way_missing(config: Config, parts: Parts, way: Way) -> str | None:
                     "the hand-written kernels are for MLPs of two layers with a scalar head, greedy or double"
                 )
             return None if fused_available() else "there is no Triton, or the GPU is too old for it"
-        if not WrittenGradients.fits(learner.online, learner.head, learner.bootstrap):
+        if not WrittenUpdates.fits(learner.online, learner.head, learner.bootstrap):
             return "the hand-written update is for plain MLPs with a scalar head, greedy or double"
     return None
 

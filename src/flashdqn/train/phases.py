@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -25,21 +25,23 @@ class Phases:
         self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
         self.iterations = 0
         self.every = SAMPLED  # iterations between two that are timed on CUDA
+        self._clocks: dict[str, _Clock] = {}
         self.inside_graph = False  # while a graph is captured nothing is timed: a replay would not know of it
 
     def next_iteration(self) -> None:
         """Called once per iteration of the loop."""
         self.iterations += 1
 
-    @contextmanager
-    def __call__(self, name: str, host: bool = False) -> Iterator[None]:
+    def __call__(self, name: str, host: bool = False) -> AbstractContextManager[None]:
         """Time a block; `host=True` for work that waits for the device anyway."""
+        if self.cuda and not host:
+            return self._by_events(name)
+        return self._clocks.setdefault(name, _Clock(self.seconds, name))
+
+    @contextmanager
+    def _by_events(self, name: str) -> Iterator[None]:
         if self.inside_graph:
             yield
-        elif not self.cuda or host:
-            start = time.perf_counter()
-            yield
-            self.seconds[name] += time.perf_counter() - start
         elif self.iterations % self.every == 0:
             first, last = timing_event(), timing_event()
             first.record()
@@ -58,6 +60,19 @@ class Phases:
         seconds = dict(self.seconds)
         self.seconds.clear()
         return seconds
+
+
+class _Clock:
+    """Times a block by the host's clock. Made once for a phase: this is done several times in every iteration."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name, self.start = seconds, name, 0.0
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds[self.name] += time.perf_counter() - self.start
 
 
 def timing_event() -> torch.cuda.Event:

@@ -41,7 +41,8 @@ class TrainRatio:
 
     def due(self, transitions: int, updates: int) -> int:
         """Updates to do now, for all that was collected and done so far."""
-        earned = (max(0, transitions - self.starts) * self.ratio).__floor__()
+        ratio = self.ratio
+        earned = max(0, transitions - self.starts) * ratio.numerator // ratio.denominator
         return max(0, earned - updates)
 
     def achieved(self, transitions: int, updates: int) -> float:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from flashdqn.envs.kernels import Array, scalar
 from flashdqn.replay.ring import Kind
-from flashdqn.runtime.native import bound
+from flashdqn.runtime.native import Views, bound
 from flashdqn.train.collector import Collector
 from flashdqn.types import Step
 
@@ -80,12 +80,11 @@ class NativeRecord:
         action = torch.zeros(num, dtype=torch.int64)
         given = [action, collector.obs.view(num, -1), torch.zeros(num), flags, flags, seen_mask, outcomes]
         self._record = bound(record, own, given)
+        self._views = Views()
 
     def __call__(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Take what the environments answered into metrics and ring."""
         obs, reward, terminated, truncated, mask = step
-        self._record(
-            action.numpy(), obs.reshape(len(obs), -1).numpy(), reward.numpy(), terminated.numpy(),
-            truncated.numpy(), (mask if self.masked and mask is not None else self.empty).numpy(),
-            outcomes.numpy(),
-        )  # fmt: skip
+        legal = mask if self.masked and mask is not None else self.empty
+        seen, *others = self._views(obs, reward, terminated, truncated, legal, outcomes, action)
+        self._record(others.pop(), seen.reshape(len(seen), -1), *others)
