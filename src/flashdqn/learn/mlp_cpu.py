@@ -89,7 +89,7 @@ def updates(
             part = next_part(counters, shares[0], worker, threads)
         wait_for_all(counters, shares[0, threads])
         loss, q = total(terms[0]), total(terms[1]) / samples
-        if applied and not np.isfinite(loss):
+        if applied and not np.isfinite(SINGLE(loss)):
             results[u, 0] = loss
             return
 

@@ -123,7 +123,7 @@ def updates(
         loss, q = total(terms[0]), total(terms[1]) / samples
 
         counters += stage
-        if applied and not np.isfinite(loss):
+        if applied and not np.isfinite(SINGLE(loss)):
             if next_part(counters, shares[1], worker, threads) == 0:
                 results[u, 0] = loss
             return
