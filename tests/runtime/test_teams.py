@@ -8,7 +8,7 @@ import torch
 
 from flashdqn.runtime import threads as threading
 from flashdqn.runtime.native import Views
-from flashdqn.runtime.threads import KEPT, TRIES, Team, team_of
+from flashdqn.runtime.threads import KEPT, LONGEST, TRIES, Team, team_of
 
 
 def play(team: Team, calls: int, seconds: dict[int, float], clock: list[float], amount: int = 1) -> list[int]:
@@ -34,6 +34,17 @@ def test_takes_the_faster_size_and_looks_again(clock: list[float]) -> None:
     assert play(team, KEPT, {1: 2.0, 4: 1.0}, clock) == [4] * KEPT
     assert play(team, trials, {1: 2.0, 4: 9.0}, clock) == [1, 4] * TRIES  # a neighbour came
     assert play(team, KEPT, {1: 2.0, 4: 9.0}, clock) == [1] * KEPT
+
+
+def test_tries_less_often_while_nothing_changes(clock: list[float]) -> None:
+    team, trials, seconds = Team(1, 2), 2 * TRIES, {1: 1.0, 2: 9.0}
+    for kept in (KEPT, 2 * KEPT, 4 * KEPT):
+        assert play(team, trials + kept, seconds, clock) == [1, 2] * TRIES + [1] * kept
+    seconds[2] = 0.5
+    assert play(team, trials + KEPT, seconds, clock) == [1, 2] * TRIES + [2] * KEPT
+    for _ in range(8):
+        play(team, trials + team._kept, seconds, clock)
+    assert team._kept == LONGEST
 
 
 def test_a_few_calls_that_were_disturbed_do_not_decide(clock: list[float]) -> None:

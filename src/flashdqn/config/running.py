@@ -69,7 +69,7 @@ class RuntimeConfig:
     """Numbers that the networks compute with; losses, targets and weights are float32 in any case."""
     threads: int = 0
     """CPU threads for PyTorch and for the games; 0: one where work is too small to share, else as many as a
-    trial shows to be best."""
+    trial shows to be best. Hand-written updates find out while they train, and compute the same with any number."""
     warmup: bool = True
     """Compile, allocate and touch everything before the clock starts."""
 

@@ -25,8 +25,9 @@ from flashdqn.envs.contract import ObsSpec
 #: Floating-point operations of one forward pass of a batch from which threads may pay.
 PARALLEL_FLOPS = 200_000_000
 
-#: A team tries every size so many times, and keeps to the best one for so many calls.
-TRIES, KEPT = 5, 500
+#: A team tries every size so many times, and keeps to the best one for so many calls; for twice as many, up to a
+#: limit, whenever it was the best before too: where another program wants the cores, trying is dear.
+TRIES, KEPT, LONGEST = 5, 500, 16_000
 
 
 class Team:
@@ -39,7 +40,7 @@ class Team:
     def __init__(self, *sizes: int) -> None:
         self.sizes = sizes
         self.size = sizes[0]
-        self._call = 0
+        self._call, self._kept, self._best = 0, KEPT, 0
         self._times: dict[int, list[float]] = {size: [] for size in sizes}
         self._started = 0.0
 
@@ -65,7 +66,9 @@ class Team:
         self._call += 1
         if self._call == trials:
             self.size = min(self.sizes, key=lambda size: sorted(self._times[size])[TRIES // 2])
-        elif self._call == trials + KEPT:
+            self._kept = min(2 * self._kept, LONGEST) if self.size == self._best else KEPT
+            self._best = self.size
+        elif self._call == trials + self._kept:
             self._call = 0
             self._times = {size: [] for size in self.sizes}
 
