@@ -1,7 +1,7 @@
 """Does a transition cost the same at the end of a run as at its start, and does memory stay flat?
 
     python benchmarks/flatness.py                                # 50,000 episodes, 3 repeats
-    python benchmarks/flatness.py --episodes 10000 --repeats 5
+    python benchmarks/flatness.py --episodes 30000 --threads 1
     python benchmarks/flatness.py --preset snake --device cuda --every 400000
 
 Trains for a number of episodes, in a process of its own for each repeat, all with the same seed: the repeats do the
@@ -42,11 +42,12 @@ SPEED, MEMORY = 0.05, 0.01  # what counts as equal
 MEMORY_EPISODES = 100, 10_000
 EDGE_EPISODES = 1000
 Rows = list[dict[str, float]]
+COMMON: dict[str, Any] = {"eval.every": 0, "log.checkpoint_every": 0}
 
 
 def train(preset: str, device: str, settings: dict[str, Any]) -> Rows:
     """The reports of one training, with the transitions of each window."""
-    settings = {"device": device, "eval.every": 0, "log.checkpoint_every": 0} | settings
+    settings = COMMON | {"device": device} | settings
     with tempfile.TemporaryDirectory() as out:
         rows = read_csv(train_apart(preset, settings, out) / "metrics.csv")
     before = float(starts(preset))
@@ -288,15 +289,18 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=0.75, help="seconds that a window should last")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=0, help="one thread feels less of the machine's moods")
     parser.add_argument("--json", type=Path, default=HERE / "results" / "flatness.json")
     parser.add_argument("--picture", type=Path, default=HERE.parent / "docs" / "images" / "flatness.png")
     arguments = parser.parse_args()
+    COMMON["runtime.threads"] = arguments.threads
     console, device, preset = Console(width=110), arguments.device, arguments.preset
     every = arguments.every or window_length(preset, device, arguments.window)
     runs = repeat(arguments, every, console)
     if not runs:
         sys.exit("No training worked.")
     title = f"{preset}, {arguments.episodes:,} episodes, {len(runs)} repeats, {device}"
+    title += f", threads: {arguments.threads}" if arguments.threads else ""
     tables = [tenths(rows) for rows in runs]
     times = [table[-1]["us_per_transition"] / table[0]["us_per_transition"] for table in tables]
     growths = [table[-1]["memory_mb"] / table[0]["memory_mb"] for table in tables]

@@ -11,6 +11,7 @@ from flashdqn.envs.kernels import Array, Scalar, scalar
 from flashdqn.replay.ring import Kind
 from flashdqn.replay.samplers import TRIES, UniformSampler
 from flashdqn.runtime.native import bound
+from flashdqn.runtime.tiles import prefetch
 from flashdqn.types import Batch, Transition
 
 TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Kind.RESET)
@@ -50,9 +51,17 @@ def pick(
     envs, n, slots = shape[0], shape[1], len(kinds)
     readable = min(filled[0], slots // envs - obs.shape[1] // frames.shape[1])
     candidates, newest = (readable - (n - 1)) * envs, (head[0] - n) * envs
-    for b in range(len(index)):
+    for b in range(
+        len(index)
+    ):  # first all of them: a ring is larger than the cache, and memory takes its time
         slot = choose(bits, b, kinds, candidates, newest, envs)
         index[b] = slot
+        prefetch(frames, slot * frames.shape[1])
+        prefetch(frames, (slot + envs) % slots * frames.shape[1])
+        prefetch(ring_action, slot)
+        prefetch(ring_reward, slot)
+    for b in range(len(index)):
+        slot = index[b]
         weight[b] = 1.0 if kinds[slot] != RESET else 0.0
         action[b] = ring_action[slot]
         total, taken, at, terminated = ring_reward[slot], 1, slot, kinds[slot] == TERMINATED

@@ -257,6 +257,22 @@ def _some_rows(
 
 
 @intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Have the memory at an index of an array, counted as if it had one axis, on its way before it is needed."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        data = make_array(signature.args[0])(context, build, arguments[0]).data
+        place = build.bitcast(build.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        function = cgutils.get_or_insert_function(build.module, kind, "llvm.prefetch.p0")
+        build.call(function, [place, number(0), number(3), number(1)])  # to read, and soon, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@intrinsic
 def take(typing: Any, counter: Any) -> Any:
     """What a counter at this address stood at; then it stands one higher, for every thread."""
 
