@@ -59,3 +59,31 @@ def read_csv(path: Path) -> list[dict[str, float]]:
 def write_json(path: Path, data: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def draw_bars(
+    path: Path, groups: dict[str, dict[str, float]], unit: str, ours: str, log: bool = False
+) -> None:
+    """Bars with their figures, a panel for each group; those whose name holds `ours` are coloured."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(
+        figsize=(5.6 * len(groups), 0.9 + 0.36 * max(map(len, groups.values()))), layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    for panel, (title, bars) in zip(
+        figure.subplots(1, len(groups), squeeze=False)[0], groups.items(), strict=True
+    ):
+        names, values = list(bars)[::-1], list(bars.values())[::-1]
+        colors = ["#d95f02" if ours in name else "#7a8ca3" for name in names]
+        drawn = panel.barh(names, values, color=colors)
+        panel.bar_label(drawn, [f"{value:,.0f}" for value in values], padding=4, fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel(unit, fontsize=9)
+        panel.tick_params(labelsize=8)
+        panel.margins(x=0.18)
+        if log:
+            panel.set_xscale("log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

@@ -1,6 +1,6 @@
 """Every mode of execution side by side: time per transition and update, warm-up, and whether it learns the same.
 
-    python benchmarks/modes.py [--device cuda] [--case small] [--algo rainbow] [--json FILE]
+    python benchmarks/modes.py [--device cuda] [--case small] [--algo rainbow] [--json FILE] [--picture FILE]
 
 Each mode starts from the same weights and replay and does the same updates: then its weights are compared with
 those of eager. After that all of them train on, timed in alternation, so that a busy machine is unfair to none.
@@ -39,7 +39,7 @@ from flashdqn.train.loop import Loop
 from flashdqn.train.progress import Silent
 from flashdqn.train.run import RunFolder
 from flashdqn.train.warmup import copies, put_back
-from measure import context, write_json
+from measure import context, draw_bars, write_json
 
 #: The work: preset, and what is changed in it.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -134,6 +134,12 @@ def apart(one: Candidate, other: Candidate) -> float:
     return float((first - second).norm() / second.norm())
 
 
+def draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
+    """A bar for each mode, on a logarithmic axis: they differ by two orders of magnitude."""
+    bars = {row["mode"]: float(row["steps_per_second"]) for row in rows}
+    draw_bars(path, {title: bars}, "transitions per second", ours="written", log=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="auto")
@@ -147,6 +153,7 @@ def main() -> None:
         "--plans", default="", help="only those whose name contains one of these, comma-separated"
     )
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
     device, console = choose_device(arguments.device), Console(width=110)
     preset, changes = CASES[arguments.case]
@@ -199,6 +206,8 @@ def main() -> None:
             row["mode"], *cells, f"{row['microseconds_per_update']:,}", f"{row['weights_apart']:.1e}"
         )
     console.print(table)
+    if arguments.picture:
+        draw(title, rows, arguments.picture)
     if arguments.json:
         write_json(arguments.json, {"context": context(arguments.device), "title": title, "rows": rows})
 

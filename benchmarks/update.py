@@ -1,6 +1,6 @@
 """What one gradient step of double DQN costs on the CPU, against the matrix products that it cannot do without.
 
-    python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE]
+    python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE] [--picture FILE]
 
 `floor` is those products alone, into memory that is there already: the online network over observations and next
 observations, the target over the next ones, the gradients of activations and weights; once by PyTorch's library,
@@ -43,7 +43,7 @@ from flashdqn.runtime.native import native
 from flashdqn.runtime.threads import Team, cores, threads
 from flashdqn.runtime.tiles import LANES, product
 from flashdqn.types import Batch, Transition
-from measure import context, write_json
+from measure import context, draw_bars, write_json
 
 #: Below so many inputs, MKL is faster at the transposed form of a layer's weight gradient.
 NARROW = 32
@@ -245,11 +245,20 @@ def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
     ]
 
 
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """A panel for each network."""
+    groups: dict[str, dict[str, float]] = {}
+    for row in results:
+        groups.setdefault(row["case"], {})[row["update"]] = row["min_us"]
+    draw_bars(path, groups, "µs per update, the least", ours="written")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=0.05, help="for each row in each round")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
     for case in CASES:
@@ -263,6 +272,8 @@ def main() -> None:
             table.add_row(row["update"], *figures)
         Console().print(table)
         results += measured
+    if arguments.picture:
+        draw(results, arguments.picture)
     if arguments.json:
         settings = {"rounds": arguments.rounds, "seconds": arguments.seconds}
         write_json(arguments.json, {**context("cpu"), **settings, "updates": results})
