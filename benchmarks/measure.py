@@ -82,7 +82,7 @@ def draw_bars(
         panel.set_title(title, fontsize=9)
         panel.set_xlabel(unit, fontsize=9)
         panel.tick_params(labelsize=8)
-        panel.margins(x=0.18)
+        panel.margins(x=0.28)
         if log:
             panel.set_xscale("log")
     path.parent.mkdir(parents=True, exist_ok=True)
