@@ -129,9 +129,8 @@ def _parts(function: Any, seen: set[int]) -> Iterator[bytes]:
     options = sorted(getattr(function, "targetoptions", {}).items())
     yield f"{plain.__module__}.{plain.__qualname__} {options}".encode()
     yield from _code_parts(plain.__code__)
-    if hasattr(
-        function, "_defn"
-    ):  # an intrinsic, a function that writes code: all of its file goes into that
+    # An intrinsic is a function that writes code: all of its file goes into that.
+    if hasattr(function, "_defn"):
         yield inspect.getsource(sys.modules[plain.__module__]).encode()
         return
     closure = inspect.getclosurevars(plain)

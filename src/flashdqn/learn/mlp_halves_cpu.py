@@ -1,7 +1,7 @@
 """The same as `mlp_cpu` for MLPs of two hidden layers and few inputs, with less to carry from core to core.
 
-What one core writes, another must fetch, and two cores of a machine may be far apart: hundreds of nanoseconds for
-every 64 bytes. Where threads share out samples, each needs all weights, and half of them were changed by another.
+What one core writes, another must fetch, and two cores of a machine may be far apart (`benchmarks/cores.py`
+measures it). Where threads share out samples, each needs all weights, and half of them were changed by another.
 Here each keeps to its own rows of the large matrix, W₁, from the first pass to Adam, and needs of the others
 nothing but their part of Q(s, ·), a few numbers, and of the slope at the first hidden layer, one half. What is
 small is done by every thread for itself: the first layer, and the error.

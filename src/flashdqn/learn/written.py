@@ -137,7 +137,9 @@ class _Workspace:
         threads = owner.team.start()
         call = self._calls.get((count, threads))
         if call is None or call.batch is not batch or call.sums is not sums or not applied:
-            call = self._calls[count, threads] = self._prepare(batch, count, threads, owner, sums)
+            call = self._prepare(batch, count, threads, owner, sums)
+            if not call.copied:  # a copy would not hear of other numbers in the same batch
+                self._calls[count, threads] = call
         self._counters.fill(0)
         self.sizes[5] = applied
         call.done[0] = 0
@@ -159,7 +161,8 @@ class _Workspace:
         priority = torch.empty(count * self.rows)
         columns = [obs, action, reward, discount, next_obs, batch.weight, priority]
         columns += [] if mask is None else [mask]
-        columns = [column if column.is_contiguous() else column.contiguous() for column in columns]
+        copied = not all(column.is_contiguous() for column in columns)
+        columns = [column.contiguous() for column in columns]
         table = np.zeros((count, mlp_cpu.BATCH_COLUMNS), dtype=np.int64)
         for k, column in enumerate(columns):
             table[:, k] = column.data_ptr() + np.arange(count) * (column.nbytes // count)
@@ -169,7 +172,7 @@ class _Workspace:
             *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, owner._huber,
             self.like, results, sums.numpy(), done,
         )  # fmt: skip
-        return _Call(batch, sums, columns, arguments, priority, results, done)
+        return _Call(batch, sums, columns, copied, arguments, priority, results, done)
 
 
 class _Call(NamedTuple):
@@ -178,6 +181,7 @@ class _Call(NamedTuple):
     batch: Batch
     sums: Tensor
     columns: list[Tensor]  # whose addresses were taken
+    copied: bool  # some of them are copies
     arguments: tuple[Any, ...]
     priority: Tensor
     results: np.ndarray[Any, Any]

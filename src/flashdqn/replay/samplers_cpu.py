@@ -51,9 +51,8 @@ def pick(
     envs, n, slots = shape[0], shape[1], len(kinds)
     readable = min(filled[0], slots // envs - obs.shape[1] // frames.shape[1])
     candidates, newest = (readable - (n - 1)) * envs, (head[0] - n) * envs
-    for b in range(
-        len(index)
-    ):  # first all of them: a ring is larger than the cache, and memory takes its time
+    # First all slots: a ring is larger than the cache, and memory takes its time.
+    for b in range(len(index)):
         slot = choose(bits, b, kinds, candidates, newest, envs)
         index[b] = slot
         prefetch(frames, slot * frames.shape[1])

@@ -36,7 +36,10 @@ class Phases:
         """Time a block; `host=True` for work that waits for the device anyway."""
         if self.cuda and not host:
             return self._by_events(name)
-        return self._clocks.setdefault(name, _Clock(self.seconds, name))
+        clock = self._clocks.get(name)
+        if clock is None:
+            clock = self._clocks[name] = _Clock(self.seconds, name)
+        return clock
 
     @contextmanager
     def _by_events(self, name: str) -> Iterator[None]:
