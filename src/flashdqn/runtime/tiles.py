@@ -1,9 +1,9 @@
 """Products of small matrices on the CPU, in registers, and counters by which threads share them out.
 
-A library's matrix product packs its factors first, which is a third of the work where they are small. These are
+A library's matrix product packs its factors first, which costs much where they are small. These are
 multiplied where they lie: a tile of the result, `ROWS` rows by one or two vectors, stays in registers while the sum
-runs. It is written in LLVM's own language, for Numba's loops leave to chance what stays in a register. `benchmarks/update.py`
-measures the products of an update this way and by PyTorch's library.
+runs. It is written in LLVM's own language, for Numba's loops leave to chance what stays in a register.
+`benchmarks/update.py` measures the products of an update this way and by PyTorch's library.
 
 Every number of a product is one sum, from the first term to the last, whatever tile it is in and whichever thread
 computes it: results do not depend on the number of threads.
