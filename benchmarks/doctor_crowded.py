@@ -1,9 +1,10 @@
 """Watch scripts on a crowded machine, again and again: does one of them ever crash that would not by itself?
 
-    python benchmarks/doctor_crowded.py [SCRIPT …] [--minutes 5] [--at-once 6]
+    python benchmarks/doctor_crowded.py [SCRIPT …] [--minutes 5] [--at-once 6] [--hard]
 
-Without scripts, the doctor's patients take turns by lot. Several run on each core at once. What a crash said is
-kept beside the results; `rc` counts runs that ended with an error of their own.
+Without scripts, the doctor's patients take turns by lot. Several run on each core at once. With --hard the watch
+looks and writes a good many times as often as usual: what it does wrong once in an hour, it does in half a minute.
+What a crash said is kept beside the results.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import threading
 import time
 from pathlib import Path
 
+from flashdqn.doctor import run
 from flashdqn.runtime.threads import cores
 
 HERE = Path(__file__).parent
 SIGNS = ("Fatal Python error", "was ended by SIG", "ended without warning")
+HARD = {"interval": 0.0005, "window": 0.02, "flush": 0.0}
 
 
 def main() -> None:
@@ -27,8 +30,13 @@ def main() -> None:
     parser.add_argument("scripts", nargs="*", type=Path)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--at-once", type=int, default=6)
+    parser.add_argument("--hard", action="store_true")
+    parser.add_argument("--once", type=float, help="watch one script hard, for so many seconds, and end")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
+    if arguments.once is not None:
+        watch_hard(arguments.scripts[0], arguments.once)
+        return
     scripts = arguments.scripts or sorted((HERE.parent / "tests" / "doctor" / "patients").glob("*.py"))
     end, lock = time.monotonic() + 60 * arguments.minutes, threading.Lock()
     counts = {"runs": 0, "crashed": 0, "rc": 0}
@@ -37,8 +45,7 @@ def main() -> None:
         lots = random.Random(number)
         while time.monotonic() < end:
             script, core = str(lots.choice(scripts)), str(number % cores())
-            seconds = str(lots.choice([3, 5, 8]))
-            command = [sys.executable, "-m", "flashdqn", "doctor", "--seconds", seconds, script]
+            command = watching(script, lots.choice([20, 30] if arguments.hard else [3, 5, 8]), arguments.hard)
             done = subprocess.run(["taskset", "-c", core, *command], capture_output=True, text=True)
             said = done.stdout + done.stderr
             with lock:
@@ -54,6 +61,21 @@ def main() -> None:
     for thread in threads:
         thread.join()
     print(f"{counts['runs']} runs, {counts['crashed']} crashed, {counts['rc']} ended with an error")
+
+
+def watching(script: str, seconds: int, hard: bool) -> list[str]:
+    """The command that watches a script once."""
+    if hard:
+        return [sys.executable, __file__, script, "--once", str(seconds)]
+    return [sys.executable, "-m", "flashdqn", "doctor", "--seconds", str(seconds), script]
+
+
+def watch_hard(script: Path, seconds: float) -> None:
+    """In this process's child, with a plan of our own."""
+    plan = run.describe
+    run.describe = lambda *given: plan(*given) | HARD
+    record = run.watch(run.Patient(str(script), (), seconds=seconds, probe=0.01))
+    print(f"ended without warning at {seconds} s" if record.raw["ended"] == "killed" else record.raw["ended"])
 
 
 if __name__ == "__main__":

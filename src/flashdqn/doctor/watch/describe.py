@@ -48,7 +48,7 @@ def describe_forwards() -> list[dict[str, Any]]:
                 "network": type(entry.module).__name__,
                 "parameters": sum(parameter.numel() for parameter in parameters),
                 "trained": any(id(parameter) in trained for parameter in parameters),
-                "given_gradients": any(parameter.grad is not None for parameter in parameters),
+                "given_gradients": entry.given_gradients,
             }
         )
     return rows
@@ -67,4 +67,5 @@ def describe_optimizers() -> list[dict[str, Any]]:
             "seconds": optimizers.seconds[key],
         }
         for key, optimizer in list(optimizers.held.items())
+        if optimizer.param_groups
     ]

@@ -110,12 +110,13 @@ class Watch:
         """End the script when its time is up."""
         if perf_counter() - tally.started <= self.plan["seconds"] or self.done:
             return
-        if self.ended != "stopped":
-            self.ended = "stopped"
+        first, self.ended = self.ended != "stopped", "stopped"
+        if first:
             self.write_now()  # in case that it never comes to an end
         if self.looks.gave_way:
-            self.finish()
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), ctypes.py_object(Stop))
+            if first:  # a second one might hit what the script does to end well
+                stop = ctypes.py_object(Stop)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), stop)
         else:
             self.looks.errand = self.time_is_up
             signal.pthread_kill(self.thread, signal.SIGALRM)
@@ -139,7 +140,7 @@ class Watch:
             self.operations.stop()
         record = self.describe()  # before the probes, which call the script's network too
         self.write(record)
-        if "torch" in sys.modules and tally.counters.updates:
+        if "torch" in sys.modules and tally.counters.updates and not trains_elsewhere():
             try:
                 self.write({**record, "probes": probe_all(cores(), self.plan["probe"])})
             except Exception as error:
@@ -229,6 +230,12 @@ def run_script(watch: Watch) -> None:
             sys.stderr.write(watch.error)  # in a process that the script forked off: nobody else would say it
         elif sys.excepthook is not sys.__excepthook__:
             sys.excepthook(type(error), error, error.__traceback__)
+
+
+def trains_elsewhere() -> bool:
+    """Whether another thread is still training: what it changes meanwhile must not be copied here."""
+    busy = tally.busy_thread[0]
+    return busy != threading.get_ident() and any(thread.ident == busy for thread in threading.enumerate())
 
 
 def wait_for_threads() -> None:

@@ -43,6 +43,8 @@ class Forward:
         """Calls that a backward pass followed before any environment's step."""
         self.graded = 0
         """Calls whose result carries a graph."""
+        self.given_gradients = False
+        """Whether an update found gradients on its parameters."""
         self.batches: dict[int, int] = {}
         self.layers = 0
         """Modules within the network."""

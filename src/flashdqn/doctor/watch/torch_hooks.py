@@ -279,10 +279,20 @@ def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     methods.settle()
     note("optimizer", frame, seconds)
     key = id(optimizer)
-    optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
+    steps = optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
     optimizers.seconds[key] = optimizers.seconds.get(key, 0.0) + seconds
     if len(optimizers.held) < 4 or key in optimizers.held:
         optimizers.held[key] = optimizer
     if optimizers.look is not None:
         look, optimizers.look = optimizers.look, None
         look(optimizer)
+    if steps & (steps - 1) == 0:  # the first, second, fourth …
+        note_gradients()
+
+
+def note_gradients() -> None:
+    """Which networks were given gradients. Asked here and nowhere else, on the thread that trains: a backward pass
+    exchanges them without the interpreter's lock, and who reads one meanwhile destroys it."""
+    for forward in list(forwards.values()):
+        if not forward.given_gradients and forward.module is not None:
+            forward.given_gradients = any(part.grad is not None for part in forward.module.parameters())
