@@ -1,11 +1,12 @@
 """Is the doctor right? Its patients have one disease each, and beside each is the same script, cured.
 
     python benchmarks/doctor.py [--rounds 3] [--seconds 120] [--only python_env,printing] [--resume]
-    python benchmarks/doctor.py --cost --rounds 1 --seconds 120
+    python benchmarks/doctor.py --cost --rounds 1 --seconds 120 [--jobs 7]
 
 What the cure is worth is measured first: patient and cured alone, taking turns, by their time per transition. Then
 the doctor sees both. It should name the disease first, at a line marked `# disease`; predict what was measured;
-not find it in the cured; compute the same; and cost little. The patients are in tests/doctor/patients.
+not find it in the cured; compute the same; and cost little. The patients are in tests/doctor/patients. With --jobs
+several of them are seen at once, each with two cores of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from rich.console import Console
@@ -196,12 +200,7 @@ def see_cost(name: str, options: argparse.Namespace) -> Row:
 def measure_costs(wanted: list[str], options: argparse.Namespace, console: Console) -> None:
     """Only the cost of watching, for each patient."""
     rows = []
-    for name in wanted:
-        try:
-            row = see_cost(name, options)
-        except PatientError as error:
-            console.print(str(error), style="red", markup=False, highlight=False)
-            continue
+    for name, row in seen(wanted, options, console):
         rows.append(row)
         ratios = ", ".join(f"{ratio:.3f}" for ratio in row["ratios"])
         same = "same result" if row["same_result"] else "ANOTHER RESULT"
@@ -212,6 +211,52 @@ def measure_costs(wanted: list[str], options: argparse.Namespace, console: Conso
     if not costs:
         raise SystemExit("No patient came to its end.")
     console.print(f"median {statistics.median(costs):+.1%}, most {costs[-1]:+.1%}", highlight=False)
+
+
+def seen(names: list[str], options: argparse.Namespace, console: Console) -> Iterator[tuple[str, Row]]:
+    """Patient after patient, or several at once; one that fails is told, and left out."""
+    see = see_apart if options.jobs > 1 else see_one
+    cores, pairs = sorted(os.sched_getaffinity(0)), SimpleQueue[str]()
+    for k in range(options.jobs):
+        pairs.put(f"{cores[2 * k % len(cores)]},{cores[(2 * k + 1) % len(cores)]}")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = {pool.submit(see, name, options, pairs): name for name in names}
+        for done in as_completed(waiting):
+            try:
+                yield waiting[done], done.result()
+            except PatientError as error:
+                console.print(str(error), style="red", markup=False, highlight=False)
+
+
+def see_one(name: str, options: argparse.Namespace, _: SimpleQueue[str]) -> Row:
+    """In this process, with all cores."""
+    if options.cost:
+        return see_cost(name, options)
+    return see_healthy(options) if name == HEALTHY else see_patient(name, options)
+
+
+def see_apart(name: str, options: argparse.Namespace, pairs: SimpleQueue[str]) -> Row:
+    """In a process that has two cores, and knows of nobody else."""
+    pair = pairs.get()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.json"
+            given = {
+                "--only": name,
+                "--rounds": options.rounds,
+                "--doctor-rounds": options.doctor_rounds,
+                "--seconds": options.seconds,
+                "--json": path,
+            }
+            words = [word for key, value in given.items() for word in (key, str(value))]
+            command = [sys.executable, __file__, *words, *(["--cost"] if options.cost else [])]
+            execute(["taskset", "-c", pair, *command])
+            row: Row = json.loads(path.read_text(encoding="utf-8"))["costs" if options.cost else "patients"][
+                0
+            ]
+            return row
+    finally:
+        pairs.put(pair)
 
 
 def see_patient(name: str, options: argparse.Namespace) -> Row:
@@ -359,6 +404,7 @@ def main() -> None:
     )
     parser.add_argument("--only", help="patients by name, with commas between; the others' results are kept")
     parser.add_argument("--resume", action="store_true", help="leave out patients that have a result already")
+    parser.add_argument("--jobs", type=int, default=1, help="patients at once, on two cores each")
     parser.add_argument("--json", type=Path, default=RESULTS)
     options = parser.parse_args()
     if not 1 <= options.doctor_rounds <= options.rounds:
@@ -368,18 +414,14 @@ def main() -> None:
         options.json = RESULTS.with_name("doctor-cost.json") if options.json == RESULTS else options.json
         measure_costs(choose(options.only), options, console)
         return
-    wanted, rows, failed = choose(options.only), rows_before(options), []
+    wanted, rows = choose(options.only), rows_before(options)
+    wanted = [name for name in wanted if not (options.resume and name in rows)]
     head = {**context("cpu"), "command": shlex.join(["python", *sys.argv])}
-    for name in wanted:
-        if options.resume and name in rows:
-            continue
-        console.print(f"{name} …", highlight=False)
-        try:
-            rows[name] = see_healthy(options) if name == HEALTHY else see_patient(name, options)
-        except PatientError as error:
-            console.print(str(error), style="red", markup=False, highlight=False)
-            failed.append(name)
-            continue
+    done = []
+    for name, row in seen(wanted, options, console):
+        console.print(f"{name}: seen", highlight=False)
+        rows[name] = row
+        done.append(name)
         kept = [rows[known] for known in names() if known in rows]
         write_json(options.json, {**head, "summary": counts(kept), "patients": kept})
     shown = [rows[name] for name in names() if name in rows]
@@ -389,7 +431,7 @@ def main() -> None:
             f"The machine was busy with other things: measure {', '.join(busy)} again.", style="red"
         )
     console.print(counts(shown), highlight=False)
-    if failed:
+    if failed := [name for name in wanted if name not in done]:
         raise SystemExit(f"Failed: {', '.join(failed)}.")
 
 

@@ -33,8 +33,16 @@ def commit() -> str:
 
 def train_apart(preset: str, settings: dict[str, Any], out: str) -> Path:
     """Train in a process of its own; returns the run folder, inside `out`."""
-    settings = settings | {"out": out}
-    code = f"import flashdqn; print(flashdqn.train({preset!r}, progress=False, **{settings!r}).path)"
+    return _run_apart({"preset": preset, "out": out} | settings)
+
+
+def resume_apart(run: Path, settings: dict[str, Any]) -> Path:
+    """Go on with a run, in a process of its own."""
+    return _run_apart({"resume": str(run)} | settings)
+
+
+def _run_apart(settings: dict[str, Any]) -> Path:
+    code = f"import flashdqn; print(flashdqn.train(progress=False, **{settings!r}).path)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
