@@ -1,12 +1,11 @@
 """Is the doctor right? Its patients have one disease each, and beside each is the same script, cured.
 
-    python benchmarks/doctor.py [--rounds 3] [--seconds 120] [--only python_env,printing] [--resume]
-    python benchmarks/doctor.py --cost --rounds 1 --seconds 120 [--jobs 7]
+    python benchmarks/doctor.py [--rounds 3] [--seconds 120] [--only python_env,printing] [--resume] [--jobs 7]
 
 What the cure is worth is measured first: patient and cured alone, taking turns, by their time per transition. Then
 the doctor sees both. It should name the disease first, at a line marked `# disease`; predict what was measured;
-not find it in the cured; compute the same; and cost little. The patients are in tests/doctor/patients. With --jobs
-several of them are seen at once, each with two cores of its own.
+not find it in the cured; compute the same; and cost little (doctor_cost.py measures that better). The patients are
+in tests/doctor/patients. With --jobs several of them are seen at once, each with two cores of its own.
 """
 
 from __future__ import annotations
@@ -157,62 +156,6 @@ def overhead(figures: list[dict[str, float]], without: list[Row], reports: list[
     }
 
 
-def side_by_side(script: Path, seconds: float, swapped: bool) -> tuple[float, bool]:
-    """The time with the doctor over that without, both at once, on a core each; and whether they computed the same.
-
-    What else the machine does slows both. Swapping the cores then cancels what is different about them.
-    """
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    doctor = ["-m", "flashdqn", "doctor", "--seconds", f"{seconds:g}"]
-    commands = [[sys.executable, str(script)], [sys.executable, *doctor, str(script)]]
-    with tempfile.TemporaryDirectory() as folder:  # pipes would fill, and block whoever is read last
-        files = [Path(folder) / name for name in ("alone", "watched")]
-        running = [
-            subprocess.Popen(
-                ["taskset", "-c", str(core), *command], stdout=file.open("w"), stderr=subprocess.DEVNULL
-            )
-            for core, command, file in zip(
-                reversed(cores) if swapped else cores, commands, files, strict=True
-            )
-        ]
-        for process in running:
-            process.wait()
-        outputs = [file.read_text(encoding="utf-8") for file in files]
-    alone_, watched = (last_figures(output) for output in outputs)
-    if not alone_ or not watched:
-        raise PatientError(f"{script.name} did not come to its end.")
-    return watched["seconds"] / alone_["seconds"], watched["checksum"] == alone_["checksum"]
-
-
-def see_cost(name: str, options: argparse.Namespace) -> Row:
-    """What watching costs, by pairs that run at once."""
-    script = PATIENTS / f"{name}.py"
-    pairs = [side_by_side(script, options.seconds, bool(k % 2)) for k in range(2 * options.rounds)]
-    ratios = [ratio for ratio, _ in pairs]
-    return {
-        "name": name,
-        "cost": statistics.geometric_mean(ratios) - 1,
-        "ratios": ratios,
-        "same_result": all(same for _, same in pairs),
-    }
-
-
-def measure_costs(wanted: list[str], options: argparse.Namespace, console: Console) -> None:
-    """Only the cost of watching, for each patient."""
-    rows = []
-    for name, row in seen(wanted, options, console):
-        rows.append(row)
-        ratios = ", ".join(f"{ratio:.3f}" for ratio in row["ratios"])
-        same = "same result" if row["same_result"] else "ANOTHER RESULT"
-        console.print(f"{name:<22} {row['cost']:+6.1%}  ({ratios})  {same}", highlight=False)
-        head = {**context("cpu"), "command": shlex.join(["python", *sys.argv])}
-        write_json(options.json, {**head, "costs": rows})
-    costs = sorted(row["cost"] for row in rows)
-    if not costs:
-        raise SystemExit("No patient came to its end.")
-    console.print(f"median {statistics.median(costs):+.1%}, most {costs[-1]:+.1%}", highlight=False)
-
-
 def seen(names: list[str], options: argparse.Namespace, console: Console) -> Iterator[tuple[str, Row]]:
     """Patient after patient, or several at once; one that fails is told, and left out."""
     see = see_apart if options.jobs > 1 else see_one
@@ -230,8 +173,6 @@ def seen(names: list[str], options: argparse.Namespace, console: Console) -> Ite
 
 def see_one(name: str, options: argparse.Namespace, _: SimpleQueue[str]) -> Row:
     """In this process, with all cores."""
-    if options.cost:
-        return see_cost(name, options)
     return see_healthy(options) if name == HEALTHY else see_patient(name, options)
 
 
@@ -399,9 +340,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of patient and cured alone, in turns")
     parser.add_argument("--doctor-rounds", type=int, default=1, help="of these, with the doctor too")
     parser.add_argument("--seconds", type=float, default=120.0, help="that the doctor watches at most")
-    parser.add_argument(
-        "--cost", action="store_true", help="only what watching costs: with and without at once, then swapped"
-    )
     parser.add_argument("--only", help="patients by name, with commas between; the others' results are kept")
     parser.add_argument("--resume", action="store_true", help="leave out patients that have a result already")
     parser.add_argument("--jobs", type=int, default=1, help="patients at once, on two cores each")
@@ -410,10 +348,6 @@ def main() -> None:
     if not 1 <= options.doctor_rounds <= options.rounds:
         parser.error("--doctor-rounds: from 1 to --rounds")
     console = Console(width=None if sys.stdout.isatty() else 190)
-    if options.cost:
-        options.json = RESULTS.with_name("doctor-cost.json") if options.json == RESULTS else options.json
-        measure_costs(choose(options.only), options, console)
-        return
     wanted, rows = choose(options.only), rows_before(options)
     wanted = [name for name in wanted if not (options.resume and name in rows)]
     head = {**context("cpu"), "command": shlex.join(["python", *sys.argv])}

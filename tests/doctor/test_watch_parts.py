@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flashdqn.doctor.watch import sampler, tally
 from flashdqn.doctor.watch.classes import counted_step, look_at
 from flashdqn.doctor.watch.code import is_plumbing
 from flashdqn.doctor.watch.main_module import compiled
 from flashdqn.doctor.watch.on_import import AfterImport
-from flashdqn.doctor.watch.prints import claimed
-from flashdqn.doctor.watch.steps import ended, is_step, read, size
+from flashdqn.doctor.watch.prints import HINT, claimed, may_claim
+from flashdqn.doctor.watch.steps import ended, is_step, read, size, what_it_says
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,24 @@ def test_what_a_step_says(result: tuple[Any, ...], transitions: int, indexes: li
     reward, ends = read(result)
     assert size(reward) == transitions
     assert ended(transitions, ends) == indexes
+    number, found = what_it_says(result)
+    assert (number, list(found)) == (transitions, indexes)
+
+
+@given(
+    st.tuples(
+        st.none(),
+        st.floats() | st.integers() | st.booleans() | st.none(),
+        st.booleans() | st.integers(0, 1),
+        st.booleans() | st.just({}) | st.just({"done": True}) | st.integers(0, 1) | st.just([]),
+    ),
+    st.sampled_from([(), ({},), ({}, 1)]),
+)
+def test_the_short_way_says_the_same_as_the_long_one(start: tuple[Any, ...], rest: tuple[Any, ...]) -> None:
+    result = start + rest
+    reward, ends = read(result)
+    number, found = what_it_says(result)
+    assert (number, list(found)) == (size(reward), ended(size(reward), ends))
 
 
 @pytest.mark.parametrize("result", [None, 1.0, (1, 2), [1, 2, 3], {"a": 1}, "abc"])
@@ -84,6 +104,12 @@ def test_what_is_no_step(result: object) -> None:
 )
 def test_claims_of_speed(text: str, value: float | None) -> None:
     assert claimed(text) == value
+    assert value is None or may_claim(text)
+
+
+@given(st.text(alphabet="/ spfrePSFER1", max_size=12))
+def test_no_hint_is_passed_over(text: str) -> None:
+    assert may_claim(text) == (HINT.search(text) is not None)
 
 
 def test_whose_file_it_is() -> None:

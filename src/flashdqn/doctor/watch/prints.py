@@ -22,6 +22,8 @@ BEFORE = re.compile(rf"{NUMBER}\s*(?:{UNIT})", re.IGNORECASE)
 AFTER = re.compile(rf"(?:{UNIT})\s*[:=|]\s*{NUMBER}", re.IGNORECASE)
 LOOSE = re.compile(rf"(?:{UNIT})\s*{NUMBER}", re.IGNORECASE)
 HINT = re.compile(r"/ ?s|per.?s|fps|sps", re.IGNORECASE)
+SIGNS = ("/s", "/ s", "per", "ps")
+"""Wherever there is a hint, there is one of these."""
 SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 
 MOST = 1000
@@ -47,9 +49,15 @@ def watch_prints() -> None:
 def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
     """Count it, and read it if it may say something about speed."""
     note("print", frame, seconds)
-    if len(claims) < MOST and any(isinstance(part, str) and HINT.search(part[:LONGEST]) for part in args):
+    if len(claims) < MOST and any(isinstance(part, str) and may_claim(part[:LONGEST]) for part in args):
         parts = [str(part)[:LONGEST] for part in args if isinstance(part, (str, int, float))]
         note_claim(" ".join(parts), frame)
+
+
+def may_claim(text: str) -> bool:
+    """Whether it is worth reading. Whoever prints much prints mostly something else, and that is seen at once."""
+    small = text.lower()
+    return any(sign in small for sign in SIGNS) and HINT.search(text) is not None
 
 
 def note_claim(text: str, frame: FrameType) -> None:

@@ -5,15 +5,21 @@ Nothing here waits for a GPU: what lies there is counted by its shape, and its e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from .tally import counters, local, never_in_the_way, note, training_began, widths
+from .tally import counters, first_step, local, note, note_failure, training_began, widths
 from .torch_hooks import methods
 
 #: (environment, index) → the number of its vector steps when its episode began
 began_at: dict[tuple[int, int], int] = {}
 steps_of: dict[int, int] = {}
+NUMBERS = (float, int)
+FLAG_OR_INFO = (bool, dict)
+STEP: tuple[int, Sequence[int]] = (1, ())
+END: tuple[int, Sequence[int]] = (1, (0,))
+"""One transition, and whether it was an episode's last."""
 
 
 def is_step(result: Any) -> bool:
@@ -26,22 +32,42 @@ def is_tensordict(result: Any) -> bool:
     return type(result).__module__.partition(".")[0] == "tensordict"
 
 
-@never_in_the_way
 def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
     """Count it."""
+    try:
+        number, indexes = what_it_says(result)
+        counters.vector_steps += 1
+        counters.transitions += number
+        widths[number] = widths.get(number, 0) + 1
+        if not first_step:
+            training_began()
+        note("env step", frame, seconds, number)
+        pending = local.pending
+        if pending:
+            for forward in pending:
+                forward.acting += 1
+            pending.clear()
+        if methods.wanted is not methods.counting:
+            methods.settle()
+        count_ends(id(env), indexes)
+    except Exception as error:
+        note_failure("note_step", error)
+
+
+def what_it_says(result: Any) -> tuple[int, Sequence[int]]:
+    """How many transitions were made, and which of the environments ended. The plainest of answers, a tuple of four
+    or five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
+    if (
+        type(result) is tuple
+        and len(result) > 3
+        and type(result[1]) in NUMBERS
+        and type(result[2]) is bool
+        and type(result[3]) in FLAG_OR_INFO
+    ):
+        return END if result[2] or result[3] is True else STEP
     reward, ends = read(result)
     number = size(reward)
-    counters.vector_steps += 1
-    counters.transitions += number
-    widths[number] = widths.get(number, 0) + 1
-    training_began()
-    note("env step", frame, seconds, number)
-    if local.pending:
-        for forward in local.pending:
-            forward.acting += 1
-        local.pending.clear()
-    methods.settle()
-    count_ends(id(env), number, ends)
+    return number, ended(number, ends)
 
 
 def read(result: Any) -> tuple[Any, list[Any]]:
@@ -71,10 +97,10 @@ def size(values: Any) -> int:
     return max(len(values), 1) if isinstance(values, (list, tuple)) else 1
 
 
-def count_ends(env: int, number: int, ends: list[Any]) -> None:
+def count_ends(env: int, indexes: Sequence[int]) -> None:
     """Episodes that ended, with their lengths."""
     now = steps_of[env] = steps_of.get(env, 0) + 1
-    for index in ended(number, ends):
+    for index in indexes:
         began = began_at.get((env, index), 0)
         began_at[env, index] = now
         counters.episodes += 1

@@ -51,6 +51,7 @@ class Forward:
         self.code: Any = None
         self.module: Any = None
         self.data: Any = None
+        self.shape: Any = None
         """The latest network and what it was given, held so that they can be looked at in the end."""
 
 
@@ -116,9 +117,14 @@ def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:
         try:
             action(*args)
         except Exception as error:
-            failures.setdefault(action.__name__, f"{action.__name__}: {type(error).__name__}: {error}"[:200])
+            note_failure(action.__name__, error)
 
     return guarded
+
+
+def note_failure(name: str, error: Exception) -> None:
+    """The first one of each kind."""
+    failures.setdefault(name, f"{name}: {type(error).__name__}: {error}"[:200])
 
 
 def place(kind: str, frame: FrameType) -> tuple[str, CodeType, int]:

@@ -18,11 +18,13 @@ from .code import HERE, is_plumbing, nearest
 from .tally import (
     Forward,
     counters,
+    first_step,
     forwards,
     forwards_by_instruction,
     local,
     never_in_the_way,
     note,
+    note_failure,
     training_began,
 )
 
@@ -158,11 +160,13 @@ def counted_method(
     return method
 
 
-@never_in_the_way
 def note_copy(kind: str, before: Any, after: Any, frame: FrameType, seconds: float) -> None:
     """A copy to the GPU from there is none; one that begins or ends on the host waits or moves."""
-    waits = before.is_cuda if kind not in ("to", "cuda") else moves(before, after)
-    note(kind, frame, seconds, int(before.numel()), int(waits))
+    try:
+        waits = before.is_cuda if kind not in ("to", "cuda") else moves(before, after)
+        note(kind, frame, seconds, before.numel(), waits)
+    except Exception as error:
+        note_failure("note_copy", error)
 
 
 def moves(before: Any, after: Any) -> bool:
@@ -185,13 +189,16 @@ def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]
     return backward
 
 
-@never_in_the_way
 def note_backward(frame: FrameType, seconds: float) -> None:
     """Count a backward pass: what was called before it was called for learning."""
-    note("backward", frame, seconds)
-    for forward in local.pending:
-        forward.learning += 1
-    local.pending.clear()
+    try:
+        note("backward", frame, seconds)
+        pending = local.pending
+        for forward in pending:
+            forward.learning += 1
+        pending.clear()
+    except Exception as error:
+        note_failure("note_backward", error)
 
 
 def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) -> Callable[..., Any]:
@@ -230,17 +237,19 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
     entry.count += 1
     entry.seconds += seconds
     entry.module = module
-    if args and hasattr(args[0], "shape"):
-        shape = args[0].shape
+    shape = getattr(args[0], "shape", None) if args else None
+    if shape is not None:
         batch = int(shape[0]) if len(shape) > 1 else 1
         entry.batches[batch] = entry.batches.get(batch, 0) + 1
-        if entry.data is None or entry.data.shape != shape:
+        if entry.data is None or entry.shape != shape:
+            entry.shape = shape
             entry.data = args[0].detach()  # the first of its shape, without the graph behind it
     if getattr(result, "requires_grad", False):
         entry.graded += 1
-    local.pending.append(entry)
-    if len(local.pending) > 256:
-        del local.pending[:128]
+    pending = local.pending
+    pending.append(entry)
+    if len(pending) > 256:
+        del pending[:128]
     counters.hooks += 1
     counters.layers += entry.layers
 
@@ -266,17 +275,28 @@ def after_step(compiling: Callable[[], bool]) -> Callable[..., None]:
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not compiling():
-            note_update(optimizer, sys._getframe(1), perf_counter() - local.optimizer_start)
+            seconds = perf_counter() - local.optimizer_start
+            note_update(optimizer, own_frame(sys._getframe(1)), seconds)
 
     return after
+
+
+def own_frame(frame: FrameType) -> FrameType:
+    """The nearest that is no plumbing: its instruction is known from the last time. This one where all are."""
+    found: FrameType | None = frame
+    while found is not None and is_plumbing(found.f_code.co_filename):
+        found = found.f_back
+    return found or frame
 
 
 @never_in_the_way
 def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
-    training_began()
-    methods.settle()
+    if not first_step:
+        training_began()
+    if methods.wanted is not methods.counting:
+        methods.settle()
     note("optimizer", frame, seconds)
     key = id(optimizer)
     steps = optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
