@@ -5,7 +5,6 @@ Nothing here waits for a GPU: what lies there is counted by its shape, and its e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -15,11 +14,8 @@ from .torch_hooks import methods
 #: (environment, index) → the number of its vector steps when its episode began
 began_at: dict[tuple[int, int], int] = {}
 steps_of: dict[int, int] = {}
-NUMBERS = (float, int)
-FLAG_OR_INFO = (bool, dict)
-STEP: tuple[int, Sequence[int]] = (1, ())
-END: tuple[int, Sequence[int]] = (1, (0,))
-"""One transition, and whether it was an episode's last."""
+OVER: list[Any] = [True]
+NOT_OVER: list[Any] = []
 
 
 def is_step(result: Any) -> bool:
@@ -35,7 +31,7 @@ def is_tensordict(result: Any) -> bool:
 def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
     """Count it."""
     try:
-        number, indexes = what_it_says(result)
+        number, ends = what_it_says(result)
         counters.vector_steps += 1
         counters.transitions += number
         widths[number] = widths.get(number, 0) + 1
@@ -49,25 +45,23 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
             pending.clear()
         if methods.wanted is not methods.counting:
             methods.settle()
-        count_ends(id(env), indexes)
+        count_ends(id(env), ended(number, ends) if ends else NOT_OVER)
     except Exception as error:
         note_failure("note_step", error)
 
 
-def what_it_says(result: Any) -> tuple[int, Sequence[int]]:
-    """How many transitions were made, and which of the environments ended. The plainest of answers, a tuple of four
-    or five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
-    if (
-        type(result) is tuple
-        and len(result) > 3
-        and type(result[1]) in NUMBERS
-        and type(result[2]) is bool
-        and type(result[3]) in FLAG_OR_INFO
-    ):
-        return END if result[2] or result[3] is True else STEP
+def what_it_says(result: Any) -> tuple[int, list[Any]]:
+    """How many transitions were made, and what says that episodes ended. The plainest of answers, a tuple of four or
+    five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
+    if type(result) is tuple and len(result) > 3 and type(result[2]) is bool:
+        number, second = (
+            type(result[1]),
+            type(result[3]),
+        )  # compared by `is`: a metaclass may have ideas of its own
+        if (number is float or number is int) and (second is bool or second is dict):
+            return 1, OVER if result[2] or result[3] is True else NOT_OVER
     reward, ends = read(result)
-    number = size(reward)
-    return number, ended(number, ends)
+    return size(reward), ends
 
 
 def read(result: Any) -> tuple[Any, list[Any]]:
@@ -97,7 +91,7 @@ def size(values: Any) -> int:
     return max(len(values), 1) if isinstance(values, (list, tuple)) else 1
 
 
-def count_ends(env: int, indexes: Sequence[int]) -> None:
+def count_ends(env: int, indexes: list[int]) -> None:
     """Episodes that ended, with their lengths."""
     now = steps_of[env] = steps_of.get(env, 0) + 1
     for index in indexes:
