@@ -40,8 +40,14 @@ class Costs:
     def spent(self) -> float:
         """On all that was counted so far."""
         steps, updates = counters.vector_steps, counters.updates
-        calls = max(counters.hooks - steps - 2 * updates, 0)
+        calls = by_turns(counters.hooks, steps, updates)
         return calls * self.method + counters.layers * self.layer + steps * self.step + updates * self.update
+
+
+def by_turns(hooks: float, steps: float, updates: float) -> float:
+    """Of all that was stood in for, what is counted by turns only: not the steps of environments, nor the backward
+    pass and the optimizer's step of each update, which always are."""
+    return max(hooks - steps - 2 * updates, 0.0)
 
 
 def measure_costs(torch: ModuleType) -> Costs:

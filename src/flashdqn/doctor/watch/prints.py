@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from . import tally
-from .tally import counters, never_in_the_way, note
+from .tally import COUNT, counters, note, note_failure
 
 NUMBER = r"(\d[\d,]*\.?\d*)\s*([kKM]?)"
 UNIT = (
@@ -27,6 +27,7 @@ SIGNS = ("/s", "/ s", "per", "ps")
 SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 
 MOST = 1000
+OFTEN, SELDOM = 100, 16
 LONGEST = 2000
 
 claims: list[dict[str, Any]] = []
@@ -45,13 +46,17 @@ def watch_prints() -> None:
     builtins.print = printed
 
 
-@never_in_the_way
 def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
-    """Count it, and read it if it may say something about speed."""
-    note("print", frame, seconds)
-    if len(claims) < MOST and any(isinstance(part, str) and may_claim(part[:LONGEST]) for part in args):
-        parts = [str(part)[:LONGEST] for part in args if isinstance(part, (str, int, float))]
-        note_claim(" ".join(parts), frame)
+    """Count it, and read it if it may say something about speed: of a line that prints often, now and then."""
+    try:
+        count = note("print", frame, seconds)[COUNT]
+        if (count > OFTEN and count % SELDOM) or len(claims) >= MOST:
+            return
+        if any(isinstance(part, str) and may_claim(part[:LONGEST]) for part in args):
+            parts = [str(part)[:LONGEST] for part in args if isinstance(part, (str, int, float))]
+            note_claim(" ".join(parts), frame)
+    except Exception as error:
+        note_failure("note_print", error)
 
 
 def may_claim(text: str) -> bool:

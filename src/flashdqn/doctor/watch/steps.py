@@ -51,8 +51,8 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
 
 
 def what_it_says(result: Any) -> tuple[int, list[Any]]:
-    """How many transitions were made, and what says that episodes ended. The plainest of answers, a tuple of four or
-    five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
+    """How many transitions were made, and what says that episodes ended. The plainest of answers, a tuple of four
+    or five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
     if type(result) is tuple and len(result) > 3 and type(result[2]) is bool:
         number, second = (
             type(result[1]),

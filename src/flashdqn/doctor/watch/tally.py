@@ -93,8 +93,9 @@ failures: dict[str, str] = {}
 """What of the watch did not work, by its name."""
 
 
-def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0) -> None:
-    """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing)."""
+def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0) -> list[Any]:
+    """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing); returns
+    what is known of that line by now."""
     key = (kind, id(frame.f_code), frame.f_lasti)
     entry = by_instruction.get(key)
     if entry is None:
@@ -107,6 +108,7 @@ def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_devi
     entry[ELEMENTS] += elements
     entry[ON_DEVICE] += on_device
     counters.hooks += 1
+    return entry
 
 
 def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ from math import ceil
 from time import perf_counter
 from types import ModuleType
 
-from .costs import Costs, measure_costs
+from .costs import Costs, by_turns, measure_costs
 from .tally import counters, first_step
 from .torch_hooks import methods
 
@@ -14,8 +14,6 @@ MOST = 0.015
 """The part of the time that counting may cost, by its own measure; what it does to the caches comes on top."""
 SHORTEST = 0.5
 """Seconds of a window that say something about the next."""
-EVERY_STEP = {"vector_steps": 1.0, "updates": 2.0}
-"""What is counted whether or not the rest is: steps of environments, and backward passes and updates."""
 
 
 class Turns:
@@ -47,8 +45,8 @@ class Turns:
         now = self._totals()
         change = {name: now[name] - self._last[name] for name in now}
         self._last = now
-        calls = change["hooks"] - sum(part * change[name] for name, part in EVERY_STEP.items())
-        spent = max(calls, 0.0) * self.costs.method + change["layers"] * self.costs.layer
+        calls = by_turns(change["hooks"], change["vector_steps"], change["updates"])
+        spent = calls * self.costs.method + change["layers"] * self.costs.layer
         load = spent / max(change["seconds"], 1e-3)
         self.loads.append(load)
         if not methods.tensor:
