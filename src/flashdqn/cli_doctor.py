@@ -47,7 +47,7 @@ def doctor(arguments: list[str]) -> int:
     from flashdqn.doctor.examine import examine
     from flashdqn.doctor.html import write_page
     from flashdqn.doctor.json_file import write_json
-    from flashdqn.doctor.run import Patient, watch
+    from flashdqn.doctor.run import Patient, check, watch
     from flashdqn.doctor.terminal import show_report
 
     ours, module, script, theirs = split(arguments)
@@ -59,10 +59,11 @@ def doctor(arguments: list[str]) -> int:
     for path in (parsed.html, parsed.json):
         if path is not None:
             check_writable(path)
+    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
+    check(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
     console.print(start, highlight=False, markup=False)
-    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
     report = examine(watch(patient))
     show_report(report, console)
     if parsed.html is not None:

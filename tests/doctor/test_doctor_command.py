@@ -94,9 +94,10 @@ def test_mistakes_get_a_sentence(
 ) -> None:
     words = [str(script) if word == "SCRIPT" else word for word in words]
     assert doctor(*words, monkeypatch=monkeypatch) == 2
-    err = capfd.readouterr().err
+    out, err = capfd.readouterr()
     assert sentence in err
     assert "Traceback" not in err
+    assert out == ""  # nothing is announced that will not be
 
 
 def test_no_training_is_a_mistake_too(
