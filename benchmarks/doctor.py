@@ -190,11 +190,8 @@ def see_apart(name: str, options: argparse.Namespace, pairs: SimpleQueue[str]) -
                 "--json": path,
             }
             words = [word for key, value in given.items() for word in (key, str(value))]
-            command = [sys.executable, __file__, *words, *(["--cost"] if options.cost else [])]
-            execute(["taskset", "-c", pair, *command])
-            row: Row = json.loads(path.read_text(encoding="utf-8"))["costs" if options.cost else "patients"][
-                0
-            ]
+            execute(["taskset", "-c", pair, sys.executable, __file__, *words])
+            row: Row = json.loads(path.read_text(encoding="utf-8"))["patients"][0]
             return row
     finally:
         pairs.put(pair)

@@ -49,12 +49,18 @@ def train(preset: str, device: str, settings: dict[str, Any]) -> Rows:
     """The reports of one training, with the transitions of each window."""
     settings = COMMON | {"device": device} | settings
     with tempfile.TemporaryDirectory() as out:
-        rows = read_csv(train_apart(preset, settings, out) / "metrics.csv")
-    before = float(starts(preset))
+        rows = windows(train_apart(preset, settings, out), starts(preset))
+    for row in rows:
+        row["episodes_per_second"] = row["steps_per_second"] / row["length"]
+    return rows
+
+
+def windows(run: Path, since: float) -> Rows:
+    """The reports after so many transitions, with the transitions and the seconds of each window."""
+    rows, before = [row for row in read_csv(run / "metrics.csv") if row["step"] > since], since
     for row in rows:
         row["transitions"], before = row["step"] - before, row["step"]
         row["window_seconds"] = row["transitions"] * row["us_total"] / 1e6
-        row["episodes_per_second"] = row["steps_per_second"] / row["length"]
     return rows
 
 

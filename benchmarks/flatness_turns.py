@@ -26,7 +26,19 @@ from rich.console import Console
 from rich.table import Table
 
 import flatness
-from flatness import EDGE_EPISODES, FIRST, SPEED, Rows, answer, cost, largest, medians, starts, window_length
+from flatness import (
+    EDGE_EPISODES,
+    FIRST,
+    SPEED,
+    Rows,
+    answer,
+    cost,
+    largest,
+    medians,
+    starts,
+    window_length,
+    windows,
+)
 from measure import context, read_csv, resume_apart, train_apart, write_json
 
 HERE = Path(__file__).parent
@@ -36,15 +48,6 @@ def train(arguments: argparse.Namespace, every: int, out: Path, **settings: Any)
     """The folder of a run in a process of its own."""
     given = flatness.COMMON | {"device": arguments.device, "log.every": every, "seed": arguments.seed}
     return train_apart(arguments.preset, given | settings, str(out))
-
-
-def windows(run: Path, since: float) -> Rows:
-    """The reports after so many transitions, with the transitions and the seconds of each window."""
-    rows, before = [row for row in read_csv(run / "metrics.csv") if row["step"] > since], since
-    for row in rows:
-        row["transitions"], before = row["step"] - before, row["step"]
-        row["window_seconds"] = row["transitions"] * row["us_total"] / 1e6
-    return rows
 
 
 def first_part(arguments: argparse.Namespace, every: int, out: Path) -> tuple[Rows, Rows]:

@@ -48,12 +48,15 @@ def _judge(filename: str) -> bool:
 
 def nearest(frame: FrameType | None) -> tuple[CodeType, int] | None:
     """The innermost frame that is no plumbing, as its code and line."""
-    while frame is not None:
-        code = frame.f_code
-        if not is_plumbing(code.co_filename):
-            return code, frame.f_lineno
+    found = own_frame(frame)
+    return None if found is None else (found.f_code, found.f_lineno)
+
+
+def own_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that is no plumbing."""
+    while frame is not None and is_plumbing(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return frame
 
 
 def name_of(code: CodeType) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from .tally import counters, first_step, local, note, note_failure, training_began, widths
+from .tally import counters, local, note, note_failure, training_began, widths
 from .torch_hooks import methods
 
 #: (environment, index) → the number of its vector steps when its episode began
@@ -35,16 +35,14 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
         counters.vector_steps += 1
         counters.transitions += number
         widths[number] = widths.get(number, 0) + 1
-        if not first_step:
-            training_began()
+        training_began()
         note("env step", frame, seconds, number)
         pending = local.pending
         if pending:
             for forward in pending:
                 forward.acting += 1
             pending.clear()
-        if methods.wanted is not methods.counting:
-            methods.settle()
+        methods.settle()
         count_ends(id(env), ended(number, ends) if ends else NOT_OVER)
     except Exception as error:
         note_failure("note_step", error)
@@ -54,10 +52,8 @@ def what_it_says(result: Any) -> tuple[int, list[Any]]:
     """How many transitions were made, and what says that episodes ended. The plainest of answers, a tuple of four
     or five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
     if type(result) is tuple and len(result) > 3 and type(result[2]) is bool:
-        number, second = (
-            type(result[1]),
-            type(result[3]),
-        )  # compared by `is`: a metaclass may have ideas of its own
+        # Compared by `is`: a metaclass may have ideas of its own.
+        number, second = type(result[1]), type(result[3])
         if (number is float or number is int) and (second is bool or second is dict):
             return 1, OVER if result[2] or result[3] is True else NOT_OVER
     reward, ends = read(result)

@@ -51,8 +51,9 @@ class Forward:
         self.code: Any = None
         self.module: Any = None
         self.data: Any = None
-        self.shape: Any = None
         """The latest network and what it was given, held so that they can be looked at in the end."""
+        self.shape: Any = None
+        """Of the data: to ask a tensor for it takes longer."""
 
 
 class Counters:
@@ -112,7 +113,8 @@ def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_devi
 
 
 def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:
-    """What goes wrong in the watch must not be the script's trouble: it is written down instead."""
+    """What goes wrong in the watch must not be the script's trouble: it is written down instead. Notes that may
+    come a hundred thousand times a second do the same by themselves."""
 
     @functools.wraps(action)
     def guarded(*args: Any) -> None:

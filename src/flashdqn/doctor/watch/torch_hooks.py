@@ -14,11 +14,10 @@ from time import perf_counter
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from .code import HERE, is_plumbing, nearest
+from .code import HERE, is_plumbing, nearest, own_frame
 from .tally import (
     Forward,
     counters,
-    first_step,
     forwards,
     forwards_by_instruction,
     local,
@@ -275,28 +274,18 @@ def after_step(compiling: Callable[[], bool]) -> Callable[..., None]:
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not compiling():
-            seconds = perf_counter() - local.optimizer_start
-            note_update(optimizer, own_frame(sys._getframe(1)), seconds)
+            seconds, frame = perf_counter() - local.optimizer_start, sys._getframe(1)
+            note_update(optimizer, own_frame(frame) or frame, seconds)
 
     return after
-
-
-def own_frame(frame: FrameType) -> FrameType:
-    """The nearest that is no plumbing: its instruction is known from the last time. This one where all are."""
-    found: FrameType | None = frame
-    while found is not None and is_plumbing(found.f_code.co_filename):
-        found = found.f_back
-    return found or frame
 
 
 @never_in_the_way
 def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
-    if not first_step:
-        training_began()
-    if methods.wanted is not methods.counting:
-        methods.settle()
+    training_began()
+    methods.settle()
     note("optimizer", frame, seconds)
     key = id(optimizer)
     steps = optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
