@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from flashdqn.algorithms import ALGORITHMS
+from flashdqn.learn.algorithms import ALGORITHMS
 from measure import context, read_csv, train_apart, write_json
 from quality import RESULTS as QUALITY
 from quality import SETTINGS

@@ -24,12 +24,12 @@ from typing import Any
 import torch
 
 import flashdqn
+from flashdqn.compute.device import choose_device, used_bytes
+from flashdqn.core.contract import close
 from flashdqn.envs import GymConfig, VecEnv, build_env
-from flashdqn.envs.contract import close
 from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
-from flashdqn.runtime.device import choose_device, used_bytes
-from flashdqn.train.assemble import assemble
+from flashdqn.training.assemble import assemble
 from measure import context, cpu_seconds, read_csv, write_json
 
 FRAMES = 4  # to a step
@@ -82,7 +82,7 @@ def innermost(env: Any) -> Any:
 
 def memory(capacity: int, count: int, device: torch.device) -> dict[str, Any]:
     """Bytes of the ring as computed before it is made, and as they are when every row was written."""
-    config = flashdqn.config_io.apply(
+    config = flashdqn.config.settings.apply(
         base_config("atari"), {"envs": count, "replay.capacity": capacity, "network.hidden": [8]}
     )
     env = games("auto", count, device)

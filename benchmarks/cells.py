@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from flashdqn.compute.graphs import Plan, compiled
+from flashdqn.compute.precision import tensor_cores
 from flashdqn.envs import build_env
 from flashdqn.networks.torsos import BoardNorm
 from flashdqn.presets import PRESETS
-from flashdqn.runtime.execute import Plan, compiled
-from flashdqn.runtime.precision import tensor_cores
-from flashdqn.train.assemble import assemble
-from flashdqn.train.choose import warm
-from flashdqn.train.engine import Engine
+from flashdqn.training.assemble import assemble
+from flashdqn.training.autotune import warm
+from flashdqn.training.engine import Engine
 from measure import context, write_json
 
 SIDE = 50

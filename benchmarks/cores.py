@@ -29,17 +29,17 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from flashdqn.compute.gemm import peek, take
+from flashdqn.compute.threads import Team, cores, threads
 from flashdqn.config import LearnConfig
-from flashdqn.learn import written
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.bootstraps import greedy
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import ScalarHead
-from flashdqn.learn.written import WrittenUpdates
-from flashdqn.learn.written_memory import BySamples
 from flashdqn.networks.roles import make_target
-from flashdqn.runtime.threads import Team, cores, threads
-from flashdqn.runtime.tiles import peek, take
+from flashdqn.training.backends.cpu import update as written
+from flashdqn.training.backends.cpu.memory import BySamples
+from flashdqn.training.backends.cpu.update import WrittenUpdates
 from measure import context, write_json
 from update import CASES, joined, make_batches, make_network
 

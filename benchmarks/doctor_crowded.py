@@ -17,8 +17,8 @@ import threading
 import time
 from pathlib import Path
 
+from flashdqn.compute.threads import cores
 from flashdqn.doctor import run
-from flashdqn.runtime.threads import cores
 
 HERE = Path(__file__).parent
 SIGNS = ("Fatal Python error", "was ended by SIG", "ended without warning")

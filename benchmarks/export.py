@@ -20,19 +20,19 @@ import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.agent import load
-from flashdqn.cli_export import cells, time_text
+from flashdqn.agent.agent import load
+from flashdqn.agent.onnx import OnnxAgent
+from flashdqn.cli.export import cells, time_text
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.compute.threads import threads
 from flashdqn.export.describe import describe
 from flashdqn.export.flow import CALIBRATION, Exported, Wanted, export
 from flashdqn.export.int8 import Keep, Way, quantise
 from flashdqn.export.measure import TorchPlayer, agreement, latencies
 from flashdqn.export.observations import play
-from flashdqn.export.player import OnnxAgent
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
-from flashdqn.runtime.seeds import purpose_seed
-from flashdqn.runtime.threads import threads
-from flashdqn.train.run import RunFolder
+from flashdqn.runs.folder import RunFolder
 from measure import context, train_apart, write_json
 
 #: The agents: a preset and what differs from it. The second is a CNN on planes of bytes, small for two cores.

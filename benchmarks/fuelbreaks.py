@@ -25,13 +25,13 @@ import torch
 from torch import Tensor
 
 import flashdqn
-from flashdqn.agent import Agent
+from flashdqn.agent.agent import Agent
+from flashdqn.compute.threads import threads
+from flashdqn.core.ops import masked_argmax
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
 from flashdqn.envs.fuelbreaks.pictures import draw_plan, make_figure
-from flashdqn.learn.bootstraps import masked_argmax
 from flashdqn.presets import PRESETS
-from flashdqn.runtime.threads import threads
 from measure import context, train_apart, write_json
 
 RESULTS = Path(__file__).parent / "results" / "fuelbreaks.json"

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 import flashdqn
+from flashdqn.compute.device import choose_device
 from flashdqn.envs import FuelBreaks, FuelBreaksConfig
 from flashdqn.presets import PRESETS
 from flashdqn.replay.ring import ring_bytes
-from flashdqn.runtime.device import choose_device
 from measure import context, read_csv, write_json
 
 RESULTS = Path(__file__).parent / "results"

@@ -25,10 +25,15 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig, NetworkConfig
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.bootstraps import BOOTSTRAPS
 from flashdqn.learn.flat import Flat
-from flashdqn.learn.fused import (
+from flashdqn.learn.heads import ScalarHead
+from flashdqn.learn.loss import td_loss
+from flashdqn.networks.build import QNetwork, build_network
+from flashdqn.networks.roles import make_target
+from flashdqn.training.backends.cuda.update import (
     FusedPolicy,
     FusedUpdate,
     Plan,
@@ -37,11 +42,6 @@ from flashdqn.learn.fused import (
     choose_policy_plan,
     sizes_of,
 )
-from flashdqn.learn.heads import ScalarHead
-from flashdqn.learn.loss import td_loss
-from flashdqn.networks.build import QNetwork, build_network
-from flashdqn.networks.roles import make_target
-from flashdqn.types import Batch, Transition
 
 Case = tuple[int, int, int, int]  # inputs, width, actions, batch size
 CASES: list[Case] = [(11, 256, 3, 64), (14, 128, 3, 256), (11, 256, 3, 16384)]

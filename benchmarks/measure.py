@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flashdqn.runtime.device import choose_device, hardware
+from flashdqn.compute.device import choose_device, hardware
 
 
 def context(device: str) -> dict[str, Any]:

@@ -21,24 +21,24 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from flashdqn.algorithms import with_algorithm
+from flashdqn.compute.device import choose_device
+from flashdqn.compute.graphs import Plan
+from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.threads import threads
 from flashdqn.config import Config
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
+from flashdqn.core.errors import ExecutionError
 from flashdqn.envs import build_env
-from flashdqn.errors import ExecutionError
+from flashdqn.learn.algorithms import with_algorithm
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.presets import base_config
-from flashdqn.runtime.device import choose_device
-from flashdqn.runtime.execute import Plan
-from flashdqn.runtime.precision import tensor_cores
-from flashdqn.runtime.threads import threads
-from flashdqn.train.assemble import assemble
-from flashdqn.train.choose import warm
-from flashdqn.train.engine import Engine
-from flashdqn.train.loop import Loop
-from flashdqn.train.progress import Silent
-from flashdqn.train.run import RunFolder
-from flashdqn.train.warmup import copies, put_back
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import assemble
+from flashdqn.training.autotune import warm
+from flashdqn.training.engine import Engine
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Silent
+from flashdqn.training.warmup import copies, put_back
 from measure import context, draw_bars, write_json
 
 #: The work: preset, and what is changed in it.

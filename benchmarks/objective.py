@@ -16,7 +16,7 @@ import torch
 
 import flashdqn
 from flashdqn.envs import build_env
-from flashdqn.train.checkpoint import all_checkpoints
+from flashdqn.runs.checkpoint import all_checkpoints
 
 
 @torch.no_grad()

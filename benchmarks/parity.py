@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flashdqn import load
-from flashdqn.runtime.device import choose_device
+from flashdqn.compute.device import choose_device
 from measure import context, read_csv, train_apart, write_json
 from quality import interval
 from scaling import machine

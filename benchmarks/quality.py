@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from flashdqn import load
-from flashdqn.algorithms import ALGORITHMS
+from flashdqn.learn.algorithms import ALGORITHMS
 from measure import context, train_apart, write_json
 
 RESULTS = Path(__file__).parent / "results" / "quality.json"

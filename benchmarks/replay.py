@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
 from flashdqn.replay import Kind, PrioritizedSampler, Ring, UniformSampler
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.sum_tree import TorchSumTree

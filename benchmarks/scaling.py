@@ -30,22 +30,22 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.algorithms import with_algorithm
+from flashdqn.compute.device import choose_device
+from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.threads import cores, threads
 from flashdqn.config import Config
-from flashdqn.config_io import apply
-from flashdqn.doctor.experiments_ready import end_rollout, settle
+from flashdqn.config.settings import apply
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_env
-from flashdqn.errors import ConfigError
+from flashdqn.learn.algorithms import with_algorithm
 from flashdqn.presets import base_config
-from flashdqn.runtime.device import choose_device
-from flashdqn.runtime.precision import tensor_cores
-from flashdqn.runtime.threads import cores, threads
-from flashdqn.train.assemble import assemble
-from flashdqn.train.choose import prepare
-from flashdqn.train.loop import Loop
-from flashdqn.train.progress import Silent
-from flashdqn.train.run import RunFolder
-from flashdqn.train.session import check_settings, own_threads
+from flashdqn.profile.ready import end_rollout, settle
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import assemble
+from flashdqn.training.autotune import prepare
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Silent
+from flashdqn.training.session import check_settings, own_threads
 from measure import context, write_json
 
 HERE = Path(__file__).parent

@@ -36,9 +36,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from flashdqn.compute.device import choose_device
 from flashdqn.config import RATIOS
-from flashdqn.runtime.device import choose_device
-from flashdqn.train.run import read_table
+from flashdqn.runs.folder import read_table
 from measure import context, read_csv, train_apart, write_json
 from scaling import machine
 

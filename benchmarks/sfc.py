@@ -25,11 +25,11 @@ import torch
 from torch import Tensor
 
 import flashdqn
+from flashdqn.compute.device import choose_device
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
 from flashdqn.envs.sfc.baselines import ByValue, Chance, Heuristic
 from flashdqn.learn.heads import ScalarHead
-from flashdqn.runtime.device import choose_device
-from flashdqn.train.evaluate import evaluate
+from flashdqn.training.evaluate import evaluate
 from measure import context, train_apart, write_json
 
 RESULTS = Path(__file__).parent / "results" / "sfc.json"

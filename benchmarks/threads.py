@@ -16,10 +16,10 @@ import time
 
 import torch
 
+from flashdqn.compute.threads import cores, threads
 from flashdqn.envs import build_env
 from flashdqn.presets import base_config
-from flashdqn.runtime.threads import cores, threads
-from flashdqn.train.assemble import assemble
+from flashdqn.training.assemble import assemble
 from measure import context
 
 

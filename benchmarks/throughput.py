@@ -25,8 +25,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.errors import ConfigError
-from flashdqn.runtime.threads import cores
+from flashdqn.compute.threads import cores
+from flashdqn.core.errors import ConfigError
 from measure import context, write_json
 
 HERE = Path(__file__).parent

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec, VecEnv
-from flashdqn.envs.moved import Moved
-from flashdqn.types import Step
+from flashdqn.core.contract import ObsSpec, VecEnv
+from flashdqn.core.types import Step
+from flashdqn.envs.host_env import Moved
 from measure import context, write_json
 
 #: name, environments, observation, actions, masks

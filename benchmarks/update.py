@@ -27,22 +27,22 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from flashdqn.compute.gemm import LANES, product
+from flashdqn.compute.kernels import Array, inner
+from flashdqn.compute.native import native
+from flashdqn.compute.threads import Team, cores, threads
 from flashdqn.config import LearnConfig, NetworkConfig
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.envs.kernels import Array, inner
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.bootstraps import double
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.loss import td_loss
-from flashdqn.learn.written import WrittenUpdates
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
-from flashdqn.runtime.native import native
-from flashdqn.runtime.threads import Team, cores, threads
-from flashdqn.runtime.tiles import LANES, product
-from flashdqn.types import Batch, Transition
+from flashdqn.training.backends.cpu.update import WrittenUpdates
 from measure import context, draw_bars, write_json
 
 #: Below so many inputs, MKL is faster at the transposed form of a layer's weight gradient.

@@ -22,8 +22,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
+from flashdqn.compute.threads import cores
 from flashdqn.envs.gymnasium.processes import ProcessVector
-from flashdqn.runtime.threads import cores
 from measure import context, cpu_seconds, write_json
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from flashdqn.compute.kernels import Array, Kernel, Scalar, board_tensor, scalar
+from flashdqn.compute.random_bits import below, board_keys, random_bits
+from flashdqn.core.types import Step
 from flashdqn.envs import ObsSpec, check_env
-from flashdqn.envs.kernels import Array, Kernel, Scalar, board_tensor, scalar
-from flashdqn.envs.random_bits import below, board_keys, random_bits
-from flashdqn.types import Step
 
 CELLS, STEPS = 12, 30
 WALKER, COIN, CLOCK, OVER, COINS = range(5)  # columns of the state

@@ -15,7 +15,7 @@ import torch
 
 import flashdqn
 from flashdqn import Config, Run
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
 from flashdqn.presets import base_config
 
 #: Everything about a tiny training; nested settings by their dotted names.

@@ -12,8 +12,8 @@ import torch
 import flashdqn
 from flashdqn import Agent, Config, ConfigError, EnvError, Run
 from flashdqn.envs import check_env
-from flashdqn.train import checkpoint
-from flashdqn.train.run import read_table
+from flashdqn.runs import checkpoint
+from flashdqn.runs.folder import read_table
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,18 @@ import pytest
 import torch
 
 import flashdqn
-from flashdqn import Config, cli
-from flashdqn.config_io import apply, to_dict
+from flashdqn import Config
+from flashdqn.cli.train import parse_training, starting_point
+from flashdqn.config.settings import apply, to_dict
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs import GymConfig, SnakeConfig
-from flashdqn.errors import ConfigError
 from flashdqn.presets import PRESETS, base_config
-from flashdqn.train.run import RunFolder
+from flashdqn.runs.folder import RunFolder
 
 
 def resolve(*words: str) -> Config:
-    base, _, rest = cli.starting_point(list(words))
-    return cli.parse_training(base, rest)
+    base, _, rest = starting_point(list(words))
+    return parse_training(base, rest)
 
 
 def test_the_command_line_names_any_environment() -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 import flashdqn
-from flashdqn.envs.kernels import Array, Kernel, Scalar, scalar
+from flashdqn.compute.kernels import Array, Kernel, Scalar, scalar
 from flashdqn.envs.snake import Snake
 from flashdqn.envs.snake.env import _params
 from flashdqn.envs.snake.features import observe_vector

@@ -7,20 +7,20 @@ must not wait for PyTorch.
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flashdqn.as_gymnasium.names import register as _register
 
 if TYPE_CHECKING:
-    from flashdqn import algorithms, config, envs, errors, presets, types
-    from flashdqn.agent import Agent, load
+    from flashdqn import config, envs, presets
+    from flashdqn.agent.agent import Agent, load
+    from flashdqn.agent.onnx import OnnxAgent, load_onnx
     from flashdqn.api import make_env, train
     from flashdqn.config import Config
-    from flashdqn.errors import CheckpointError, ConfigError, DivergedError, EnvError, FlashDQNError
-    from flashdqn.export.player import OnnxAgent, load_onnx
-    from flashdqn.train.session import Run
+    from flashdqn.core import errors, types
+    from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError, FlashDQNError
+    from flashdqn.learn import algorithms
+    from flashdqn.training.session import Run
 
 __version__ = "0.1.0.dev0"
 
@@ -46,19 +46,29 @@ __all__ = [
     "types",
 ]
 
-#: where each name lives; a module lives under its own
+#: The modules that are names of this package, and where they live.
+_MODULES = {
+    "algorithms": "flashdqn.learn.algorithms",
+    "config": "flashdqn.config",
+    "envs": "flashdqn.envs",
+    "errors": "flashdqn.core.errors",
+    "presets": "flashdqn.presets",
+    "types": "flashdqn.core.types",
+}
+
+#: The module that each other name lives in.
 _HOMES = {
-    "Agent": "flashdqn.agent",
-    "CheckpointError": "flashdqn.errors",
+    "Agent": "flashdqn.agent.agent",
+    "CheckpointError": "flashdqn.core.errors",
     "Config": "flashdqn.config",
-    "ConfigError": "flashdqn.errors",
-    "DivergedError": "flashdqn.errors",
-    "EnvError": "flashdqn.errors",
-    "FlashDQNError": "flashdqn.errors",
-    "OnnxAgent": "flashdqn.export.player",
-    "Run": "flashdqn.train.session",
-    "load": "flashdqn.agent",
-    "load_onnx": "flashdqn.export.player",
+    "ConfigError": "flashdqn.core.errors",
+    "DivergedError": "flashdqn.core.errors",
+    "EnvError": "flashdqn.core.errors",
+    "FlashDQNError": "flashdqn.core.errors",
+    "OnnxAgent": "flashdqn.agent.onnx",
+    "Run": "flashdqn.training.session",
+    "load": "flashdqn.agent.agent",
+    "load_onnx": "flashdqn.agent.onnx",
     "make_env": "flashdqn.api",
     "train": "flashdqn.api",
 }
@@ -66,14 +76,12 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker must go on refusing names that are not there
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:
+        if name in _MODULES:
+            value = importlib.import_module(_MODULES[name])
+        elif name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        else:
             raise AttributeError(f"module 'flashdqn' has no attribute '{name}'")
-        home = _HOMES.get(name)
-        value = (
-            importlib.import_module(f"flashdqn.{name}")
-            if home is None
-            else getattr(importlib.import_module(home), name)
-        )
         globals()[name] = value
         return value
 
@@ -81,13 +89,4 @@ if not TYPE_CHECKING:  # a type checker must go on refusing names that are not t
         return sorted({*globals(), *__all__})
 
 
-class _Face(ModuleType):
-    """`flashdqn.train` is the function: importing the package of that name would put itself in its place."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "train" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face
 _register()  # flashdqn/Snake-v0 and the others, where Gymnasium is installed

@@ -1,5 +1,5 @@
 """`python -m flashdqn`."""
 
-from flashdqn.cli import main
+from flashdqn.cli.main import main
 
 main()

@@ -8,17 +8,19 @@ from typing import Any
 
 from rich.console import Console
 
-from flashdqn.algorithms import with_algorithm
+from flashdqn.compute.device import choose_device
 from flashdqn.config import Config
-from flashdqn.config_io import apply, nearest
+from flashdqn.config.settings import apply
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import nearest
 from flashdqn.envs import ENVS, build_env
-from flashdqn.envs.contract import VecEnv
-from flashdqn.errors import ConfigError
+from flashdqn.learn.algorithms import with_algorithm
 from flashdqn.presets import PRESETS, base_config
-from flashdqn.runtime.device import choose_device
-from flashdqn.train.progress import Silent, progress_for
-from flashdqn.train.run import RunFolder
-from flashdqn.train.session import Run, resume_run, start_run
+from flashdqn.runs.folder import RunFolder
+from flashdqn.show.report import RUN_PAGES
+from flashdqn.training.progress import Silent, progress_for
+from flashdqn.training.session import Run, resume_run, start_run
 
 
 def train(
@@ -40,10 +42,10 @@ def train(
         if algo is not None:
             raise ConfigError("A resumed run keeps its algorithm: leave out algo, or start a new run.")
         config = RunFolder.open(Path(resume)).config()
-        return resume_run(check_resume(config, apply(config, settings)), Path(resume), shown)
+        return resume_run(check_resume(config, apply(config, settings)), Path(resume), shown, RUN_PAGES)
     base = preset if isinstance(preset, Config) else base_config(preset)
     base = base if algo is None else with_algorithm(base, algo)
-    return start_run(apply(base, settings), shown)
+    return start_run(apply(base, settings), shown, RUN_PAGES)
 
 
 def check_resume(run: Config, wanted: Config) -> Config:

@@ -23,12 +23,14 @@ from typing import Any
 import torch
 from doc_pages import ROOT, Command
 
-import flashdqn
-from flashdqn import Config, cli
+from flashdqn import Config
+from flashdqn import cli as cli_package
+from flashdqn.cli import main as cli
+from flashdqn.cli.arguments import flag_value, parse
+from flashdqn.core.contract import close
+from flashdqn.core.errors import FlashDQNError
 from flashdqn.envs import OwnConfig, build_games
-from flashdqn.envs.contract import close
-from flashdqn.errors import FlashDQNError
-from flashdqn.train.assemble import build_learner
+from flashdqn.learn.learner import build_learner
 
 #: names that pages use for a run folder: RUN, runs/snake-20261115-120000, runs/my_game-…
 RUN = re.compile(r"^(?:RUN|runs/[^/\s]*(?:\d{8}-\d{6}|…|\*))(?=/|$)|^runs/…$")
@@ -76,7 +78,7 @@ def check_words(words: list[str]) -> str | None:
 
 def check_flashdqn(arguments: list[str]) -> str | None:
     """By the command line itself, up to where a run would be opened or started."""
-    if (file := cli.flag_value(arguments, "--config")) and not Path(file).exists():
+    if (file := flag_value(arguments, "--config")) and not Path(file).exists():
         Path(file).write_text("{}" if file.endswith(".json") else "", encoding="utf-8")  # the reader's own
     try:
         with stopped_after_parsing(), contextlib.redirect_stdout(io.StringIO()):
@@ -93,7 +95,7 @@ def check_flashdqn(arguments: list[str]) -> str | None:
 @contextlib.contextmanager
 def stopped_after_parsing() -> Iterator[None]:
     """Trainings stop where they would start, the other commands when their arguments have been read."""
-    session = importlib.import_module("flashdqn.train.session")
+    session = importlib.import_module("flashdqn.training.session")
     changed: list[tuple[Any, str, Any]] = []
 
     def put(home: Any, name: str, value: Any) -> None:
@@ -111,10 +113,10 @@ def stopped_after_parsing() -> Iterator[None]:
             return read
         raise Reached
 
-    original, path = cli.parse, list(sys.path)
+    original, path = parse, list(sys.path)
     put(session, "start_run", reached)
     put(session, "resume_run", reached)
-    for name in ("flashdqn.cli", *command_modules()):
+    for name in command_modules():
         put(importlib.import_module(name), "parse", parsed)
     try:
         yield
@@ -140,12 +142,8 @@ def build(config: Config) -> None:
 
 def command_modules() -> list[str]:
     """The files of the command line that read arguments of their own."""
-    names = [f"flashdqn.{found.name}" for found in pkgutil.iter_modules(flashdqn.__path__)]
-    return [
-        name
-        for name in names
-        if name.startswith("flashdqn.cli_") and hasattr(importlib.import_module(name), "parse")
-    ]
+    names = [f"flashdqn.cli.{found.name}" for found in pkgutil.iter_modules(cli_package.__path__)]
+    return [name for name in names if hasattr(importlib.import_module(name), "parse")]
 
 
 def check_python(arguments: list[str]) -> str | None:

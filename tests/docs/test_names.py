@@ -13,7 +13,7 @@ import pytest
 from doc_commands import command_modules
 from doc_pages import ROOT, Command, pages, spans
 
-from flashdqn import cli
+from flashdqn.cli.arguments import flag_names
 from flashdqn.config import Config
 from flashdqn.envs import ENVS
 
@@ -63,8 +63,8 @@ def flags() -> frozenset[str]:
     """Every flag of our command line, and those that a program of ours adds to its parser."""
     known = {"algo", "config", "resume", "help", "version"}
     for settings, _ in ENVS.values():
-        known.update(cli.flag_names(dataclasses.replace(Config(), env=settings())))
-    for name in ("flashdqn.cli", *command_modules()):
+        known.update(flag_names(dataclasses.replace(Config(), env=settings())))
+    for name in command_modules():
         for kind in vars(importlib.import_module(name)).values():
             if (
                 dataclasses.is_dataclass(kind)
@@ -107,7 +107,7 @@ def test_what_the_text_names_is_there(page: Path) -> None:
     [
         ("flashdqn.envs.check_env(env)", True),
         ("flashdqn.envs.chek_env(env)", False),
-        ("flashdqn.doctor.profile_result.Profile", True),
+        ("flashdqn.profile.result.Profile", True),
         ("learn/bootstraps.py", True),
         ("learn/bootstrap.py", False),
         ("--env.no-masks", True),

@@ -17,7 +17,8 @@ from doc_desk import lay_out
 from doc_pages import ROOT, Command, commands, pages
 
 from conftest import start, tiny_flags
-from flashdqn import Run, cli
+from flashdqn import Run
+from flashdqn.cli import main as cli
 
 #: Put behind a command, or for the doctor before the script, so that it ends soon. The last flag of a name counts.
 SMALLER: dict[str, list[str]] = {

@@ -21,10 +21,10 @@ from doc_pages import ROOT, Block, blocks, commands, pages
 
 import flashdqn
 from flashdqn import Config, Run
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
 from flashdqn.export.flow import Wanted, export
 from flashdqn.presets import base_config
-from flashdqn.train.session import start_run
+from flashdqn.training.session import start_run
 
 #: What a program on a page may take as imported.
 GIVEN = (

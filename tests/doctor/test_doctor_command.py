@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from watching import write_script
 
-from flashdqn import cli
-from flashdqn.cli_doctor import split
-from flashdqn.errors import ConfigError
+from flashdqn.cli import main as cli
+from flashdqn.cli.doctor import split
+from flashdqn.core.errors import ConfigError
 
 SCRIPT = """
     import sys

@@ -15,13 +15,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashdqn.doctor.watch import sampler, tally
+from flashdqn.doctor.watch import counters as tally
+from flashdqn.doctor.watch import sampler
 from flashdqn.doctor.watch.classes import counted_step, look_at
-from flashdqn.doctor.watch.code import is_plumbing
+from flashdqn.doctor.watch.env_step import ended, is_step, read, size, what_it_says
+from flashdqn.doctor.watch.frames import is_plumbing
 from flashdqn.doctor.watch.main_module import compiled
 from flashdqn.doctor.watch.on_import import AfterImport
 from flashdqn.doctor.watch.prints import HINT, claimed, may_claim
-from flashdqn.doctor.watch.steps import ended, is_step, read, size, what_it_says
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flashdqn.doctor.watch import probes, subnormal, tally
+from flashdqn.doctor.watch import counters as tally
+from flashdqn.doctor.watch import probes, subnormal
+from flashdqn.doctor.watch.counters import Forward
 from flashdqn.doctor.watch.probes import probe_all
-from flashdqn.doctor.watch.tally import Forward
 from flashdqn.doctor.watch.torch_hooks import Optimizers
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from watching import line_of, watch_script, write_script
 
+from flashdqn.core.errors import ConfigError
 from flashdqn.doctor import run
 from flashdqn.doctor.examine import examine
 from flashdqn.doctor.run import Patient, watch
-from flashdqn.errors import ConfigError
 
 ENV = """
     import torch

@@ -43,7 +43,7 @@ NETWORK = """
 
 
     def time_is_up():
-        sys.modules["_flashdqn_watch.tally"].started -= 1000.0
+        sys.modules["_flashdqn_watch.counters"].started -= 1000.0
 
 
     def tell(**what):

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from toy_envs import CPU, Episodes
 
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.types import Step
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Step
 
 LOW, HIGH = 0.0, 4.0
 

@@ -18,8 +18,8 @@ import flashdqn
 from flashdqn.as_gymnasium.batch import Batch
 from flashdqn.as_gymnasium.names import NAMES
 from flashdqn.as_gymnasium.single import OneGame
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs import ENVS, VecEnv, build_env
-from flashdqn.errors import ConfigError, EnvError
 
 SNAKE, SFC, FUEL = "flashdqn/Snake-v0", "flashdqn/SFC-v0", "flashdqn/FuelBreaks-v0"
 SMALL_FUEL = {"size": 8, "landscapes": 2, "held_out": 1, "fires": 5, "weathers": ("dry@0",)}

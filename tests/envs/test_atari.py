@@ -11,12 +11,12 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 import flashdqn
+from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.types import Step
 from flashdqn.envs import GymConfig, VecEnv, build_games, check_env
+from flashdqn.envs.frame_stack import Stacked
 from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES, AtariConfig
 from flashdqn.envs.gymnasium.env import GymVecEnv
-from flashdqn.envs.stacked import Stacked
-from flashdqn.errors import ConfigError, EnvError
-from flashdqn.types import Step
 
 pytest.importorskip("ale_py")
 

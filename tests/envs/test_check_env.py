@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from toy_envs import Chain, Crossing, MaskedBandit
 
+from flashdqn.core.contract import ObsSpec, VecEnv
+from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.types import Step
 from flashdqn.envs.check import check_env
-from flashdqn.envs.contract import ObsSpec, VecEnv
-from flashdqn.errors import ConfigError, EnvError
-from flashdqn.types import Step
 
 STEPS = 40  # enough for every toy to end some episodes
 
@@ -242,7 +242,7 @@ def altered(change: Callable[[Step], Step], base: type[Chain | MaskedBandit] = C
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        (lambda step: tuple(step), ["flashdqn.types.Step", "a tuple"]),
+        (lambda step: tuple(step), ["flashdqn.core.types.Step", "a tuple"]),
         (lambda step: step._replace(obs=step.obs.int()), ["`obs` of a step", "torch.int32"]),
         (lambda step: step._replace(obs=step.obs[:, :4]), ["`obs` of a step", "its shape is [4, 4]"]),
         (lambda step: step._replace(obs=step.obs.to("meta")), ["`obs` of a step", "it is on meta"]),

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from snake_twin import PlainRandom, plain_key
 
+from flashdqn.compute.kernels import cuda_available
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.envs import build_env, build_games
 from flashdqn.envs.check import check_env
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
@@ -21,8 +23,6 @@ from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour
 from flashdqn.envs.fuelbreaks.landscape import LAYERS
 from flashdqn.envs.fuelbreaks.observation import CHANNELS, intensity_planes, layer_planes
 from flashdqn.envs.fuelbreaks.scenes import build_scenes
-from flashdqn.envs.kernels import cuda_available
-from flashdqn.errors import CheckpointError, ConfigError, EnvError
 
 slow = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=12

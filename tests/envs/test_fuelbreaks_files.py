@@ -11,12 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
-from flashdqn import cli
-from flashdqn.config_io import apply
+from flashdqn.cli.other_tools import MEANINGS, translate
+from flashdqn.cli.train import starting_point
+from flashdqn.config.settings import apply
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.familiar import MEANINGS, translate
 from flashdqn.envs.fuelbreaks.pictures import burn_probability, draw_layers, draw_plan
-from flashdqn.errors import ConfigError
 from flashdqn.presets import PRESETS
 
 FAMILIAR: dict[str, Any] = {
@@ -46,7 +46,7 @@ FAMILIAR: dict[str, Any] = {
 def test_familiar_names_become_our_settings_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "seed.json"
     path.write_text(json.dumps(FAMILIAR))
-    config, _, _ = cli.starting_point(["--config", str(path)])
+    config, _, _ = starting_point(["--config", str(path)])
     assert config.preset == "fuelbreaks"
     env = config.env
     assert isinstance(env, FuelBreaksConfig)

@@ -11,10 +11,10 @@ from gym_envs import Showing
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs import check_env
 from flashdqn.envs.gymnasium.env import GymVecEnv
 from flashdqn.envs.gymnasium.spaces import Encoder
-from flashdqn.errors import EnvError
 
 FLOAT, BYTE = torch.float32, torch.uint8
 

@@ -17,10 +17,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from torch import Tensor
 
 import flashdqn
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs import VecEnv, check_env
 from flashdqn.envs.gymnasium.env import GymVecEnv
 from flashdqn.envs.gymnasium.processes import ProcessVector
-from flashdqn.errors import ConfigError, EnvError
 
 MODES = list(AutoresetMode)
 KINDS = [SyncVectorEnv, AsyncVectorEnv]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashdqn import cli
+from flashdqn.cli import main as cli
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.collection import collect
 from flashdqn.envs.fuelbreaks.generate import COUNTRIES, generate
@@ -21,7 +22,6 @@ from flashdqn.envs.fuelbreaks.rasters import (
     write_folder,
     write_npz,
 )
-from flashdqn.errors import EnvError
 
 rasterio = pytest.importorskip("rasterio")
 

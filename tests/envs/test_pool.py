@@ -12,9 +12,9 @@ import torch
 from gym_envs import STOP, Walk
 
 import flashdqn
+from flashdqn.core.errors import EnvError
 from flashdqn.envs import check_env
 from flashdqn.envs.gymnasium.env import GymVecEnv
-from flashdqn.errors import EnvError
 
 
 class Pool:

@@ -11,10 +11,10 @@ from gym_envs import Faulty, Parts, Screen, Walk
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import flashdqn
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs import check_env
 from flashdqn.envs.gymnasium.env import GymVecEnv
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
-from flashdqn.errors import ConfigError
 
 MAKERS = {
     "walk": functools.partial(Walk, limit=4, masked=True, first=5),

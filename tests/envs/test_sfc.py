@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from sfc_twin import TwinNetwork
 from snake_twin import PlainRandom, plain_key
 
+from flashdqn.compute.kernels import cuda_available
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.envs.check import check_env
-from flashdqn.envs.kernels import cuda_available
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
-from flashdqn.envs.sfc.view import render
-from flashdqn.errors import CheckpointError, ConfigError, EnvError
+from flashdqn.envs.sfc.text import render
 
 slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
@@ -426,7 +426,7 @@ def test_wrong_actions_are_refused(small: str, action: torch.Tensor) -> None:
 
 
 def test_cuda_without_its_means_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashdqn.envs.boards.cuda_available", lambda: False)
+    monkeypatch.setattr("flashdqn.envs.kernel_env.cuda_available", lambda: False)
     with pytest.raises(EnvError, match="put the environment on the CPU"):
         ServiceChains(SfcConfig(), 4, "cuda")
 

@@ -15,7 +15,7 @@ import flashdqn
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
 from flashdqn.envs.sfc.baselines import ByValue, Chance, Heuristic
 from flashdqn.learn.heads import ScalarHead
-from flashdqn.train.evaluate import evaluate
+from flashdqn.training.evaluate import evaluate
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flashdqn.config_io import apply, to_dict
+from flashdqn.config.settings import apply, to_dict
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
-from flashdqn.envs.sfc.reading import read_tables
+from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, Chain, Link, Site, Tables, Vnf, link_delay_us
-from flashdqn.errors import ConfigError
 from flashdqn.presets import base_config
 
 VNF = {"name": "NAT", "cpu": 1, "ram": 4, "storage": 7, "processing_ms": 0.06}

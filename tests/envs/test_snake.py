@@ -26,13 +26,13 @@ from snake_twin import (
     turned,
 )
 
+from flashdqn.compute.kernels import cuda_available
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.envs.check import check_env
-from flashdqn.envs.kernels import cuda_available
 from flashdqn.envs.snake import Snake, SnakeConfig
 from flashdqn.envs.snake.features import body_shades
 from flashdqn.envs.snake.flood import component_size, fill_runs, in_component
 from flashdqn.envs.snake.rules import HEAD, HEADING, LENGTH, TAIL_AT
-from flashdqn.errors import CheckpointError, ConfigError, EnvError
 
 FEATURES = ("basic", "flood", "selective", "enhanced", "grid")
 
@@ -364,7 +364,7 @@ def test_bad_settings_are_refused(wrong: dict[str, Any], says: str) -> None:
 
 
 def test_cuda_without_its_means_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashdqn.envs.boards.cuda_available", lambda: False)
+    monkeypatch.setattr("flashdqn.envs.kernel_env.cuda_available", lambda: False)
     with pytest.raises(EnvError, match="put the environment on the CPU"):
         Snake(SnakeConfig(), 4, "cuda")
 

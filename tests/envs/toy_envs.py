@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.errors import EnvError
-from flashdqn.types import Step
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import EnvError
+from flashdqn.core.types import Step
 
 CPU = torch.device("cpu")
 

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import torch
 
-from flashdqn.algorithms import with_algorithm
+from flashdqn.agent.description import Description
 from flashdqn.config import Config
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
 from flashdqn.envs import build_games
-from flashdqn.export.description import Description
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
+from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.learner import build_learner
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.presets import base_config
-from flashdqn.train.assemble import build_learner
 
 pytest.importorskip("onnxscript", reason="needs the extra `export`")
 

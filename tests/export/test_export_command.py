@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import flashdqn
-from flashdqn import Agent, Run, cli
-from flashdqn.errors import CheckpointError, ConfigError, EnvError
+from flashdqn import Agent, Run
+from flashdqn.cli import main as cli
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.export.flow import Wanted, export
 from flashdqn.export.measure import agreement, play_games
 from flashdqn.export.observations import Observations, play
-from flashdqn.runtime.seeds import purpose_seed
 
 pytest.importorskip("onnxscript", reason="needs the extra `export`")
 
@@ -86,7 +87,7 @@ def test_every_public_name_is_there_in_any_order() -> None:
     code = """
 import sys, flashdqn
 assert "torch" not in sys.modules
-import flashdqn.train.run  # the package must not take the function's place
+import flashdqn.runs.folder  # the package must not take the function's place
 import flashdqn.api
 assert flashdqn.train is flashdqn.api.train
 assert all(getattr(flashdqn, name) is not None for name in flashdqn.__all__)

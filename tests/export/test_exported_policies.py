@@ -10,11 +10,11 @@ import pytest
 import torch
 from policies import KINDS, describe, exported, make, seen
 
-from flashdqn.errors import CheckpointError, ConfigError, FlashDQNError
-from flashdqn.export.description import Description
+from flashdqn.agent.description import Description
+from flashdqn.agent.onnx import OnnxAgent, load_onnx
+from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError
 from flashdqn.export.measure import TorchPlayer
 from flashdqn.export.observations import Observations
-from flashdqn.export.player import OnnxAgent, load_onnx
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
 from flashdqn.export.to_torchscript import TorchScriptPlayer, write_torchscript

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from onnx import helper
 from policies import exported, make, seen
 
+from flashdqn.agent.onnx import load_onnx
 from flashdqn.export.flow import Measured, choose
 from flashdqn.export.int8 import Batches, Way, layers_to_keep, quantise
 from flashdqn.export.measure import Agreement, Latency, TorchPlayer, agreement
 from flashdqn.export.observations import Observations
-from flashdqn.export.player import load_onnx
-from flashdqn.train.evaluate import Evaluation
+from flashdqn.training.evaluate import Evaluation
 
 
 @st.composite

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.algorithms import with_algorithm
 from flashdqn.config import Config
-from flashdqn.config_io import apply
-from flashdqn.envs.contract import VecEnv
+from flashdqn.config.settings import apply
+from flashdqn.core.contract import VecEnv
+from flashdqn.learn.algorithms import with_algorithm
 from flashdqn.networks import mean_mode
-from flashdqn.train.assemble import Parts, assemble
-from flashdqn.train.loop import Loop
-from flashdqn.train.progress import Silent
-from flashdqn.train.run import RunFolder
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import Parts, assemble
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Silent
 
 GAMMA = 0.7
 ENVS = 16

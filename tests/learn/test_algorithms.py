@@ -9,9 +9,10 @@ import pytest
 import flashdqn
 from conftest import TINY
 from flashdqn import ConfigError
-from flashdqn.algorithms import ALGORITHMS, with_algorithm
-from flashdqn.cli import parse_training, run, starting_point
-from flashdqn.config_io import apply
+from flashdqn.cli.main import run
+from flashdqn.cli.train import parse_training, starting_point
+from flashdqn.config.settings import apply
+from flashdqn.learn.algorithms import ALGORITHMS, with_algorithm
 from flashdqn.presets import PRESETS, base_config
 
 every_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)

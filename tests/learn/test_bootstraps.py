@@ -15,8 +15,9 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from toy_envs import MaskedBandit
 
 from flashdqn.config import Config, LearnConfig, NetworkConfig, ReplayConfig
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.errors import ConfigError
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.bootstraps import Munchausen, soft_policy
 from flashdqn.learn.build import build_bootstrap, build_head
 from flashdqn.learn.heads import ScalarHead
@@ -24,8 +25,7 @@ from flashdqn.learn.loss import td_loss
 from flashdqn.networks import build_network, make_target
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import draw_fractions_from
-from flashdqn.train.assemble import assemble
-from flashdqn.types import Batch, Transition
+from flashdqn.training.assemble import assemble
 
 CPU = torch.device("cpu")
 HEADS = ("scalar", "categorical", "quantile", "iqn")

@@ -16,7 +16,7 @@ from small_training import ENVS, GAMMA, mean_q, trained
 from torch import Tensor
 from toy_envs import Chain, Crossing, MaskedBandit
 
-from flashdqn.algorithms import ALGORITHMS
+from flashdqn.learn.algorithms import ALGORITHMS
 
 BOUND = 0.05  # on |Q − answer|, for values of 1 to 5
 every_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)

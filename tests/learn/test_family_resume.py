@@ -11,8 +11,9 @@ import pytest
 
 import flashdqn
 from flashdqn import Run
-from flashdqn.train import checkpoint, session
-from flashdqn.train.loop import Loop
+from flashdqn.runs import checkpoint
+from flashdqn.training import session
+from flashdqn.training.loop import Loop
 
 #: A rollout has 320 transitions, so that the moments below lie inside of one.
 PQN = {

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig, NetworkConfig
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.flat import ALIGNMENT, Flat
 from flashdqn.networks import build_network
-from flashdqn.train import checkpoint
+from flashdqn.runs import checkpoint
 
 COUNTERS = {"transitions": 7, "episodes": 1, "updates": 3}
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig
-from flashdqn.errors import DivergedError
+from flashdqn.core.errors import DivergedError
+from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.learner import Learner
-from flashdqn.types import Batch, Transition
 
 CPU = torch.device("cpu")
 BASE = LearnConfig(lr=0.01, grad_clip=0.1, huber=1.0, target_every=2, bootstrap="double")

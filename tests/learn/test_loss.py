@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, double, greedy, masked_argmax
+from flashdqn.core.ops import masked_argmax
+from flashdqn.core.types import Batch, Transition
+from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, double, greedy
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
-from flashdqn.types import Batch, Transition
 
 ONLINE = torch.tensor([[1.0, 2.0, 0.0], [3.0, 5.0, 4.0], [0.5, -1.0, 9.0]])  # Q(s, a)
 TARGET = torch.tensor([[0.0, 0.0, 0.0], [10.0, 2.0, 6.0], [-2.0, 1.0, 8.0]])  # Q⁻(s, a)

@@ -17,15 +17,15 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.config import NetworkConfig
+from flashdqn.core.contract import ObsSpec
 from flashdqn.envs import build_env
-from flashdqn.envs.contract import ObsSpec
 from flashdqn.networks import build_network, make_target, mean_mode
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import Noise, NoisyLinear, signed_root
 from flashdqn.networks.outputs import Dueling
 from flashdqn.networks.roles import draw_fractions_from, make_policy
-from flashdqn.train.assemble import Parts, assemble
-from flashdqn.train.evaluate import evaluate
+from flashdqn.training.assemble import Parts, assemble
+from flashdqn.training.evaluate import evaluate
 
 CPU = torch.device("cpu")
 VECTOR = ObsSpec((5,), torch.float32)

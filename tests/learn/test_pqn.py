@@ -19,13 +19,13 @@ from toy_envs import Chain, Crossing, MaskedBandit
 import flashdqn
 from conftest import TINY
 from flashdqn import ConfigError, Run
-from flashdqn.algorithms import with_algorithm
 from flashdqn.config import Config, LearnConfig
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
 from flashdqn.learn.adam import Adam
+from flashdqn.learn.algorithms import with_algorithm
 from flashdqn.learn.flat import Flat
 from flashdqn.presets import base_config
-from flashdqn.train import checkpoint
+from flashdqn.runs import checkpoint
 
 BOUND = 0.05  # on |Q − answer|, for values of 1 to 5
 TRACE = 0.65

@@ -10,12 +10,12 @@ from small_training import ENVS, GAMMA, mean_q, trained
 from torch import nn
 from toy_envs import Chain
 
+from flashdqn.compute.precision import casting, tensor_cores
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
 from flashdqn.networks import build_network
 from flashdqn.networks.implicit import Fractions
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.runtime.precision import casting, tensor_cores
 
 CPU = torch.device("cpu")
 NETWORKS = {

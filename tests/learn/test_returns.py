@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flashdqn.config import PQNConfig
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Batch, Step
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.learn.returns import best_value, lambda_returns
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.types import Batch, Step
 
 CPU = torch.device("cpu")
 NOTHING = 1e30  # stands where nobody may look

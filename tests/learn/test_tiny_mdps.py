@@ -19,11 +19,11 @@ from torch import Tensor
 from toy_envs import Chain, Crossing, MaskedBandit
 
 from flashdqn.config import Config, ExploreConfig, LearnConfig, LogConfig, NetworkConfig, ReplayConfig
-from flashdqn.envs.contract import VecEnv
-from flashdqn.train.assemble import assemble
-from flashdqn.train.loop import Loop
-from flashdqn.train.progress import Silent
-from flashdqn.train.run import RunFolder
+from flashdqn.core.contract import VecEnv
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import assemble
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Silent
 
 GAMMA = 0.7
 ENVS = 16

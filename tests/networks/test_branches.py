@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.errors import ConfigError
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks import build_network
 from flashdqn.networks.branches import Branches, BranchSpec, parse_branch
 from flashdqn.networks.implicit import Fractions

@@ -9,8 +9,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.errors import ConfigError
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks import build_network, make_target
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.cells import SpatialAttention

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.errors import ConfigError
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks import QNetwork, build_network
 from flashdqn.networks.torsos import CNN, MLP, ResNet
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.errors import ConfigError
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks import QNetwork, build_network
 from flashdqn.networks.implicit import Fractions
 from flashdqn.networks.pixels import Impala, Nature

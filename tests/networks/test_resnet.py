@@ -12,7 +12,7 @@ from torch.func import functional_call, grad_and_value
 from torch.nn import functional as F
 
 from flashdqn.config import LearnConfig, NetworkConfig
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
 from flashdqn.learn.build import build_head
 from flashdqn.networks import QNetwork, build_network, make_target
 from flashdqn.networks.noisy import Noise

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.types import Step
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Step
 
 #: An end in 1 stands for termination, in 2 for truncation; 0 goes on.
 GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2

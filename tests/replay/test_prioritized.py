@@ -18,12 +18,13 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import ConfigError, Run
 from flashdqn.config import ReplayConfig
+from flashdqn.core.types import Batch
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.prioritized import PrioritizedSampler, priority_bytes
 from flashdqn.replay.ring import Ring, ring_bytes
-from flashdqn.train import assemble, checkpoint
-from flashdqn.train.schedules import importance_exponent
-from flashdqn.types import Batch
+from flashdqn.runs import checkpoint
+from flashdqn.training import assemble
+from flashdqn.training.schedules import importance_exponent
 
 CPU = torch.device("cpu")
 EPS = 1e-3

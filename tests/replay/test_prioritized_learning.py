@@ -13,13 +13,13 @@ from torch import Tensor
 from toy_envs import Chain, Crossing, MaskedBandit
 
 from flashdqn.config import Config, ExploreConfig, LearnConfig, LogConfig, NetworkConfig, ReplayConfig
-from flashdqn.envs.contract import VecEnv
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.types import Step
 from flashdqn.replay import PrioritizedSampler, Ring
-from flashdqn.train.assemble import assemble
-from flashdqn.train.loop import Loop
-from flashdqn.train.progress import Silent
-from flashdqn.train.run import RunFolder
-from flashdqn.types import Step
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import assemble
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Silent
 
 GAMMA = 0.7
 ENVS = 16

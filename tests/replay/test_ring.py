@@ -19,11 +19,11 @@ from replay_twin import (
 )
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Step, Transition
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.ring import Kind, Ring, action_dtype, ring_bytes, rows_for
 from flashdqn.replay.samplers import uniform_index
-from flashdqn.types import Step, Transition
 
 CPU = torch.device("cpu")
 ACTIONS = 3

@@ -12,10 +12,10 @@ import torch
 from replay_twin import GOES_ON, TERMINATED, TRUNCATED, VECTOR, ReplayTwin, Tape
 from torch import Tensor
 
+from flashdqn.core.types import Transition
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.ring import Kind, Ring
 from flashdqn.replay.samplers import TRIES, UniformSampler, uniform_index
-from flashdqn.types import Transition
 
 CPU = torch.device("cpu")
 

@@ -11,13 +11,13 @@ from test_prioritized import Play
 from test_ring import all_starts, assert_same_ring, assert_same_transitions, compare, histories, started_ring
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Batch, Step
 from flashdqn.replay import UniformSampler
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.ring import Ring, ring_bytes, rows_for
 from flashdqn.replay.samplers import TRIES
 from flashdqn.replay.samplers_cpu import NativePick
-from flashdqn.types import Batch, Step
 
 CPU = torch.device("cpu")
 ACTIONS = 3

@@ -12,7 +12,7 @@ import pytest
 
 import flashdqn
 from flashdqn import Run
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
 from flashdqn.presets import base_config
 from flashdqn.show.players import Players
 from flashdqn.show.web.games import Games

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashdqn import cli
+from flashdqn.cli import main as cli
 from flashdqn.show.chart_axis import STEPS
 from flashdqn.show.charts import Span
 from flashdqn.show.compare import comparison_page

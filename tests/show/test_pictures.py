@@ -13,10 +13,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
+from flashdqn.runs import checkpoint
+from flashdqn.runs.folder import read_table
 from flashdqn.show.curve import draw_curve
-from flashdqn.train import checkpoint
-from flashdqn.train.loop import Loop
-from flashdqn.train.run import read_table
+from flashdqn.training.loop import Loop
 
 
 def png_size(data: bytes) -> tuple[int, int]:

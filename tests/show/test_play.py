@@ -19,9 +19,10 @@ from PIL import Image
 import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
-from flashdqn.agent import Agent
-from flashdqn.algorithms import with_algorithm
-from flashdqn.errors import CheckpointError
+from flashdqn.agent.agent import Agent
+from flashdqn.core.errors import CheckpointError
+from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.runs import checkpoint
 from flashdqn.show import recording
 from flashdqn.show.film import MOST_FRAMES, save_film, save_picture, save_strip, thinned
 from flashdqn.show.play import Turn, play
@@ -29,7 +30,6 @@ from flashdqn.show.players import UNTRAINED, Players
 from flashdqn.show.recording import Thinning, kept, record
 from flashdqn.show.scene import Picture
 from flashdqn.show.views import open_stage
-from flashdqn.train import checkpoint
 
 
 def a_turn(step: int, over: bool = False, picture: bool = False) -> Turn:

@@ -20,17 +20,18 @@ from hypothesis import strategies as st
 
 import flashdqn
 from conftest import tiny_config
-from flashdqn import Run, cli
-from flashdqn.errors import ConfigError
+from flashdqn import Run
+from flashdqn.cli import main as cli
+from flashdqn.core.errors import ConfigError
+from flashdqn.runs.folder import read_table
 from flashdqn.show import recording, report
 from flashdqn.show.report import write_report
 from flashdqn.show.report_charts import phase_shares
 from flashdqn.show.report_files import flat, read_run
 from flashdqn.show.report_series import Series, read_series, squeezed
 from flashdqn.show.report_settings import changes
-from flashdqn.train import session
-from flashdqn.train.progress import Silent
-from flashdqn.train.run import read_table
+from flashdqn.training import session
+from flashdqn.training.progress import Silent
 
 
 class Page(HTMLParser):

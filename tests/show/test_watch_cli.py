@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from flashdqn import Run, cli
-from flashdqn.errors import ConfigError, FlashDQNError
+from flashdqn import Run
+from flashdqn.cli import main as cli
+from flashdqn.core.errors import ConfigError, FlashDQNError
 from flashdqn.show.play import Turn, play
 from flashdqn.show.players import Players
 from flashdqn.show.views import open_stage

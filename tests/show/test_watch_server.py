@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from conftest import start
-from flashdqn import Run, cli
-from flashdqn.errors import ConfigError
+from flashdqn import Run
+from flashdqn.cli import main as cli
+from flashdqn.core.errors import ConfigError
 from flashdqn.show.play import play
 from flashdqn.show.players import UNTRAINED, Players
 from flashdqn.show.views import open_stage

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from flashdqn.as_gymnasium.spaces import MASK_KEY, Array, action_space, build, observation_space, observe
-from flashdqn.errors import ConfigError, EnvError
+from flashdqn.core.errors import ConfigError, EnvError
 
 
 class Batch(VectorEnv[Array, Array, Array]):

@@ -11,7 +11,7 @@ from gymnasium.error import ResetNeeded
 from torch import Tensor
 
 from flashdqn.as_gymnasium.spaces import MASK_KEY, Array, action_space, build, observation_space, observe
-from flashdqn.errors import ConfigError, EnvError
+from flashdqn.core.errors import ConfigError, EnvError
 
 WIDTH = 480  # of a picture, in pixels
 

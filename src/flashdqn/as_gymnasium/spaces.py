@@ -10,9 +10,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from flashdqn.config_io import apply
+from flashdqn.config.settings import apply
+from flashdqn.core.contract import VecEnv, decoder
 from flashdqn.envs import ENVS, build_env
-from flashdqn.envs.contract import VecEnv, decoder
 
 Array = npt.NDArray[Any]
 

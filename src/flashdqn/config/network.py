@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from flashdqn.config.values import require
-from flashdqn.named import Kwargs, check_plain
+from flashdqn.core.user_code import Kwargs, check_plain
 
 #: The torsos that come with us.
 TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")

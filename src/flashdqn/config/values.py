@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 #: The named train ratios, in gradient steps per transition.
 RATIOS = {"debug": 0.004, "fast": 0.03125, "balanced": 0.0625, "better": 0.125, "quality": 0.25}

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashdqn.core.errors import ConfigError
 from flashdqn.doctor.record import Record, make_record
-from flashdqn.errors import ConfigError
 
 WATCH = Path(__file__).parent / "watch" / "__main__.py"
 GRACE = 20.0

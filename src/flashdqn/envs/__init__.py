@@ -6,16 +6,16 @@ import dataclasses
 
 import torch
 
+from flashdqn.compute.kernels import cuda_available
+from flashdqn.core.contract import ObsSpec, VecEnv
 from flashdqn.envs.check import check_env
-from flashdqn.envs.contract import ObsSpec, VecEnv
+from flashdqn.envs.frame_stack import Stacked
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.gymnasium import GymConfig, build_gym
-from flashdqn.envs.kernels import cuda_available
-from flashdqn.envs.moved import Moved
-from flashdqn.envs.own import OwnConfig, build_own
+from flashdqn.envs.host_env import Moved
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.snake import Snake, SnakeConfig
-from flashdqn.envs.stacked import Stacked
+from flashdqn.envs.user_env import OwnConfig, build_own
 
 __all__ = [
     "ENVS",

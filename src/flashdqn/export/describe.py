@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import flashdqn
-from flashdqn.agent import Agent
+from flashdqn.agent.agent import Agent
+from flashdqn.agent.description import Description
 from flashdqn.envs import SfcConfig, SnakeConfig
-from flashdqn.export.description import Description
-from flashdqn.train.checkpoint import weights_hash
+from flashdqn.runs.checkpoint import weights_hash
 
 SNAKE = {"relative": ("straight", "right", "left"), "absolute": ("up", "right", "down", "left")}
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flashdqn.agent import Agent, load
-from flashdqn.errors import CheckpointError, ConfigError
+from flashdqn.agent.agent import Agent, load
+from flashdqn.agent.description import Description
+from flashdqn.agent.onnx import OnnxAgent
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.compute.threads import threads
+from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.export.describe import describe
-from flashdqn.export.description import Description
 from flashdqn.export.int8 import WAYS, Way, quantise
 from flashdqn.export.measure import Agreement, Latency, Player, TorchPlayer, agreement, latencies, play_games
 from flashdqn.export.observations import Observations, play
-from flashdqn.export.player import OnnxAgent
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
 from flashdqn.export.to_torchscript import TorchScriptPlayer, write_torchscript
-from flashdqn.runtime.seeds import purpose_seed
-from flashdqn.runtime.threads import threads
-from flashdqn.train import checkpoint
-from flashdqn.train.evaluate import Evaluation
-from flashdqn.train.run import RunFolder
+from flashdqn.runs import checkpoint
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.evaluate import Evaluation
 
 Target = Literal["onnx", "torchscript"]
 CALIBRATION = 2048

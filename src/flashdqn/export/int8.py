@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from flashdqn.agent.onnx import Array
 from flashdqn.export.observations import Observations
-from flashdqn.export.player import Array
 from flashdqn.export.to_onnx import save
 
 Way = Literal["dynamic", "static"]

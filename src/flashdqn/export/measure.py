@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from flashdqn.agent import Agent
+from flashdqn.agent.agent import Agent
+from flashdqn.agent.onnx import Array
+from flashdqn.core.contract import VecEnv, close
 from flashdqn.envs import build_games
-from flashdqn.envs.contract import VecEnv, close
 from flashdqn.export.observations import Observations, decoding
-from flashdqn.export.player import Array
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.learn.heads import ScalarHead
-from flashdqn.train.evaluate import Evaluation, evaluate
+from flashdqn.training.evaluate import Evaluation, evaluate
 
 BATCHES = (1, 256)
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from flashdqn.agent import Agent
+from flashdqn.agent.agent import Agent
+from flashdqn.agent.onnx import Array
+from flashdqn.core.contract import close
 from flashdqn.envs import build_games
-from flashdqn.envs.contract import close
-from flashdqn.export.player import Array
 
 #: Few boards and many steps each: late positions of long games must be among them.
 BOARDS = 16

@@ -6,7 +6,7 @@ import copy
 
 from torch import Tensor, nn
 
-from flashdqn.learn.bootstraps import masked_argmax
+from flashdqn.core.ops import masked_argmax
 from flashdqn.learn.heads import Head
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from flashdqn.errors import ConfigError, FlashDQNError
+from flashdqn.core.errors import ConfigError, FlashDQNError
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from flashdqn.agent.onnx import Array
 from flashdqn.export.observations import Observations
-from flashdqn.export.player import Array
 from flashdqn.export.policy import GreedyPolicy
 
 #: The description lies in the file under this name; `torch.jit.load(…, _extra_files=…)` reads it.

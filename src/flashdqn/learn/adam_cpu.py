@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.native import native
 from flashdqn.learn.adam import BETA1, BETA2, Adam
-from flashdqn.runtime.native import native
 
 SINGLE = np.float32
 

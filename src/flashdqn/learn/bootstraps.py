@@ -9,8 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from flashdqn.core.ops import masked_argmax
+from flashdqn.core.types import Transition
 from flashdqn.learn.heads import Head
-from flashdqn.types import Transition
 
 #: A network with its parameters inside: observations [B, …] → head output [B, …]
 Net = Callable[[Tensor], Tensor]
@@ -80,11 +81,6 @@ def soft_policy(q: Tensor, mask: Tensor | None, tau: float) -> tuple[Tensor, Ten
     scaled_log = advantage - tau * torch.logsumexp(advantage / tau, 1, keepdim=True)
     policy = (scaled_log / tau).exp()
     return policy, scaled_log if legal is None else scaled_log.masked_fill(~legal, 0.0)
-
-
-def masked_argmax(q: Tensor, mask: Tensor | None) -> Tensor:
-    """The best legal action, [B]."""
-    return q.argmax(1) if mask is None else q.masked_fill(~mask, -float("inf")).argmax(1)
 
 
 #: The bootstraps without settings of their own.

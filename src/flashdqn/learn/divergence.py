@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flashdqn.errors import DivergedError
-from flashdqn.types import Batch
+from flashdqn.core.errors import DivergedError
+from flashdqn.core.types import Batch
 
 
 class DivergenceWatch:

@@ -9,20 +9,23 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from flashdqn.config import LearnConfig
-from flashdqn.errors import CheckpointError
+from flashdqn.compute.precision import Precision, casting
+from flashdqn.compute.seeds import generator
+from flashdqn.config import Config, LearnConfig
+from flashdqn.core.contract import VecEnv, decoder
+from flashdqn.core.errors import CheckpointError
+from flashdqn.core.types import Batch
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.bootstraps import Net
-from flashdqn.learn.build import build_bootstrap
+from flashdqn.learn.build import build_bootstrap, build_head
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
 from flashdqn.learn.loss import Margin, TDLoss, td_loss
+from flashdqn.networks import build_network
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import draw_fractions_from, make_policy, make_target
-from flashdqn.runtime.precision import Precision, casting
-from flashdqn.types import Batch
 
 
 class Learner:
@@ -225,3 +228,16 @@ class Learner:
 
 def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
+    """Head, network and optimiser."""
+    head = build_head(config.learn, device)
+    weights = generator(config.seed, "weights")
+    sizes = env.num_actions, weights, head.size, head.fractions
+    network = build_network(config.network, env.obs_spec, *sizes, decoder=decoder(env))
+    used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
+    generators = {name: generator(config.seed, name, device) for name, needed in used.items() if needed}
+    demos = config.demos
+    margin = Margin(demos.margin, demos.margin_weight) if demos.kept and demos.margin_weight else None
+    return Learner(config.learn, network, head, device, generators, config.runtime.precision, margin)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flashdqn.core.types import Batch
 from flashdqn.learn.bootstraps import Bootstrap, Net
 from flashdqn.learn.heads import Head
-from flashdqn.types import Batch
 
 
 class TDLoss(NamedTuple):

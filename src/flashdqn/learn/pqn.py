@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from flashdqn.config import PQNConfig
+from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.learn.returns import best_value, lambda_returns
 from flashdqn.replay.ring import Kind, Ring
 from flashdqn.replay.samplers import cut
-from flashdqn.types import Batch, Transition
 
 
 class RolloutSampler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashdqn.learn.bootstraps import masked_argmax
+from flashdqn.core.ops import masked_argmax
 
 
 def lambda_returns(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks.torsos import MLP, MakeLinear, hidden_layers
 
 _FORM = re.compile(r"(\d+)(?:x(\d+))?:([\d,]*)(?:/([\d,]*))?")

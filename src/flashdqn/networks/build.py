@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.config import NetworkConfig
-from flashdqn.envs.contract import Decoder, ObsSpec
+from flashdqn.core.contract import Decoder, ObsSpec
 from flashdqn.networks.branches import Branches
 from flashdqn.networks.cells import CellDueling, CellNet, CellOutput, SpatialAttention, require_cells
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.networks.outputs import Dueling, answer, make_stream
-from flashdqn.networks.own import build_own, is_own
 from flashdqn.networks.pixels import Impala, Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
+from flashdqn.networks.user_network import build_own, is_own
 
 #: A torso of the user's is any module with `features`.
 Torso = MLP | CNN | ResNet | Nature | Impala | Branches | CellNet | nn.Module

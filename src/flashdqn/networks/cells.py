@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks.outputs import answer, make_stream
 from flashdqn.networks.torsos import (
     BoardNorm,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks.torsos import MLP, MakeLinear, require_planes
 
 #: The shortest side that the Nature network leaves anything of.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 #: Makes a fully connected layer of so many inputs and outputs: plain or noisy.
 MakeLinear = Callable[[int, int], nn.Module]

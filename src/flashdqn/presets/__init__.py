@@ -6,17 +6,17 @@ import re
 from dataclasses import replace
 
 from flashdqn.config import Config
-from flashdqn.config_io import nearest
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import nearest
 from flashdqn.envs import GymConfig, OwnConfig
-from flashdqn.envs.own import makes_batches
-from flashdqn.errors import ConfigError
+from flashdqn.envs.user_env import makes_batches
 from flashdqn.presets.atari import ANY_ATARI, ATARI
 from flashdqn.presets.fuelbreaks import FUELBREAKS
 from flashdqn.presets.gym import ANY_GYM, GYM
-from flashdqn.presets.own import ANY_OWN
 from flashdqn.presets.preset import Preset
 from flashdqn.presets.sfc import SFC
 from flashdqn.presets.snake import SNAKE
+from flashdqn.presets.user_env import ANY_OWN
 
 __all__ = ["PRESETS", "Preset", "base_config"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flashdqn.core.types import Transition
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.types import Transition
 
 
 def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from flashdqn.core.types import Batch
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.ring import Kind, Ring
 from flashdqn.replay.samplers import cut
 from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
 from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
-from flashdqn.types import Batch
 
 #: What an infinite error counts as, so that sums stay finite until somebody notices that the training diverged.
 LARGEST_ERROR = 1e30

@@ -25,8 +25,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.types import Step
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Step
 
 
 class Kind(IntEnum):

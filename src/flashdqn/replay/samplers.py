@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.n_step import gather
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.types import Batch, Transition
 
 #: Draws per wanted sample. The first draw that is a transition wins, which is exactly uniform over
 #: transitions; with an episode of length L a draw fails with probability 1/(L+1), so even where L = 2 only

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.compute.gemm import prefetch
+from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.native import bound
+from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.ring import Kind
 from flashdqn.replay.samplers import TRIES, UniformSampler
-from flashdqn.runtime.native import bound
-from flashdqn.runtime.tiles import prefetch
-from flashdqn.types import Batch, Transition
 
 TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Kind.RESET)
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.native import native
 from flashdqn.replay.sum_tree import BELOW, Levels
-from flashdqn.runtime.native import native
 
 WIDTH = 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flashdqn.train.run import read_table
+from flashdqn.runs.folder import read_table
 
 
 def draw_curve(run: Path) -> Path | None:

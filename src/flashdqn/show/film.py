@@ -7,8 +7,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from flashdqn.agent import Agent
-from flashdqn.errors import ConfigError
+from flashdqn.agent.agent import Agent
+from flashdqn.core.errors import ConfigError
 from flashdqn.show.paint import paint
 from flashdqn.show.play import Turn, play
 from flashdqn.show.recording import Thinning

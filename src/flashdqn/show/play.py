@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from flashdqn.agent import Agent
-from flashdqn.learn.bootstraps import masked_argmax
+from flashdqn.agent.agent import Agent
+from flashdqn.core.ops import masked_argmax
 from flashdqn.show.scene import Scene, plain
 from flashdqn.show.views import Facts, Stage
-from flashdqn.train.evaluate import STEP_LIMIT
+from flashdqn.training.evaluate import STEP_LIMIT
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-from flashdqn.agent import Agent
+from flashdqn.agent.agent import Agent
+from flashdqn.compute.device import choose_device
+from flashdqn.core.contract import close
+from flashdqn.core.errors import CheckpointError
 from flashdqn.envs import build_games
-from flashdqn.envs.contract import close
-from flashdqn.errors import CheckpointError
-from flashdqn.runtime.device import choose_device
-from flashdqn.train import checkpoint
-from flashdqn.train.assemble import build_learner
-from flashdqn.train.run import RunFolder, read_table
+from flashdqn.learn.learner import build_learner
+from flashdqn.runs import checkpoint
+from flashdqn.runs.folder import RunFolder, read_table
 
 UNTRAINED = "untrained"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from flashdqn.runtime.seeds import purpose_seed
+from flashdqn.compute.seeds import purpose_seed
 from flashdqn.show.play import Turn, play
 from flashdqn.show.players import Player, Players
 from flashdqn.show.scene import Picture

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from flashdqn.show import charts
+from flashdqn.show.curve import draw_curve
 from flashdqn.show.numbers import count, duration, rate
 from flashdqn.show.page import escape, make_page, pairs, section, table, value_text
 from flashdqn.show.recording import embedded, record
@@ -155,3 +156,7 @@ def _value(text: str) -> float | int | str:
         return int(text) if text.lstrip("-").isdigit() else float(text)
     except ValueError:
         return text
+
+
+#: What is drawn of every run when it ends.
+RUN_PAGES = {"learning curve": draw_curve, "report": write_report}

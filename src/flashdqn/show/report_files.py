@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashdqn.runs.folder import read_table
 from flashdqn.show.report_series import Series, read_series
-from flashdqn.train.run import read_table
 
 
 @dataclass(frozen=True)

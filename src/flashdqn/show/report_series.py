@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from flashdqn.runs.folder import read_table
 from flashdqn.show.bars import pieces
 from flashdqn.show.charts import Span
-from flashdqn.train.run import read_table
 
 MOST = 100  # windows in a chart: more cannot be told apart
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashdqn.config_io import to_dict
-from flashdqn.errors import FlashDQNError
+from flashdqn.config.settings import to_dict
+from flashdqn.core.errors import FlashDQNError
 from flashdqn.presets import base_config
 from flashdqn.show.page import escape, pairs, table, value_text
 from flashdqn.show.report_files import flat

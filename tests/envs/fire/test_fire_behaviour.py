@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour, toward
 from flashdqn.envs.fuelbreaks.fire.fronts import facing
 from flashdqn.envs.fuelbreaks.fire.fuels import burnable_fuels, fuel_name
 from flashdqn.envs.fuelbreaks.fire.surface import flame_length
 from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, Weather
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, NON_BURNABLE, Landscape
-from flashdqn.errors import ConfigError
 
 REFERENCE = Path(__file__).parent / "reference" / "cells.npz"
 CLOSE = 3e-5  # pyretechnics works in float32

@@ -6,8 +6,8 @@ import pytest
 import torch
 from test_fire_spread import lit, scene
 
+from flashdqn.compute.kernels import cuda_available
 from flashdqn.envs.fuelbreaks.fire import BURN, KEEP, Spread
-from flashdqn.envs.kernels import cuda_available
 
 pytestmark = pytest.mark.skipif(not cuda_available(), reason="needs a CUDA device and numba-cuda")
 

@@ -17,11 +17,11 @@ from fire_twin import burn, random_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.fire import BURN, KEEP, Spread, Weather, fire_behaviour, spread_tables
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 from flashdqn.envs.fuelbreaks.generate import generate
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
-from flashdqn.errors import EnvError
 
 HERE = Path(__file__).parent
 ROWS, COLUMNS = 6, 7

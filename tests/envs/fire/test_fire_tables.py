@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour, fire_behaviour
 from flashdqn.envs.fuelbreaks.fire.directions import directions, touching
 from flashdqn.envs.fuelbreaks.fire.fronts import facing
@@ -18,7 +19,6 @@ from flashdqn.envs.fuelbreaks.fire.tables import spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.generate import generate
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
-from flashdqn.errors import ConfigError, EnvError
 
 
 def plane(side: int, **layers: float) -> Landscape:

@@ -14,9 +14,9 @@ from time import perf_counter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .code import HERE
-from .steps import is_step, note_step
-from .tally import local, never_in_the_way
+from .counters import local, never_in_the_way
+from .env_step import is_step, note_step
+from .frames import HERE
 
 ADDERS = (
     "push",

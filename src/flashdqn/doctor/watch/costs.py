@@ -13,9 +13,10 @@ from time import perf_counter
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from . import steps, tally
+from . import counters as tally
+from . import env_step as steps
 from .classes import counted_step
-from .tally import CODE, by_instruction, counters, first_step, local, sites
+from .counters import CODE, by_instruction, counters, first_step, local, sites
 from .torch_hooks import after_step, before_step, methods, optimizers
 
 CALLS_FILE = "calibration"

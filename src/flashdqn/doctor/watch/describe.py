@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import tally
-from .code import name_of
+from . import counters as tally
+from .frames import name_of
 from .torch_hooks import optimizers
 
 

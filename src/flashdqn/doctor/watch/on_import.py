@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from .code import PLUMBING
+from .frames import PLUMBING
 
 STANDARD: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
 #: Libraries without environments or replays of their own; torch itself is of interest, its many parts are not.

@@ -10,8 +10,8 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-from . import tally
-from .tally import COUNT, counters, note, note_failure
+from . import counters as tally
+from .counters import COUNT, counters, note, note_failure
 
 NUMBER = r"(\d[\d,]*\.?\d*)\s*([kKM]?)"
 UNIT = (

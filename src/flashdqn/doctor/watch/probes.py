@@ -17,9 +17,9 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from time import perf_counter
 from typing import Any
 
-from . import tally
+from . import counters as tally
+from .counters import Forward
 from .subnormal import flushes
-from .tally import Forward
 from .torch_hooks import optimizers
 
 ROUNDS = 15

@@ -19,8 +19,8 @@ from time import perf_counter, process_time, thread_time
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from . import tally
-from .code import is_plumbing, name_of
+from . import counters as tally
+from .frames import is_plumbing, name_of
 from .memory import device_memory, resident
 
 DEPTH = 100

@@ -16,19 +16,20 @@ from time import perf_counter
 from types import FrameType, ModuleType
 from typing import Any
 
-from . import main_module, subnormal, tally
-from .census import Census
+from . import counters as tally
+from . import main_module, subnormal
 from .classes import look_at, look_at_module
-from .code import HERE
-from .deep import Operations
+from .counters import never_in_the_way
 from .describe import cores, describe_forwards, describe_optimizers, device
+from .duty_cycle import Turns
+from .frames import HERE
+from .growth import Census
 from .on_import import AfterImport
+from .op_profile import Operations
 from .prints import claims, watch_prints
 from .probes import probe_all
 from .sampler import Clerk, Looks, share_alarm
-from .tally import never_in_the_way
 from .torch_hooks import methods, optimizers, unseen_by_compiler, watch_torch
-from .turns import Turns
 
 VERSION = 1
 

@@ -10,7 +10,7 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from . import tally
+from . import counters as tally
 
 SMALLEST_NORMAL = 1.1754944e-38
 EVERY = 5.0

@@ -14,8 +14,7 @@ from time import perf_counter
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from .code import HERE, is_plumbing, nearest, own_frame
-from .tally import (
+from .counters import (
     Forward,
     counters,
     forwards,
@@ -26,6 +25,7 @@ from .tally import (
     note_failure,
     training_began,
 )
+from .frames import HERE, is_plumbing, nearest, own_frame
 
 #: Methods that bring values to the host or make a copy, by the kind under which they are noted.
 METHODS = ("item", "tolist", "cpu", "numpy", "to", "cuda", "__bool__", "__int__", "__float__")

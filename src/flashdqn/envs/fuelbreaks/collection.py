@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.generate import generate
 from flashdqn.envs.fuelbreaks.landscape import Landscape
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
-from flashdqn.errors import EnvError
 
 #: A window with less to burn than this share is no task: chance draws another one.
 LEAST_BURNABLE, TRIES = 0.25, 200

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks.fire.weather import WEATHERS, Weather
-from flashdqn.errors import ConfigError
 
 #: Budgets and scenes are two bytes each in an observation.
 MAX_SIZE, MAX_FIRES, MAX_SCENES = 255, 1000, 65_536

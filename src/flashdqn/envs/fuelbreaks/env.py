@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.envs.boards import copies, restore, take_actions, usable_device
+from flashdqn.compute.kernels import Kernel, board_tensor
+from flashdqn.compute.random_bits import board_keys
+from flashdqn.core.errors import EnvError
+from flashdqn.core.types import Step
 from flashdqn.envs.fuelbreaks import rules
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.fuelbreaks.observation import obs_spec
 from flashdqn.envs.fuelbreaks.scenes import Scenes, check_budget, check_ignitions, make_scenes
-from flashdqn.envs.kernels import Kernel, board_tensor
-from flashdqn.envs.random_bits import board_keys
-from flashdqn.errors import EnvError
-from flashdqn.types import Step
+from flashdqn.envs.kernel_env import copies, restore, take_actions, usable_device
 
 # What surrounds the fires is a microsecond of work.
 PARALLEL_FROM = 1024

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.landscape import Landscape, slope_and_aspect
-from flashdqn.errors import EnvError
 
 Field = NDArray[np.float64]
 Fuel = NDArray[np.int16]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flashdqn.errors import EnvError
+from flashdqn.core.errors import EnvError
 
 #: The layers in the order of the channels; `fuel_model` comes last.
 LAYERS = (

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
 from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour, toward
 from flashdqn.envs.fuelbreaks.landscape import FUEL_MODELS, LAYERS, NON_BURNABLE, Landscape
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
-from flashdqn.errors import EnvError
 
 #: Words in file names and band descriptions that mean a layer; the field's own abbreviations among them.
 WORDS = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP
 from flashdqn.envs.fuelbreaks.observation import HEADER
-from flashdqn.envs.kernels import Array, Scalar, scalar
-from flashdqn.envs.random_bits import below, random_bits
 
 #: Numbers of a board's state.
 STATE = 5

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.collection import collect
 from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour
@@ -17,7 +18,6 @@ from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 from flashdqn.envs.fuelbreaks.observation import Planes, intensity_planes, layer_planes
-from flashdqn.errors import ConfigError, EnvError
 
 #: What the scenes follow from; budget, fires and ignitions are not among it.
 _SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import GymConfig
-from flashdqn.errors import EnvError
 
 if TYPE_CHECKING:
     from flashdqn.envs.gymnasium.env import GymVecEnv

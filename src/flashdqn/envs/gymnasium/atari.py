@@ -13,10 +13,10 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.envs.registration import EnvSpec
 
+from flashdqn.compute.threads import cores
 from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.spaces import Array
-from flashdqn.runtime.threads import cores
 
 #: ALE's own limit, in frames.
 OUT_OF_REACH = 2**31 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 #: Frames after which a game is cut off, half an hour of play, as in ALE's v5.
 MAX_FRAMES = 108_000

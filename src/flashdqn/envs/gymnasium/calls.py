@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
-from flashdqn.errors import EnvError
 
 #: vectors with worker processes
 Worked = AsyncVectorEnv | ProcessVector

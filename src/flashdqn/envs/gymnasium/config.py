@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import tyro
 
+from flashdqn.core.errors import ConfigError
 from flashdqn.envs.gymnasium.atari_config import AtariConfig
-from flashdqn.errors import ConfigError
 
 Vectorization = Literal["auto", "sync", "async", "envpool"]
 Channels = Literal["auto", "first", "last"]

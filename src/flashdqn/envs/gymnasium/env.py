@@ -10,12 +10,12 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from flashdqn.core.types import Step
 from flashdqn.envs.gymnasium import autoreset
 from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.lives import LifeLoss
 from flashdqn.envs.gymnasium.spaces import Array, Place
 from flashdqn.envs.gymnasium.vector import Vector
-from flashdqn.types import Step
 
 
 class GymVecEnv:

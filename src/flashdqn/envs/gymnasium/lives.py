@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium import autoreset
 from flashdqn.envs.gymnasium.spaces import Array
 from flashdqn.envs.gymnasium.vector import Answer, Vector
-from flashdqn.errors import EnvError
 
 
 class LifeLoss:

@@ -12,11 +12,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from flashdqn.compute.threads import cores
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
 from flashdqn.envs.gymnasium.processes import ProcessVector
-from flashdqn.errors import ConfigError, EnvError
-from flashdqn.runtime.threads import cores
 
 #: packages whose environments are registered only when asked: by namespace, the module, the function, the package
 PLUGINS = {

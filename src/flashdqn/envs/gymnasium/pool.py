@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from flashdqn.compute.threads import cores
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES
 from flashdqn.envs.gymnasium.config import GymConfig
-from flashdqn.errors import EnvError
-from flashdqn.runtime.threads import cores
 
 
 class PoolVector(VectorEnv[Any, Any, Any]):

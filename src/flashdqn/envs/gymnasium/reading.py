@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flashdqn.envs.contract import VecEnv
+from flashdqn.core.contract import VecEnv
 from flashdqn.envs.gymnasium.env import GymVecEnv
 from flashdqn.envs.gymnasium.spaces import Array, Encoder, find_part
 

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import torch
 from gymnasium import Space, spaces
 
-from flashdqn.envs.contract import ObsSpec
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import Channels
-from flashdqn.errors import EnvError
 
 Array = npt.NDArray[Any]
 MASK_KEY = "action_mask"

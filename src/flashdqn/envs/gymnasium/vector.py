@@ -12,10 +12,10 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.calls import Calls
 from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
-from flashdqn.errors import EnvError
 
 
 class Answer(NamedTuple):

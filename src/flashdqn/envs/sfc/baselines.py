@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from flashdqn.envs.kernels import Array, Kernel, Scalar, inner
+from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
 from flashdqn.envs.sfc.env import PARALLEL_FROM, ServiceChains
 from flashdqn.envs.sfc.features import observe
 from flashdqn.envs.sfc.layout import DC, DCS, NOBODY, OVER, Net
-from flashdqn.envs.sfc.serve import NO_SCORE, find_next, is_needed, write_mask
+from flashdqn.envs.sfc.placement import NO_SCORE, find_next, is_needed, write_mask
 
 
 @inner

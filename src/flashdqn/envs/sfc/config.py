@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from flashdqn.envs.sfc.reading import read_tables
+from flashdqn.core.errors import ConfigError
+from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, US_PER_KM, Tables
-from flashdqn.errors import ConfigError
 
 Topology = Literal["mesh", "ring", "random"]
 Endpoints = Literal["pair", "source"]

@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.envs.boards import copies, restore, take_actions, usable_device
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.envs.kernels import Array, Kernel, Scalar, inner
-from flashdqn.envs.random_bits import board_keys
+from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
+from flashdqn.compute.random_bits import board_keys
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import EnvError
+from flashdqn.core.types import Step
+from flashdqn.envs.kernel_env import copies, restore, take_actions, usable_device
 from flashdqn.envs.sfc import layout
-from flashdqn.envs.sfc.clock import GOES_ON, TERMINATED, TRUNCATED, act, find_turn, start_episode
 from flashdqn.envs.sfc.config import SfcConfig
+from flashdqn.envs.sfc.episode import GOES_ON, TERMINATED, TRUNCATED, act, find_turn, start_episode
 from flashdqn.envs.sfc.features import length, observe_turn
-from flashdqn.envs.sfc.fill import TABLES, make_net
 from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.outcomes import outcome_names, write_outcomes
-from flashdqn.errors import EnvError
-from flashdqn.types import Step
+from flashdqn.envs.sfc.state import TABLES, make_net
 
 # An action takes about a microsecond: below this, a second thread costs more than it gains on a busy machine.
 PARALLEL_FROM = 128

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashdqn.envs.kernels import Array, Scalar, inner
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.sfc.layout import (
     ARRIVED,
     CPU,

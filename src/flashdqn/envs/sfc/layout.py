@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flashdqn.envs.kernels import Array
+from flashdqn.compute.kernels import Array
 
 # state
 NOW, ACTIONS, WAITS, TURN, DC, DCS, BUNDLES, ARRIVED, REQUESTS, LEFT, OVER, STATE = range(12)

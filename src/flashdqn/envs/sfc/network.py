@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flashdqn.envs.kernels import Array, Scalar, inner
-from flashdqn.envs.random_bits import below, random_bits
+from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.sfc.layout import (
     CPU,
     CPU_HIGH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashdqn.envs.kernels import Array, Scalar, inner
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.sfc.features import ratio
 from flashdqn.envs.sfc.layout import (
     ASKED,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 MAX_SITES = 32
 #: light in fibre: 200 km a millisecond

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, scalar
 
 SHIFT, MASK = 6, 63  # of a cell's row and column
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 Actions = Literal["relative", "absolute"]
 Features = Literal["basic", "flood", "selective", "enhanced", "grid"]

@@ -8,10 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.envs.boards import copies, restore, take_actions, usable_device
-from flashdqn.envs.contract import ObsSpec
-from flashdqn.envs.kernels import Array, Kernel, Scalar, board_tensor, scalar
-from flashdqn.envs.random_bits import board_keys
+from flashdqn.compute.kernels import Array, Kernel, Scalar, board_tensor, scalar
+from flashdqn.compute.random_bits import board_keys
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import EnvError
+from flashdqn.core.types import Step
+from flashdqn.envs.kernel_env import copies, restore, take_actions, usable_device
 from flashdqn.envs.snake import rules
 from flashdqn.envs.snake.board import MASK, SHIFT
 from flashdqn.envs.snake.config import SnakeConfig
@@ -23,8 +25,6 @@ from flashdqn.envs.snake.features import (
     vector_length,
 )
 from flashdqn.envs.snake.rules import advance
-from flashdqn.errors import EnvError
-from flashdqn.types import Step
 
 
 @scalar

@@ -36,7 +36,7 @@ import math
 
 import numpy as np
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, scalar
 from flashdqn.envs.snake.board import MASK, SHIFT, ahead, clear_bit, distance, kills, set_bit
 from flashdqn.envs.snake.flood import component_size, in_component
 from flashdqn.envs.snake.rules import (

@@ -6,7 +6,7 @@ was filled last.
 
 from __future__ import annotations
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, scalar
 from flashdqn.envs.snake.board import MASK, SHIFT, has_bit, popcount
 
 

@@ -14,8 +14,8 @@ Tensors of N boards, S the side; see board.py for cells and bits:
 
 from __future__ import annotations
 
-from flashdqn.envs.kernels import Array, Scalar, scalar
-from flashdqn.envs.random_bits import below, random_bits
+from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.snake.board import (
     ahead,
     cell_at,

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flashdqn.core.contract import VecEnv, close
+from flashdqn.core.errors import EnvError
 from flashdqn.envs import EnvConfig, GymConfig, build_games, whole_games
-from flashdqn.envs.contract import VecEnv, close
+from flashdqn.envs.frame_stack import Stacked
 from flashdqn.envs.fuelbreaks import FuelBreaks
 from flashdqn.envs.sfc import ServiceChains
 from flashdqn.envs.snake import Snake
-from flashdqn.envs.stacked import Stacked
-from flashdqn.errors import EnvError
 from flashdqn.show.views.fuelbreaks import FuelBreaksView
 from flashdqn.show.views.plain import PlainView
 from flashdqn.show.views.sfc import SfcView

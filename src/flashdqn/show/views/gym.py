@@ -12,8 +12,8 @@ import numpy.typing as npt
 from PIL import Image
 from rich.text import Text
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium import GymConfig, build_gym
-from flashdqn.errors import EnvError
 from flashdqn.show.paint import encode
 from flashdqn.show.scene import Picture, Scene
 from flashdqn.show.views.half_blocks import half_blocks

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rich.text import Text
 from torch import Tensor
 
-from flashdqn.envs.contract import VecEnv
+from flashdqn.core.contract import VecEnv
 from flashdqn.show.paint import encode, paint
 from flashdqn.show.scene import CODES, Cells, Label, Picture, Rect, Scene, Shape
 from flashdqn.show.views.half_blocks import half_blocks

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from flashdqn.envs.sfc import ServiceChains, layout
-from flashdqn.envs.sfc.view import render
+from flashdqn.envs.sfc.text import render
 from flashdqn.show.scene import Label, Line, Rect, Scene, Shape
 from flashdqn.show.views.view import Facts, Grid
 

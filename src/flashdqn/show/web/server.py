@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from flashdqn.errors import ConfigError, FlashDQNError
+from flashdqn.core.errors import ConfigError, FlashDQNError
 from flashdqn.show.web.games import Games
 from flashdqn.show.web.page import content_policy, player_page
 

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from torch import Tensor
 
+from flashdqn.core.ops import masked_argmax
 from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.experts.betweenness import Betweenness
 from flashdqn.envs.fuelbreaks.experts.domirank import DomiRank
 from flashdqn.envs.fuelbreaks.experts.lookahead import Lookahead
-from flashdqn.learn.bootstraps import masked_argmax
 
 __all__ = ["Betweenness", "DomiRank", "Expert", "Lookahead", "Scores", "build_scores"]
 

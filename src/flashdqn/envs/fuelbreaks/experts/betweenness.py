@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flashdqn.compute.kernels import Array, Kernel, Scalar, scalar
 from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.fire.layout import NO_PARENT
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
-from flashdqn.envs.kernels import Array, Kernel, Scalar, scalar
 
 
 @scalar

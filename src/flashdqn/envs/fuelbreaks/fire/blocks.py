@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from flashdqn.compute.kernels import Array, Scalar, numba_cuda
 from flashdqn.envs.fuelbreaks.fire.layout import (
     BURN,
     COLUMNS,
@@ -32,7 +33,6 @@ from flashdqn.envs.fuelbreaks.fire.layout import (
     TO_ROW,
     Fires,
 )
-from flashdqn.envs.kernels import Array, Scalar, numba_cuda
 
 F = TypeVar("F", bound=Callable[..., Any])
 

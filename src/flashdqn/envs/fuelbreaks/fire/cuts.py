@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.fuelbreaks.fire.layout import (
     BOARDS,
     BURN,
@@ -30,7 +31,6 @@ from flashdqn.envs.fuelbreaks.fire.layout import (
     Fires,
 )
 from flashdqn.envs.fuelbreaks.fire.paths import burn, put, spread
-from flashdqn.envs.kernels import Array, Scalar, inner
 
 
 @inner

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 # Halves of the compass, as (rows down, columns right); the other half is opposite.
 _AXES = ((-1, 0), (0, 1))

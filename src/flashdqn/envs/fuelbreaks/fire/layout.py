@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flashdqn.envs.kernels import Array
+from flashdqn.compute.kernels import Array
 
 KEEP, BURN = -2, -1
 NO_PARENT = -1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.fuelbreaks.fire.layout import (
     AFTER,
     BEFORE,
@@ -22,7 +23,6 @@ from flashdqn.envs.fuelbreaks.fire.layout import (
     SETTLED,
     Fires,
 )
-from flashdqn.envs.kernels import Array, Scalar, inner
 
 # Every five bits of it in a row are others: a power of two, times it, shows its exponent in the upper five.
 _DE_BRUIJN = 0x077CB531

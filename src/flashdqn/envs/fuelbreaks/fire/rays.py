@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
 from flashdqn.envs.fuelbreaks.fire.directions import Direction
 from flashdqn.envs.fuelbreaks.fire.fronts import Ellipse, Fronts
-from flashdqn.envs.kernels import Array, Kernel, Scalar, inner
 
 Field = NDArray[np.float64]
 

@@ -34,12 +34,12 @@ import numba
 import torch
 from torch import Tensor
 
+from flashdqn.compute.kernels import BlockKernel, Kernel, cuda_available
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.fire import cuts, layout
 from flashdqn.envs.fuelbreaks.fire.directions import directions, touching
 from flashdqn.envs.fuelbreaks.fire.layout import BUCKETS, BURN, KEEP, Fires
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
-from flashdqn.envs.kernels import BlockKernel, Kernel, cuda_available
-from flashdqn.errors import EnvError
 
 __all__ = ["BURN", "KEEP", "Spread"]
 

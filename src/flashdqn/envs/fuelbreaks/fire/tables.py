@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour
 from flashdqn.envs.fuelbreaks.fire.directions import directions
 from flashdqn.envs.fuelbreaks.fire.rays import slowness
-from flashdqn.errors import EnvError
 
 DIRECTIONS = 16
 #: Every move takes longer than float32 can lose when it is added to a time of arrival.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from flashdqn.errors import ConfigError
+from flashdqn.core.errors import ConfigError
 
 _LARGEST = {"wind_speed": 150.0, "wind_from": 360.0, "dead_1h": 1.0, "dead_10h": 1.0, "dead_100h": 1.0}
 _LARGEST |= {"live_herbaceous": 4.0, "live_woody": 4.0, "foliar": 4.0}

@@ -1,0 +1,1 @@
+"""Trained agents: `agent.py` plays with PyTorch, `onnx.py` with onnxruntime alone."""

@@ -1,0 +1,127 @@
+"""A trained agent, ready to act."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from flashdqn.agent.onnx import OnnxAgent, load_onnx
+from flashdqn.core.errors import CheckpointError, EnvError
+
+# PyTorch is imported by who needs it: `Agent.from_onnx` does not.
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from flashdqn.config import Config
+    from flashdqn.training.evaluate import Evaluation
+
+
+class Agent:
+    """Weights that play: greedy, without exploration."""
+
+    def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
+        from flashdqn.envs import GymConfig, build_games
+        from flashdqn.learn.learner import build_learner
+
+        self.config, self.device = config, device
+        env = build_games(config.env, 1, device)
+        learner = build_learner(config, env, device)
+        self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
+        self.masked = env.mask is not None
+        #: what a Gymnasium environment calls our action 0
+        self.first_action: int = getattr(env, "first_action", 0)
+        self._reader = None  # of what the user's own environment returns
+        if isinstance(config.env, GymConfig):
+            from flashdqn.envs.gymnasium.reading import reader_of
+
+            self._reader = reader_of(env)
+        self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
+        try:
+            self.network.load_state_dict(weights)
+        except RuntimeError as error:
+            raise CheckpointError(f"The weights do not fit the run's configuration: {error}") from None
+
+    @staticmethod
+    def from_onnx(file: str | Path, threads: int = 1) -> OnnxAgent:
+        """The agent in a file of `flashdqn export`, which acts without PyTorch; as `flashdqn.load_onnx`."""
+        return load_onnx(file, threads)
+
+    def q(self, obs: Any) -> Tensor:
+        """Action values, [B, A] (or [A] for a single observation)."""
+        batch, single, _, _ = self._batch(obs)
+        q: Tensor = self.head.q(self.network(batch))
+        return q[0] if single else q
+
+    @overload
+    def act(self, obs: Tensor, mask: Tensor | None = None) -> Tensor: ...
+    @overload
+    def act(self, obs: Any, mask: Any = None) -> Any: ...
+    def act(self, obs: Any, mask: Any = None) -> Any:
+        """The best legal action: an int for one observation, a tensor or array of them for a batch.
+
+        For a Gymnasium environment `obs` may be what its own `reset` and `step` return, a Dict or a picture, say,
+        and the action is one of its own; legal actions in `obs["action_mask"]` are heeded, those in `info` are
+        given as `mask`. A tensor is read as our vectorised environments give it, with actions from 0.
+        """
+        import torch
+
+        from flashdqn.core.ops import masked_argmax
+
+        batch, single, own_mask, first = self._batch(obs)
+        mask = own_mask if mask is None else mask
+        legal = (
+            None if mask is None else torch.as_tensor(mask, device=self.device).reshape(len(batch), -1) != 0
+        )
+        action = masked_argmax(self.head.q(self.network(batch)), legal) + first
+        if single:
+            return int(action)
+        return action if isinstance(obs, torch.Tensor) else action.cpu().numpy()
+
+    def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
+        """Play games on boards of one's own."""
+        from flashdqn.compute.seeds import purpose_seed
+        from flashdqn.envs import build_games
+        from flashdqn.training.evaluate import evaluate
+
+        env = build_games(self.config.env, episodes, self.device)
+        if seed is None:
+            seed = purpose_seed(self.config.seed, "judgement")
+        return evaluate(env, self.network, self.head, seed)
+
+    def _batch(self, obs: Any) -> tuple[Tensor, bool, Any, int]:
+        """What the network reads, whether it was one observation, the mask in it, the first action's number."""
+        import torch
+
+        if self._reader is not None and not isinstance(obs, torch.Tensor):
+            read = self._reader.read(obs)
+            if read is not None:
+                return torch.from_numpy(read.obs).to(self.device), read.single, read.mask, self.first_action
+        if isinstance(obs, dict | tuple):
+            raise EnvError("This agent was trained on other observations: their parts or shapes differ.")
+        array = obs if isinstance(obs, torch.Tensor) else torch.tensor(np.asarray(obs))
+        batch = array.to(self.device, self.obs_spec.dtype)
+        single = batch.shape == self.obs_spec.shape
+        if single:
+            batch = batch[None]
+        if batch.shape[1:] != self.obs_spec.shape:
+            raise EnvError(
+                f"This agent reads observations of shape {list(self.obs_spec.shape)}, alone or in a batch, "
+                f"and got {list(array.shape)}."
+            )
+        return batch, single, None, 0
+
+
+def load(run: str | Path, device: str = "auto") -> Agent:
+    """The agent of a run folder (its best checkpoint), or of one checkpoint in it."""
+    from flashdqn.compute.device import choose_device
+    from flashdqn.runs import checkpoint
+    from flashdqn.runs.folder import RunFolder
+
+    path = Path(run)
+    folder = RunFolder.open(path)
+    point = folder.play_point(path)
+    weights, _, _ = checkpoint.load_or_offer(point, with_state=False, command="flashdqn eval")
+    return Agent(folder.config(), weights, choose_device(device))

@@ -1,0 +1,88 @@
+"""Command-line arguments as dataclasses; what cannot be read becomes one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import re
+from typing import Any
+
+import tyro
+
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import nearest
+
+
+def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
+    """Arguments as a dataclass; what tyro has to complain of becomes one sentence."""
+    more = {} if default is None else {"default": default}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            parsed, unknown = tyro.cli(
+                kind, prog=f"flashdqn {command}", args=arguments, return_unknown_args=True, **more
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        advice = f"`flashdqn {command.split()[0]} --help` says what is allowed"
+        text = first_paragraph(complaint.getvalue()).rstrip(".")
+        if found := re.match(r"Error parsing (--[\w.-]+):", text):
+            text = f"{found[1]} cannot be '{flag_value(arguments, found[1])}'"
+        raise ConfigError(f"{text}; {advice}.") from None
+    refuse_unknown(command.split()[0], unknown, known)
+    return parsed
+
+
+def first_paragraph(box: str) -> str:
+    """What tyro says in the first part of its box, on one line. Where the output is not UTF-8 the box has no
+    sides, and its rules are of hyphens."""
+    lines = (line.strip("│╰─╯- ") for line in box.splitlines()[1:])
+    parts = itertools.groupby(lines, key=bool)
+    return " ".join(next((group for is_text, group in parts if is_text), ()))
+
+
+def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
+    """Name the first word that nothing understands, and the flag that was perhaps meant."""
+    if not unknown:
+        return
+    word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
+    if not word.startswith("-"):
+        order = (
+            "the preset comes first, then the flags"
+            if command in ("train", "profile")
+            else "it takes one run"
+        )
+        raise ConfigError(f"'{word}' is one word too many: {order}.")
+    hint = nearest(word.replace("_", "-"), [f"--{name}" for name in known])
+    hint = hint if "did you mean" in hint else f"; `flashdqn {command} --help` lists them all."
+    raise ConfigError(f"Unknown flag '{word}'{hint}")
+
+
+def flag_names(config: Any, prefix: str = "") -> list[str]:
+    """Every setting as its flag spells it."""
+    names: list[str] = []
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), f"{prefix}{field.name.replace('_', '-')}"
+        names += flag_names(value, f"{name}.") if dataclasses.is_dataclass(value) else [name]
+    return names
+
+
+def flag_value(arguments: list[str], flag: str) -> str | None:
+    """The value of a flag that must be known before the others can be read."""
+    for i, word in enumerate(arguments):
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+        if word == flag:
+            if i + 1 == len(arguments):
+                raise ConfigError(f"{flag} needs a value.")
+            return arguments[i + 1]
+    return None
+
+
+def refuse_arguments(command: str, arguments: list[str]) -> None:
+    """For commands that take none."""
+    if arguments and arguments[0] not in ("-h", "--help"):
+        raise ConfigError(f"`flashdqn {command}` takes no arguments, and got '{arguments[0]}'.")

@@ -1,0 +1,100 @@
+"""`flashdqn doctor`: why is this training slow? For anybody's script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from flashdqn.cli.arguments import flag_names, parse
+from flashdqn.config import Seconds
+from flashdqn.core.errors import ConfigError
+from flashdqn.show.terminal import SteadyConsole
+
+
+@dataclass(frozen=True)
+class DoctorArguments:
+    """Why is this training slow? Runs any training script with PyTorch, unchanged, and watches it.
+
+      flashdqn doctor train.py --env CartPole-v1 --steps 50000
+      flashdqn doctor --seconds 2m --html report.html train.py
+      flashdqn doctor --python ../their-project/.venv/bin/python ../their-project/dqn.py
+      flashdqn doctor -m cleanrl.dqn --seed 1
+
+    The doctor's own flags come before the script; all that follows the script is the script's. It says where the
+    time goes, line by line; what to do about it, with the gain to be expected; and what only looks like a gain. The
+    script computes the same with the doctor as without. Ctrl-C ends it early and still gives the report.
+    """
+
+    seconds: Seconds = 60.0
+    """Watch for so long, or until the script ends: 60, 90s, 2m."""
+    deep: bool = False
+    """Look closer: every operation of torch by line, and ten times as many looks. Slows the script down."""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the report as a page, too."""
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the report as JSON, too."""
+    python: Annotated[str, tyro.conf.arg(metavar="PATH")] = sys.executable
+    """The interpreter to run the script with: that of its own environment, which need not have flashdqn."""
+
+
+def run_command(arguments: list[str]) -> int:
+    """The command."""
+    from flashdqn.doctor.examine import examine
+    from flashdqn.doctor.html import write_page
+    from flashdqn.doctor.json_file import write_json
+    from flashdqn.doctor.run import Patient, check, watch
+    from flashdqn.doctor.terminal import show_report
+
+    ours, module, script, theirs = split(arguments)
+    parsed = parse("doctor", DoctorArguments, ours, flag_names(DoctorArguments()), DoctorArguments())
+    if not script:
+        raise ConfigError(
+            "Which script? For example: flashdqn doctor train.py (its own arguments follow it)."
+        )
+    for path in (parsed.html, parsed.json):
+        if path is not None:
+            check_writable(path)
+    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
+    check(patient)
+    console = SteadyConsole()
+    start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
+    console.print(start, highlight=False, markup=False)
+    report = examine(watch(patient))
+    show_report(report, console)
+    if parsed.html is not None:
+        write_page(report, parsed.html)
+        console.print(f"Page    {parsed.html}", highlight=False, markup=False)
+    if parsed.json is not None:
+        write_json(report, parsed.json)
+        console.print(f"JSON    {parsed.json}", highlight=False, markup=False)
+    return 1 if report.ended == "failed" else 0
+
+
+def check_writable(path: Path) -> None:
+    """Better said before the watching than after it."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder '{path.parent}' to write {path.name} to.")
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise ConfigError(f"'{path}' cannot be written to.")
+
+
+def split(arguments: list[str]) -> tuple[list[str], bool, str, list[str]]:
+    """The doctor's flags, whether a module follows, the script, and the script's own arguments."""
+    i = 0
+    while i < len(arguments):
+        word = arguments[i]
+        if word == "-m":
+            if i + 1 == len(arguments):
+                raise ConfigError("-m needs the name of a module, as in `flashdqn doctor -m cleanrl.dqn`.")
+            return arguments[:i], True, arguments[i + 1], arguments[i + 2 :]
+        if not word.startswith("-"):
+            return arguments[:i], False, word, arguments[i + 1 :]
+        takes_value = word in ("--seconds", "--html", "--json", "--python")
+        i += 2 if takes_value else 1
+    return arguments, False, "", []

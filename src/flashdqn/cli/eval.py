@@ -1,0 +1,54 @@
+"""`flashdqn eval`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from flashdqn.cli.arguments import parse
+from flashdqn.core.errors import ConfigError
+from flashdqn.show.terminal import SteadyConsole
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Play games with a trained agent, without exploration, and say how well it does."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """A run folder (its best checkpoint plays), or one checkpoint in it."""
+    episodes: int = 100
+    """Games to play, each on a board of its own."""
+    seed: int | None = None
+    """Seed of the games; by default one that training has not used."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to play."""
+    json: bool = False
+    """Print JSON."""
+
+
+def run_command(arguments: list[str]) -> int:
+    """`flashdqn eval`."""
+    from flashdqn.agent.agent import load
+    from flashdqn.training.progress import evaluation_text
+
+    sys.path.append(str(Path.cwd()))
+    known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
+    parsed = parse("eval", EvalArguments, arguments, known)
+    if parsed.episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
+    result = load(parsed.run, parsed.device).evaluate(parsed.episodes, parsed.seed)
+    console = SteadyConsole(soft_wrap=True)
+    if parsed.json:
+        console.print(json.dumps(result.to_json()), highlight=False, markup=False)
+        return 0
+    console.print(evaluation_text(result).removeprefix("evaluation: "), highlight=False)
+    rows = {"mean return": result.mean_return, "mean length": result.mean_length, **result.outcomes}
+    for name, value in rows.items():
+        console.print(f"  {name:<12} {value:.4g}", highlight=False)
+    return 0

@@ -1,0 +1,122 @@
+"""`flashdqn export`: a trained agent as a file that runs without flashdqn."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich.table import Table
+
+from flashdqn.cli.arguments import parse
+from flashdqn.show.terminal import SteadyConsole
+
+if TYPE_CHECKING:
+    from flashdqn.export.flow import Exported, Measured
+
+
+@dataclass(frozen=True)
+class ExportArguments:
+    """Write the greedy policy of a trained agent as a file, and check it on games of the agent's own.
+
+      flashdqn export runs/snake-flood-20261115-120000
+      flashdqn export runs/snake-flood-20261115-120000 --int8 --out snake.onnx
+      flashdqn export runs/snake-flood-20261115-120000 --to torchscript --checkpoint last
+
+    Observation in, action and action values out, with legal actions where the task has them. The table says how
+    often the file chooses as PyTorch does, how it plays, how large it is and how long it takes.
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """A run folder, or one checkpoint in it."""
+    to: Literal["onnx", "torchscript"] = "onnx"
+    """onnx: for onnxruntime in any language (pip install 'flashdqn[export]'). torchscript: for PyTorch, C++ too."""
+    int8: bool = False
+    """Quantise to eight bits, in the better of two ways: a smaller file, faster for large batches (onnx)."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """The file to write; by default policy.onnx, policy-int8.onnx or policy.pt in the run folder."""
+    checkpoint: Annotated[str, tyro.conf.arg(metavar="best|last|STEP")] = "best"
+    """Which weights: those that evaluated best, the newest, or those of a step."""
+    observations: int = 10_000
+    """Observations to compare on, from games that the agent itself plays."""
+    episodes: int = 100
+    """Games that the file plays for its score."""
+    json: bool = False
+    """Print JSON."""
+
+
+def run_command(arguments: list[str]) -> int:
+    """The command."""
+    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
+    known = [field.name for field in dataclasses.fields(ExportArguments)][1:]
+    parsed = parse("export", ExportArguments, arguments, known)
+    from flashdqn.export.flow import Wanted
+    from flashdqn.export.flow import export as run_export
+
+    console = SteadyConsole(soft_wrap=True)
+    settings = {name: value for name, value in vars(parsed).items() if name != "json"}
+
+    def say(text: str) -> None:
+        if not parsed.json:
+            console.print(text, highlight=False, markup=False)
+
+    done = run_export(Wanted(**settings), say)
+    if parsed.json:
+        data = {"file": str(done.file), "chosen": done.why, "rows": [row.to_json() for row in done.rows]}
+        console.print(json.dumps(data), highlight=False, markup=False)
+        return 0
+    show(done, console)
+    return 0
+
+
+def show(done: Exported, console: SteadyConsole) -> None:
+    """The table, and what the file is."""
+    count = done.rows[0].agreement.observations
+    games = done.rows[0].games.episodes + done.rows[0].games.unfinished
+    console.print(f"\nOn {count:,} observations of the agent's own games, and in {games} games each:\n")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in range(6):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row("", "same action", "most ΔQ", "score", "size", "batch 1", "batch 256", style="dim")
+    for row in done.rows:
+        table.add_row(*cells(row))
+    SteadyConsole().print(table, highlight=False)
+    about = done.description
+    shape = "x".join(map(str, about.observation_shape))
+    say = [""]
+    if done.why:
+        say.append(f"Kept {done.why}.")
+    say.append(f"File    {done.file}")
+    mask = f" and mask [batch, {len(about.actions)}] bool" if about.masked else ""
+    say.append(f"In      obs [batch, {shape}] {about.observation_dtype}{mask}")
+    say.append(f"Out     action [batch] int64, q [batch, {len(about.actions)}] float32")
+    names = ", ".join(f"{i} {name}" for i, name in enumerate(about.actions))
+    say.append(f"Actions {names}")
+    if done.file.suffix == ".onnx":
+        say.append(f"Use     flashdqn.load_onnx({str(done.file)!r}).act(obs)")
+    for line in say:
+        console.print(line, highlight=False, markup=False)
+
+
+def cells(row: Measured) -> list[str]:
+    """One line of the table."""
+    same = "" if row.size is None else f"{row.agreement.actions:.2%}"
+    difference = "" if row.size is None else f"{row.agreement.largest_difference:.2g}"
+    size = "" if row.size is None else size_text(row.size)
+    score = f"{row.games.mean_score:.2f} ± {row.games.score_error:.2f}"
+    return [row.name, same, difference, score, size, *(time_text(x.median) for x in row.latency.values())]
+
+
+def size_text(count: int) -> str:
+    """In kB or MB."""
+    return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
+
+
+def time_text(seconds: float) -> str:
+    """In µs or ms."""
+    return f"{1e6 * seconds:.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:.2f} ms"

@@ -1,0 +1,185 @@
+"""`flashdqn landscapes`: make, check and show the ground that fuel breaks are placed on."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+
+from flashdqn.cli.arguments import parse, refuse_unknown
+from flashdqn.core.errors import ConfigError, FlashDQNError
+from flashdqn.core.suggestions import nearest
+from flashdqn.show.terminal import SteadyConsole
+
+
+@dataclass(frozen=True)
+class MakeArguments:
+    """Write generated landscapes: folders of GeoTIFF layers in LANDFIRE's units, or .npz files.
+
+    flashdqn landscapes make hills --count 8 --size 50
+    flashdqn train fuelbreaks --env.rasters hills
+    """
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
+    """Where to; each landscape goes into a folder, or a file, of its own in it."""
+    count: int = 1
+    """How many."""
+    size: int = 50
+    """Cells a side, of 30 m."""
+    seed: int = 0
+    """The first one's seed; the others follow."""
+    format: Literal["auto", "geotiff", "npz"] = "auto"
+    """auto: GeoTIFF where rasterio is installed, else npz."""
+
+
+@dataclass(frozen=True)
+class CheckArguments:
+    """Say what is wrong with landscapes, or that nothing is. Exit code 1 where something is.
+
+    flashdqn landscapes check my-rasters
+    """
+
+    path: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="PATH")]
+    """A folder of GeoTIFF layers, an .npz file, or a folder of such."""
+
+
+@dataclass(frozen=True)
+class ShowArguments:
+    """Draw a landscape's layers, and sum it up.
+
+    flashdqn landscapes show my-rasters/ridge --out ridge.png
+    flashdqn landscapes show --seed 7 --size 50
+    """
+
+    path: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="PATH")] = None
+    """A folder of GeoTIFF layers, or an .npz file; none: a generated one."""
+    seed: int = 0
+    """The generated one's seed."""
+    size: int = 50
+    """The generated one's cells a side."""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE.png")] = Path("landscape.png")
+    """The picture."""
+
+
+COMMANDS = ("make", "check", "show")
+
+
+def run_command(arguments: list[str]) -> int:
+    """The command."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        console = SteadyConsole(soft_wrap=True)
+        console.print(
+            "usage: flashdqn landscapes make | check | show [options]\n", markup=False, highlight=False
+        )
+        console.print("`flashdqn landscapes make --help` says more, and so do the others.", highlight=False)
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise ConfigError(f"Unknown command 'landscapes {name}'{nearest(name, COMMANDS)}")
+    command, kind = {
+        "make": (make, MakeArguments),
+        "check": (check, CheckArguments),
+        "show": (show, ShowArguments),
+    }[name]
+    # Before the parser sees them: it would take the value of an unknown flag for the path.
+    refuse_unknown(
+        "landscapes " + name,
+        [word for word in rest if word.startswith("--") and not known(word, kind)],
+        names(kind),
+    )
+    return command(rest)
+
+
+def make(arguments: list[str]) -> int:
+    """`flashdqn landscapes make`."""
+    from flashdqn.envs.fuelbreaks.generate import generate
+    from flashdqn.envs.fuelbreaks.rasters import write_folder, write_npz
+
+    asked = parse("landscapes make", MakeArguments, arguments, names(MakeArguments))
+    if asked.count < 1:
+        raise ConfigError(f"--count must be at least 1, and is {asked.count}.")
+    geotiff = asked.format == "geotiff" or (
+        asked.format == "auto" and importlib.util.find_spec("rasterio") is not None
+    )
+    for seed in range(asked.seed, asked.seed + asked.count):
+        landscape = generate(seed, asked.size)
+        target = asked.folder / landscape.name.replace(" ", "-")
+        if geotiff:
+            write_folder(landscape, target)
+        else:
+            target = target.with_suffix(".npz")
+            write_npz(landscape, target)
+        say(f"{target}: {summary(landscape)}")
+    return 0
+
+
+def check(arguments: list[str]) -> int:
+    """`flashdqn landscapes check`."""
+    from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
+
+    asked = parse("landscapes check", CheckArguments, arguments, names(CheckArguments))
+    bad = 0
+    for path in find_landscapes(asked.path):
+        try:
+            say(f"{path}: fine. {summary(read_landscape(path))}")
+        except FlashDQNError as error:
+            bad += 1
+            say(f"{path}: {error}")
+    return 1 if bad else 0
+
+
+def show(arguments: list[str]) -> int:
+    """`flashdqn landscapes show`."""
+    from flashdqn.envs.fuelbreaks.generate import generate
+    from flashdqn.envs.fuelbreaks.landscape import LAYERS
+    from flashdqn.envs.fuelbreaks.pictures import STYLES, draw_layers
+    from flashdqn.envs.fuelbreaks.rasters import read_landscape
+
+    asked = parse("landscapes show", ShowArguments, arguments, names(ShowArguments))
+    landscape = generate(asked.seed, asked.size) if asked.path is None else read_landscape(asked.path)
+    say(f"{landscape.name}: {summary(landscape)}")
+    for layer in LAYERS[:-1]:
+        title, unit, _ = STYLES[layer]
+        values = getattr(landscape, layer)
+        say(f"  {title:<20} {values.min():g} … {values.max():g} {unit}, mean {values.mean():.4g}")
+    models, counts = np.unique(landscape.fuel_model, return_counts=True)
+    shares = ", ".join(
+        f"{model} {count / landscape.fuel_model.size:.0%}"
+        for model, count in zip(models, counts, strict=True)
+    )
+    say(f"  {'fuel models':<20} {shares}")
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    draw_layers(landscape, asked.out)
+    say(f"Drawn to {asked.out}")
+    return 0
+
+
+def summary(landscape: object) -> str:
+    """A landscape in a sentence."""
+    from flashdqn.envs.fuelbreaks.landscape import Landscape
+
+    assert isinstance(landscape, Landscape)
+    rows, columns = landscape.shape
+    return (
+        f"{rows} x {columns} cells of {landscape.cell_size:g} m, {landscape.burnable.mean():.0%} of them can burn, "
+        f"mean slope {landscape.slope.mean():.0f} degrees."
+    )
+
+
+def names(kind: type) -> list[str]:
+    """The flags of a command."""
+    return [field.name for field in fields(kind) if field.name not in ("folder", "path")]
+
+
+def known(word: str, kind: type) -> bool:
+    """Whether a command has this flag."""
+    return word.partition("=")[0].removeprefix("--").replace("-", "_") in (*names(kind), "help")
+
+
+def say(text: str) -> None:
+    """A line."""
+    SteadyConsole(soft_wrap=True).print(text, markup=False, highlight=False)

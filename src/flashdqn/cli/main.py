@@ -1,0 +1,81 @@
+"""The command line: `flashdqn train`, `eval`, `watch` and the others; `COMMANDS` has them all."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flashdqn.core.errors import ConfigError, DivergedError, FlashDQNError
+from flashdqn.core.suggestions import nearest
+from flashdqn.show.terminal import SteadyConsole, discard_output
+
+
+def main() -> None:
+    """Run a command; a mistake of the user's is one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ε is no reason to stop
+    try:
+        code = run(sys.argv[1:])
+    except DivergedError as error:
+        code = complain(error, 1)
+    except FlashDQNError as error:
+        code = complain(error, 2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped.")
+        code = 130
+    except OSError as error:  # a full disk, say
+        where = f" ({error.filename})" if error.filename else ""
+        code = complain(FlashDQNError(f"{error.strerror or error}{where}."), 1)
+        discard_output()
+    sys.exit(code)
+
+
+def complain(error: FlashDQNError, code: int) -> int:
+    """Say what is wrong on the standard error."""
+    Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
+    return code
+
+
+#: What each command does; `flashdqn NAME` calls `run_command` in `cli/NAME.py`, and imports nothing of the others.
+COMMANDS = {
+    "train": "train an agent: flashdqn train [PRESET] [options]",
+    "eval": "play games with a trained agent",
+    "watch": "see a trained agent play: in the terminal, the browser, a GIF",
+    "report": "one run on a page, or several beside each other",
+    "export": "write a trained agent as an ONNX or TorchScript file, and check it",
+    "presets": "list the presets and the algorithms",
+    "envs": "list the environments and their settings",
+    "landscapes": "make, check and show the ground that fuel breaks are placed on",
+    "profile": "why a training is as fast as it is, and what would make it faster",
+    "doctor": "why is this training slow? For any script with PyTorch",
+}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Dispatch to a command; returns the exit code."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        table = Table.grid(padding=(0, 2))
+        for name, about in COMMANDS.items():
+            table.add_row(f"  {name}", Text(about))
+        console = SteadyConsole()
+        console.print("usage: flashdqn COMMAND [options]\n", highlight=False, markup=False)
+        console.print(table, highlight=False)
+        console.print("\n`flashdqn COMMAND --help` says more.", highlight=False)
+        return 0
+    if arguments[0] == "--version":
+        from flashdqn import __version__
+
+        Console().print(f"flashdqn {__version__}", highlight=False)
+        return 0
+    if arguments[0] not in COMMANDS:
+        raise ConfigError(f"Unknown command '{arguments[0]}'{nearest(arguments[0], COMMANDS)}")
+    command = importlib.import_module(f"flashdqn.cli.{arguments[0]}")
+    code: int = command.run_command(list(arguments[1:]))
+    return code

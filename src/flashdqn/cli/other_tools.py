@@ -1,0 +1,139 @@
+"""Configuration files with the names that users of fuel-break trainers know: what each of them means here.
+
+Such a file is one level of keys (`grid_size`, `num_parallel_envs`, `memory_simulations`, …). They are turned
+into our settings one by one, each with a note of what it became; what nobody knows is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from flashdqn.config import Config
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import nearest
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The setting that a key becomes, and how its value is turned into that setting's."""
+
+    setting: str
+    turn: Callable[[Any], Any] = lambda value: value
+
+
+def whole(value: Any) -> int:
+    """A whole number, also where JSON writes 1e5."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ValueError("a whole number")
+    return int(value)
+
+
+def number(value: Any) -> float:
+    """A number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a number")
+    return float(value)
+
+
+def per_step(value: Any) -> float:
+    """Gradient steps every so many transitions, as a ratio."""
+    if number(value) <= 0:
+        raise ValueError("a number above 0")
+    return 1.0 / number(value)
+
+
+def text(value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise ValueError("a text")
+    return value
+
+
+MEANINGS: dict[str, Meaning] = {
+    "grid_size": Meaning("env.size", whole),
+    "num_landscapes": Meaning("env.landscapes", whole),
+    "num_episodes": Meaning("episodes", whole),
+    "num_parallel_envs": Meaning("envs", whole),
+    "steps_per_episode": Meaning("env.budget", lambda value: float(whole(value))),
+    "train_frequency": Meaning("train_ratio", per_step),
+    "memory_simulations": Meaning("env.fires", whole),
+    "fire_simulation_max_duration": Meaning("env.duration", number),
+    "pretrain_steps": Meaning("demos.pretrain_steps", whole),
+    "learning_rate": Meaning("learn.lr", number),
+    "gamma": Meaning("learn.gamma", number),
+    "epsilon_start": Meaning("explore.start", number),
+    "epsilon_end": Meaning("explore.end", number),
+    "epsilon_min": Meaning("explore.end", number),
+    "epsilon_decay_steps": Meaning("explore.over", whole),
+    "buffer_size": Meaning("replay.capacity", whole),
+    "batch_size": Meaning("learn.batch_size", whole),
+    "target_update_frequency": Meaning("learn.target_every", whole),
+    "checkpoint_frequency": Meaning("log.checkpoint_every", whole),
+    "output_dir": Meaning("out", text),
+    "raster_dir": Meaning("env.rasters", text),
+}
+
+#: Keys whose meaning needs a word more.
+REMARKS = {
+    "steps_per_episode": "an episode ends when its budget of breaks is spent",
+    "train_frequency": "gradient steps per transition, whatever the number of environments",
+    "fire_simulation_max_duration": "minutes",
+    "memory_simulations": "fires that every break is judged by",
+    "checkpoint_frequency": "in transitions: the episodes times the breaks of each",
+    "raster_dir": "landscapes are windows of its rasters",
+}
+
+
+def is_familiar(settings: Mapping[str, Any]) -> bool:
+    """Whether a file speaks this language: one of its keys is enough."""
+    return any(key in MEANINGS for key in settings)
+
+
+def translate(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Our settings, and a line about each key; our own keys may stand among them."""
+    ours = {field.name for field in fields(Config)} | {"algo"}
+    result: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, value in settings.items():
+        if key.partition(".")[0] in ours and key not in MEANINGS:
+            result[key] = value
+            continue
+        if key not in MEANINGS:
+            raise ConfigError(f"Unknown setting '{key}'{nearest(key, [*MEANINGS, *sorted(ours)])}")
+        meaning = MEANINGS[key]
+        if meaning.setting in result:
+            raise ConfigError(f"'{key}' says again what another key has said: {meaning.setting}. Keep one.")
+        try:
+            turned = meaning.turn(value)
+        except ValueError as error:
+            raise ConfigError(f"'{key}' must be {error}, and is {value!r}.") from None
+        turned = in_transitions(turned, settings) if key == "checkpoint_frequency" else turned
+        result[meaning.setting] = turned
+        shown = f"{turned:g}" if isinstance(turned, float) else str(turned)
+        remark = f" ({REMARKS[key]})" if key in REMARKS else ""
+        notes.append(f"{key} {value} → {meaning.setting} {shown}{remark}")
+    return complete(result), notes
+
+
+def in_transitions(episodes: int, settings: Mapping[str, Any]) -> int:
+    """So many episodes, in transitions."""
+    breaks = settings.get("steps_per_episode", 1)
+    return int(episodes) * int(breaks if isinstance(breaks, int | float) else 1)
+
+
+def complete(result: dict[str, Any]) -> dict[str, Any]:
+    """What goes with a setting: a fixed budget has no least one, ε that falls has its schedule, pre-training has
+    somebody to learn from."""
+    if "env.budget" in result:
+        result.setdefault("env.least_budget", 0.0)
+    if any(name.startswith("explore.") for name in result):
+        result.setdefault("explore.schedule", "linear")
+    steps = result.get("demos.pretrain_steps")
+    if steps == 0:
+        result |= {"demos.source": "none", "demos.episodes": 0}
+    elif steps:
+        result.setdefault("demos.source", "domirank")
+        result.setdefault("demos.episodes", 64)
+    return result

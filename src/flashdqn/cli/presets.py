@@ -1,0 +1,24 @@
+"""`flashdqn presets`."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from flashdqn.cli.arguments import refuse_arguments
+from flashdqn.show.terminal import SteadyConsole
+
+
+def run_command(arguments: list[str]) -> int:
+    """`flashdqn presets`."""
+    from flashdqn.learn.algorithms import ALGORITHMS
+    from flashdqn.presets import PRESETS
+
+    refuse_arguments("presets", arguments)
+    table = Table.grid(padding=(0, 2))
+    for name, preset in PRESETS.items():
+        table.add_row(f"[bold]{name}[/]", preset.about)
+    table.add_row("\n[bold]with --algo[/]", "\nan algorithm instead of the preset's own")
+    for name, algorithm in ALGORITHMS.items():
+        table.add_row(f"[bold]{name}[/]", algorithm.about)
+    SteadyConsole().print(table, highlight=False)
+    return 0

@@ -1,0 +1,116 @@
+"""`flashdqn profile`: why a training is as fast as it is, and what would make it faster."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from flashdqn.cli.arguments import flag_names, flag_value, parse
+from flashdqn.cli.train import new_budget, starting_point
+from flashdqn.config import Config, Seconds
+from flashdqn.core.errors import ConfigError
+from flashdqn.show.terminal import SteadyConsole
+
+
+@dataclass(frozen=True)
+class ProfileArguments:
+    """Why is this training as fast as it is, and what would make it faster?
+
+    Takes the options of `flashdqn train`, trains for a few seconds, and says where the time of a transition goes.
+    Then experiments: your configuration and variants of it, each with ONE setting changed, stand ready and take
+    turns. A table says how much faster each is, whether that is more than chance, and what it does to learning;
+    then a few sentences say which flags to use.
+      flashdqn profile snake-flood
+      flashdqn profile snake-flood --train-ratio quality --seconds 5m
+      flashdqn profile snake --only boards,threads --rounds 15
+      flashdqn profile gym:CartPole-v1 --only phases --json cartpole.json
+      flashdqn profile --config runs/snake-20261115-120000/config.json
+
+    The experiments, by group:
+      ratio     no-training, ratio-half, ratio-double; iteration: one update per step of all boards
+      boards    boards-32, boards-64, boards-256, boards-1024: at the same ratio of updates to data
+      features  no-flood: Snake without flood-fill
+      batch     batch-half, batch-double
+      threads   threads-1, and as many as there are cores (CPU only; the trainer chooses by itself)
+      logging   no-tensorboard, no-logging
+      modes     mode-eager, mode-written, mode-graph, mode-compile: those that this device has
+
+    Faster is not better: it is fastest without any training. So look at the columns beside the speed-up.
+    Nothing is kept: no run folder, and --out stays as it is. Ctrl-C during the experiments shows what there is.
+    """
+
+    training: Annotated[Config, tyro.conf.arg(name="")]
+    only: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Only these experiments, by name or group, with commas; `phases`: none at all."""
+    skip: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """All experiments but these."""
+    rounds: int = 9
+    """Turns that every experiment takes: more of them tell smaller differences from chance."""
+    seconds: Seconds = 120.0
+    """Time for all experiments together: 90s, 5m. What cannot be prepared in it is left out, and named."""
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write everything that was measured to a file, too."""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write it as a page with charts, too."""
+    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """An algorithm on top of the preset, as in `flashdqn train`."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
+    """Settings from a file; a run's config.json will do."""
+
+
+def run_command(arguments: list[str]) -> int:
+    """Measure, show, and write."""
+    from flashdqn.profile.display import unseen, watch_for
+    from flashdqn.profile.page import write_profile_page
+    from flashdqn.profile.profile import Options, take_profile
+    from flashdqn.profile.terminal import show_profile
+
+    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
+    parsed = parse_profile(arguments)
+    check_file("--json", parsed.json)
+    check_file("--html", parsed.html)
+    options = Options(parsed.rounds, parsed.seconds, names(parsed.only), names(parsed.skip))
+    console = SteadyConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
+    found = take_profile(
+        parsed.training, options, watch_for(console), lambda: unseen(terminal=console.is_terminal)
+    )
+    show_profile(console, found)
+    if parsed.json is not None:
+        text = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
+        parsed.json.write_text(text, encoding="utf-8")
+    if parsed.html is not None:
+        write_profile_page(found, parsed.html)
+    return 130 if found.interrupted else 0
+
+
+def parse_profile(arguments: list[str]) -> ProfileArguments:
+    """Flags on top of a preset, a file or both."""
+    if flag_value(arguments, "--resume") is not None:
+        raise ConfigError("A profile resumes nothing: --config RUN/config.json takes a run's settings.")
+    base, _, rest = starting_point(arguments)
+    own = ["only", "skip", "rounds", "seconds", "json", "html", "algo", "config", "train-steps-ratio"]
+    default = ProfileArguments(training=base)
+    parsed: ProfileArguments = parse(
+        "profile [PRESET]", ProfileArguments, rest, [*own, *flag_names(base)], default
+    )
+    return ProfileArguments(**vars(parsed) | {"training": new_budget(parsed.training, rest)})
+
+
+def names(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def check_file(flag: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written before anything is measured."""
+    if path is None:
+        return
+    where = path if path.exists() else path.parent
+    if path.is_dir() or not path.parent.is_dir() or not os.access(where, os.W_OK):
+        raise ConfigError(f"{flag} {path} cannot be written: give a file in a folder that exists.")

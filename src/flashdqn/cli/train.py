@@ -1,0 +1,119 @@
+"""`flashdqn train`, and what other commands need to read a training from the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from flashdqn.cli.arguments import flag_names, flag_value, parse
+from flashdqn.config import Config
+from flashdqn.config.settings import BUDGETS, apply, drop_old_budget, read_file
+from flashdqn.core.errors import ConfigError
+from flashdqn.show.terminal import SteadyConsole, show_summary
+
+DEFAULT_PRESET = "snake-flood"
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train an agent.
+
+    Start from a PRESET (`flashdqn presets` lists them) and change what you like:
+      flashdqn train snake-flood
+      flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3
+      flashdqn train snake --train-ratio balanced --seed 7 --out results
+      flashdqn train snake-flood --algo rainbow --learn.v-max 200
+      flashdqn train gym:CartPole-v1 --steps 100000
+      flashdqn train my_module:make_env --env.kwargs '{"level": 2}'
+      flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
+
+    Ctrl-C finishes the iteration, saves, and says how to go on; a second one stops at once.
+    """
+
+    training: Annotated[Config, tyro.conf.arg(name="")]
+    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """An algorithm on top of the preset: dqn, double, dueling, per, noisy, c51, qr-dqn, iqn, munchausen, rainbow; a
+    file and flags come on top of it."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
+    """Settings from a file; flags given here come on top. A run's config.json will do."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Go on with a run, with its own settings; a new budget may be given. Or from one checkpoint of it: what came
+    after that is then done again."""
+
+
+def run_command(arguments: list[str]) -> int:
+    """`flashdqn train`."""
+    from flashdqn.api import check_resume
+    from flashdqn.show.report import RUN_PAGES
+    from flashdqn.training.progress import progress_for
+    from flashdqn.training.session import resume_run, start_run
+
+    sys.path.append(str(Path.cwd()))  # as `python -m` does: a module of the user's may lie here
+    base, resume, rest = starting_point(arguments)
+    config = parse_training(base, rest)
+    console = SteadyConsole(soft_wrap=sys.stdout is None or not sys.stdout.isatty())
+    progress = progress_for(console)
+    if resume is not None:
+        done = resume_run(check_resume(base, config), resume, progress, RUN_PAGES)
+    else:
+        done = start_run(config, progress, RUN_PAGES)
+    show_summary(console, done)
+    return 0 if done.finished else 130
+
+
+def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
+    """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top."""
+    from flashdqn.learn.algorithms import with_algorithm
+    from flashdqn.presets import base_config
+    from flashdqn.runs.folder import RunFolder
+
+    named = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    resume, file = flag_value(arguments, "--resume"), flag_value(arguments, "--config")
+    algo = flag_value(arguments, "--algo")
+    if resume is not None:
+        if named or file or algo:
+            raise ConfigError(
+                "--resume takes its settings from the run: leave out the preset, --algo and --config."
+            )
+        return RunFolder.open(Path(resume)).config(), Path(resume), arguments
+    settings = read_file(Path(file)) if file is not None else {}
+    settings, default = familiar_settings(settings)
+    base = base_config(named or str(settings.get("preset", default)))
+    if algo := algo or settings.get("algo"):
+        base = with_algorithm(base, str(algo))
+    settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
+    return apply(base, settings), None, arguments[1:] if named else arguments
+
+
+def familiar_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """A file's settings, and the preset that they are for; names from fuel-break trainers are translated, aloud."""
+    from flashdqn.cli.other_tools import is_familiar, translate
+
+    if not is_familiar(settings):
+        return settings, DEFAULT_PRESET
+    settings, notes = translate(settings)
+    console = SteadyConsole(soft_wrap=True)
+    for note in notes:
+        console.print(note, markup=False, highlight=False)
+    return settings, "fuelbreaks"
+
+
+def parse_training(base: Config, arguments: list[str]) -> Config:
+    """Flags on top of `base`."""
+    known = ["algo", "config", "resume", "train-steps-ratio", *flag_names(base)]
+    parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
+    return new_budget(parsed.training, arguments)
+
+
+def new_budget(config: Config, arguments: list[str]) -> Config:
+    """A budget among the flags replaces the preset's."""
+    flags = {
+        word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")
+    }
+    given = {name: getattr(config, name) for name in BUDGETS if name in flags}
+    return dataclasses.replace(config, **drop_old_budget(given)) if given else config

@@ -1,0 +1,232 @@
+"""`flashdqn watch`: the trained agent plays, in the terminal, in a file or in the browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from flashdqn.cli.arguments import parse
+from flashdqn.cli.doctor import check_writable
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.core.errors import ConfigError
+from flashdqn.show.terminal import SteadyConsole
+
+if TYPE_CHECKING:
+    from flashdqn.show.players import Players
+
+
+@dataclass(frozen=True)
+class WatchArguments:
+    """Watch a trained agent play, without exploration.
+
+    In the terminal, in a file, or in the browser with every checkpoint of the run:
+      flashdqn watch runs/snake-flood-20261115-120000
+      flashdqn watch RUN --episodes 3 --fps 30 --seed 7
+      flashdqn watch RUN --web
+      flashdqn watch RUN --gif game.gif
+      flashdqn watch RUN --png moment.png --frame 100
+      flashdqn watch RUN --checkpoint 500049
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """A run folder (its best checkpoint plays), or one checkpoint in it."""
+    checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Another of its checkpoints, by its number of steps; `untrained` for the network before its first step."""
+    seed: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Seed of the first game; the next has the next. By default one that training has not used."""
+    episodes: int = 1
+    """Games to play."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the network computes."""
+    fps: float = 12.0
+    """Moves a second in the terminal and in a GIF; 0: as fast as it goes."""
+    frames: bool = False
+    """Where the output is no terminal: print every frame, and not the last alone."""
+    gif: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the first game as a GIF, instead of showing it."""
+    png: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write one moment of the first game as a picture, instead of showing it."""
+    frame: Annotated[int | None, tyro.conf.arg(metavar="STEP")] = None
+    """The step that --png shows; by default the last."""
+    width: Annotated[int | None, tyro.conf.arg(metavar="PIXELS")] = None
+    """Pixels across; by default 640 for a picture, and what the game needs for a GIF, 320 to 640."""
+    web: bool = False
+    """Serve a page on this machine that plays the games: Ctrl-C ends it."""
+    port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """The page's port; by default 8321, or the next that is free."""
+
+
+def run_command(arguments: list[str]) -> int:
+    """The command."""
+    from flashdqn.show.players import Players
+
+    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
+    known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
+    parsed = check(parse("watch", WatchArguments, arguments, known))
+    players = Players(parsed.run, parsed.device)
+    if parsed.checkpoint is not None:
+        players.first = find_checkpoint(players, parsed.checkpoint)
+    console = SteadyConsole(soft_wrap=not sys.stdout.isatty())
+    if parsed.web:
+        return serve(console, players, parsed)
+    if parsed.gif is not None or parsed.png is not None:
+        return write_files(console, players, parsed)
+    return show(console, players, parsed)
+
+
+def check(parsed: WatchArguments) -> WatchArguments:
+    """What cannot be, said before anything is played."""
+    if parsed.episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
+    if not 0 <= parsed.fps <= 1000:
+        raise ConfigError(f"--fps must lie in 0 … 1000, and is {parsed.fps:g}.")
+    if parsed.width is not None and not 16 <= parsed.width <= 4000:
+        raise ConfigError(f"--width must lie in 16 … 4000, and is {parsed.width}.")
+    if parsed.seed is not None and not 0 <= parsed.seed < 2**53:
+        raise ConfigError(f"--seed must lie in 0 … 2^53 − 1, and is {parsed.seed}.")
+    if parsed.port is not None and not 0 <= parsed.port <= 65535:
+        raise ConfigError(f"--port must lie in 0 … 65535, and is {parsed.port}.")
+    for given, needed, there in (
+        ("--port", "--web", parsed.port is None or parsed.web),
+        ("--frame", "--png", parsed.frame is None or parsed.png is not None),
+        ("--web", "no --gif and --png", not parsed.web or (parsed.gif is None and parsed.png is None)),
+    ):
+        if not there:
+            raise ConfigError(f"{given} needs {needed}.")
+    for path in (parsed.gif, parsed.png):
+        if path is not None:
+            check_writable(path)
+    return parsed
+
+
+def find_checkpoint(players: Players, wanted: str) -> str:
+    """By its name, its number, or what is left of a path."""
+    from flashdqn.show.players import UNTRAINED
+
+    name = Path(wanted).name
+    there = [player.name for player in players.lineup()]
+    found = next(
+        (p for p in there if p == name or (name.isdigit() and p.isdigit() and int(p) == int(name))), None
+    )
+    if found is None:
+        steps = ", ".join(str(int(p)) for p in there if p != UNTRAINED)
+        raise ConfigError(f"There is no checkpoint '{wanted}'; this run has {UNTRAINED}, {steps}.")
+    return found
+
+
+def first_seed(parsed: WatchArguments, seed: int) -> int:
+    """The one that was asked for, or one of the run's own; short enough to be typed."""
+    return parsed.seed if parsed.seed is not None else purpose_seed(seed, "watch") % 1000
+
+
+def head(players: Players) -> str:
+    """Which player it is."""
+    name = players.first
+    return f"{players.folder.path.name}, " + (f"{int(name):,} steps" if name.isdigit() else name)
+
+
+def show(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
+    """In the terminal, or as text where there is none."""
+    from flashdqn.show.play import play
+    from flashdqn.show.views import open_stage
+    from flashdqn.show.watch_terminal import show_live, show_plain
+
+    agent, stage = players.agent(players.first), open_stage(players.config.env)
+    if stage.note:
+        console.print(stage.note, highlight=False, markup=False)
+    seed = first_seed(parsed, players.config.seed)
+    results = []
+    try:
+        for number in range(parsed.episodes):
+            turns = play(agent, stage, seed + number)
+            if console.is_terminal:
+                done = show_live(console, stage.view, turns, seed + number, parsed.fps, head(players))
+            else:
+                done = show_plain(console, stage.view, turns, seed + number, parsed.frames, head(players))
+            console.print(done.sentence(number + 1), highlight=False, markup=False)
+            results.append(done)
+    finally:
+        stage.close()
+    if len(results) > 1:
+        mean = sum(result.total for result in results) / len(results)
+        steps = sum(result.turns for result in results) / len(results)
+        console.print(
+            f"{len(results)} games: return {mean:.4g}, {steps:,.0f} steps on average", highlight=False
+        )
+    return 0
+
+
+def write_files(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
+    """A GIF, a picture, or both, of the same game."""
+    from flashdqn.show.film import film_turns, film_width, save_film, save_picture
+    from flashdqn.show.views import open_stage
+    from flashdqn.show.watch_terminal import played
+
+    stage, seed = open_stage(players.config.env), first_seed(parsed, players.config.seed)
+    try:
+        turns, chosen = film_turns(players.agent(players.first), stage, seed, parsed.frame)
+    finally:
+        stage.close()
+    for note in (stage.note, played(seed, turns[-1]).sentence(1)):
+        if note:
+            console.print(note, highlight=False, markup=False)
+    if parsed.png is not None:
+        save_picture(stage.view, chosen, parsed.png, parsed.width or 640)
+        console.print(f"Picture {parsed.png}", highlight=False, markup=False)
+    if parsed.gif is not None:
+        width = parsed.width or film_width(stage.view)
+        count, length = (
+            save_film(stage.view, turns, parsed.gif, parsed.fps or 50.0, width),
+            turns[-1].step + 1,
+        )
+        note = "" if count == length else f", {count} of {length} moments"
+        console.print(f"Film    {parsed.gif}{note}", highlight=False, markup=False)
+    return 0
+
+
+def serve(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
+    """Until Ctrl-C."""
+    from flashdqn.show.web.games import Games
+    from flashdqn.show.web.server import DEFAULT_PORT, open_server
+
+    games = Games(players, first_seed(parsed, players.config.seed))
+    games.about()  # what is wrong with the run is said here, and not in the browser
+    server = open_server(games, parsed.port)
+    with stopping(), server:
+        try:
+            if parsed.port is None and server.port != DEFAULT_PORT:
+                console.print(f"Port {DEFAULT_PORT} is taken; this is the next free one.", highlight=False)
+            console.print(
+                f"Watch {players.folder.path.name} at {server.address}", highlight=False, markup=False
+            )
+            console.print("Only this machine can see it. Ctrl-C ends it.", highlight=False)
+            server.serve_forever(poll_interval=0.1)
+        except KeyboardInterrupt:
+            console.print("Stopped.", highlight=False)
+    return 0
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does."""
+
+    def stop(_: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    names = (signal.SIGTERM, signal.SIGINT)  # which a shell's background processes are told to ignore
+    before: list[Callable[[int, FrameType | None], Any] | int | None]
+    before = [signal.signal(name, stop) for name in names]
+    try:
+        yield
+    finally:
+        for name, handler in zip(names, before, strict=True):
+            signal.signal(name, handler)

@@ -1,0 +1,1 @@
+"""Kernels, threads, devices, seeds: how anything is computed. It knows nothing of training."""

@@ -1,0 +1,337 @@
+"""Products of small matrices on the CPU, in registers, and counters by which threads share them out.
+
+A library's matrix product packs its factors first, which costs much where they are small. These are
+multiplied where they lie: a tile of the result, `ROWS` rows by one or two vectors, stays in registers while the sum
+runs. It is written in LLVM's own language, for Numba's loops leave to chance what stays in a register.
+`benchmarks/update.py` measures the products of an update this way and by PyTorch's library.
+
+Every number of a product is one sum, from the first term to the last, whatever tile it is in and whichever thread
+computes it: results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import llvmlite.binding  # type: ignore[import-untyped,unused-ignore]
+import numba
+import numba.extending
+from llvmlite import ir  # type: ignore[import-untyped,unused-ignore]
+from numba import types
+from numba.core import cgutils
+from numba.np.arrayobj import make_array, populate_array
+
+from flashdqn.compute.kernels import Scalar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_INT, _FLOAT, _BYTE = ir.IntType(64), ir.FloatType(), 4
+
+
+def _register_file() -> tuple[int, int]:
+    """Floats in a vector register, and rows of a tile: two accumulators each must fit beside what they multiply."""
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16, 8  # 32 registers
+    if features.get("avx"):
+        return 8, 6  # 16 registers
+    return 4, 8  # NEON has 32; with SSE's 16 some spill
+
+
+LANES, ROWS = _register_file()
+
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+
+def called(function: F) -> F:
+    """As `kernels.inner`, but compiled once and called, not put in place: tiles are long."""
+    compiled: F = numba.njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return compiled
+
+
+def summing(function: F) -> F:
+    """As `kernels.inner`, where sums may be taken in any order: in the one that is fast, always the same."""
+    compiled: F = numba.njit(**_OPTIONS, fastmath={"reassoc", "contract"}, forceinline=True)(function)
+    return compiled
+
+
+def intrinsic(definition: Callable[..., Any]) -> Any:
+    """A function that writes the code of its calls."""
+    return numba.extending.intrinsic(definition)
+
+
+def make_tile(rows: int, vectors: int, lanes: int = LANES) -> Any:
+    """`tile(a, row, column, b, line, c, out, k, start, step, low, gate)`: C = A B, for so many rows and vectors.
+
+    All but `low`, a float32, are addresses or integers; strides count floats. A[r, i] lies at a + r·row + i·column,
+    B's rows at a distance of `line`, C's of `out`, and k > 0 terms are summed. Row r's sums begin with what lies at
+    start + r·step, and end no lower than `low`, but for NaN. Where `gate` is not 0, it is a matrix that lies as C
+    does, and where that is 0 or less the result is 0.
+    """
+    vector = ir.VectorType(_FLOAT, lanes)
+    zero = ir.Constant(vector, [0.0] * lanes)
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        a, row, column, b, line, c, out, k, start, step, low, gate = arguments
+        row, column, line, out, step = (build.mul(x, _INT(_BYTE)) for x in (row, column, line, out, step))
+        function = ir.FunctionType(vector, [vector] * 3)
+        multiply_add = cgutils.get_or_insert_function(build.module, function, f"llvm.fmuladd.v{lanes}f32")
+
+        def load(address: Any, kind: Any) -> Any:
+            return build.load(build.inttoptr(address, kind.as_pointer()), align=_BYTE)
+
+        def splat(value: Any) -> Any:
+            single = build.insert_element(zero, value, ir.IntType(32)(0))
+            return build.shuffle_vector(
+                single, zero, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            )
+
+        def places(base: Any, line: Any) -> list[Any]:
+            """Where rows begin."""
+            found = [base]
+            for _ in range(rows - 1):
+                found.append(build.add(found[-1], line))
+            return found
+
+        first = [splat(load(place, _FLOAT)) for place in places(start, step)]
+        steps = places(_INT(0), row)
+        before = build.block
+        loop, after = build.append_basic_block("sum"), build.append_basic_block("summed")
+        build.branch(loop)
+        build.position_at_end(loop)
+        i, left, right = (build.phi(_INT) for _ in range(3))
+        sums = [[build.phi(vector) for _ in range(vectors)] for _ in range(rows)]
+        b_row = [load(build.add(right, _INT(_BYTE * lanes * v)), vector) for v in range(vectors)]
+        more = []
+        for r in range(rows):
+            factor = splat(load(build.add(left, steps[r]), _FLOAT))
+            more.append([build.call(multiply_add, [factor, b_row[v], sums[r][v]]) for v in range(vectors)])
+        following = build.add(i, _INT(1)), build.add(left, column), build.add(right, line)
+        for phi, begin, then in zip((i, left, right), (_INT(0), a, b), following, strict=True):
+            phi.add_incoming(begin, before)
+            phi.add_incoming(then, loop)
+        for r in range(rows):
+            for v in range(vectors):
+                sums[r][v].add_incoming(first[r], before)
+                sums[r][v].add_incoming(more[r][v], loop)
+        build.cbranch(build.icmp_signed("<", following[0], k), loop, after)
+
+        build.position_at_end(after)
+        lowest = splat(low)
+
+        def store(gated: bool) -> None:
+            for r, (place, other) in enumerate(zip(places(c, out), places(gate, out), strict=True)):
+                for v in range(vectors):
+                    value = build.select(build.fcmp_ordered("<", more[r][v], lowest), lowest, more[r][v])
+                    offset = _INT(_BYTE * lanes * v)
+                    if gated:
+                        closed = build.fcmp_ordered("<=", load(build.add(other, offset), vector), zero)
+                        value = build.select(closed, zero, value)
+                    build.store(
+                        value, build.inttoptr(build.add(place, offset), vector.as_pointer()), align=_BYTE
+                    )
+
+        with build.if_else(build.icmp_signed("!=", gate, _INT(0))) as (then, otherwise):
+            with then:
+                store(gated=True)
+            with otherwise:
+                store(gated=False)
+        return context.get_dummy_value()
+
+    def tile(typing: Any, a: Any, row: Any, column: Any, b: Any, line: Any, c: Any, out: Any, k: Any, start: Any,
+             step: Any, low: Any, gate: Any) -> Any:  # fmt: skip
+        whole = types.int64
+        return types.void(*[whole] * 10, types.float32, whole), generate
+
+    return intrinsic(tile)
+
+
+def make_transpose(lanes: int = LANES) -> Any:
+    """`transpose(x, line, y, out)`: the square block at address x, of as many rows as a vector has numbers, at y
+    with rows and columns exchanged; lines count floats."""
+    vector = ir.VectorType(_FLOAT, lanes)
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        x, line, y, out = arguments
+
+        def place(base: Any, line: Any, row: int) -> Any:
+            address = build.add(base, build.mul(line, _INT(_BYTE * row)))
+            return build.inttoptr(address, vector.as_pointer())
+
+        rows = [build.load(place(x, line, r), align=_BYTE) for r in range(lanes)]
+        step = lanes // 2
+        while step:  # exchange the corners of ever smaller squares
+            upper = [j if not j & step else j - step + lanes for j in range(lanes)]
+            lower = [j + step if not j & step else j + lanes for j in range(lanes)]
+            masks = [ir.Constant(ir.VectorType(ir.IntType(32), lanes), mask) for mask in (upper, lower)]
+            for r in range(lanes):
+                if not r & step:
+                    pair = rows[r], rows[r + step]
+                    rows[r], rows[r + step] = (build.shuffle_vector(*pair, mask) for mask in masks)
+            step //= 2
+        for r in range(lanes):
+            build.store(rows[r], place(y, out, r), align=_BYTE)
+        return context.get_dummy_value()
+
+    def transpose(typing: Any, x: Any, line: Any, y: Any, out: Any) -> Any:
+        return types.void(*[types.int64] * 4), generate
+
+    return intrinsic(transpose)
+
+
+_transpose = make_transpose()
+
+
+@called
+def turned(x: Scalar, rows: Scalar, line: Scalar, columns: Scalar, y: Scalar, out: Scalar) -> None:
+    """The float32 matrix [rows, columns] at x as [columns, rows] at y; lines count floats."""
+    for i in range(0, rows, LANES):
+        for j in range(0, columns, LANES):
+            if i + LANES <= rows and j + LANES <= columns:
+                _transpose(x + 4 * (i * line + j), line, y + 4 * (j * out + i), out)
+            else:
+                source, to = matrix(x, rows, line), matrix(y, columns, out)
+                for k in range(i, min(i + LANES, rows)):
+                    for b in range(j, min(j + LANES, columns)):
+                        to[b, k] = source[k, b]
+
+
+_WIDE, _HALF = make_tile(ROWS, 2), make_tile(ROWS, 1, LANES // 2)
+_NARROW = [make_tile(rows, 1) for rows in range(1, ROWS + 1)]
+_ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX = _NARROW[:6]
+_SEVEN, _WHOLE = _NARROW[min(6, ROWS - 1)], _NARROW[-1]
+
+
+@called
+def product(
+    a: Scalar, row: Scalar, column: Scalar, b: Scalar, line: Scalar, c: Scalar, out: Scalar,
+    m: Scalar, n: Scalar, k: Scalar, start: Scalar, step: Scalar, low: Scalar, gate: Scalar,
+) -> None:  # fmt: skip
+    """C = A B, [m, n] from [m, k] and [k, n], all where they lie; n is a multiple of `LANES`, or half of it, and
+    then B and C must have room for all. See `make_tile`."""
+    j = 0
+    while j < n:
+        vectors = 2 if n - j >= 2 * LANES else 1
+        i = 0
+        while i < m:
+            left, right, to = a + 4 * i * row, b + 4 * j, c + 4 * (i * out + j)
+            begin, shut = start + 4 * i * step, gate + 4 * (i * out + j) if gate else 0
+            rows = min(m - i, ROWS)
+            if rows == ROWS and vectors == 2:
+                _WIDE(left, row, column, right, line, to, out, k, begin, step, low, shut)
+            elif rows == ROWS and n < LANES:
+                _HALF(left, row, column, right, line, to, out, k, begin, step, low, shut)
+            else:
+                for v in range(vectors):
+                    _some_rows(
+                        rows, left, row, column, right + 4 * LANES * v, line, to + 4 * LANES * v, out, k, begin,
+                        step, low, shut + 4 * LANES * v if gate else 0,
+                    )  # fmt: skip
+            i += rows
+        j += vectors * LANES
+
+
+@called
+def _some_rows(
+    rows: Scalar, a: Scalar, row: Scalar, column: Scalar, b: Scalar, line: Scalar, c: Scalar, out: Scalar,
+    k: Scalar, start: Scalar, step: Scalar, low: Scalar, gate: Scalar,
+) -> None:  # fmt: skip
+    """A tile of so many rows, one vector wide."""
+    if rows == ROWS:
+        _WHOLE(a, row, column, b, line, c, out, k, start, step, low, gate)
+    elif rows == 1:
+        _ONE(a, row, column, b, line, c, out, k, start, step, low, gate)
+    elif rows == 2:
+        _TWO(a, row, column, b, line, c, out, k, start, step, low, gate)
+    elif rows == 3:
+        _THREE(a, row, column, b, line, c, out, k, start, step, low, gate)
+    elif rows == 4:
+        _FOUR(a, row, column, b, line, c, out, k, start, step, low, gate)
+    elif rows == 5:
+        _FIVE(a, row, column, b, line, c, out, k, start, step, low, gate)
+    elif rows == 6:
+        _SIX(a, row, column, b, line, c, out, k, start, step, low, gate)
+    else:
+        _SEVEN(a, row, column, b, line, c, out, k, start, step, low, gate)
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Have the memory at an index of an array, counted as if it had one axis, on its way before it is needed."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        data = make_array(signature.args[0])(context, build, arguments[0]).data
+        place = build.bitcast(build.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        function = cgutils.get_or_insert_function(build.module, kind, "llvm.prefetch.p0")
+        build.call(function, [place, number(0), number(3), number(1)])  # to read, and soon, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@intrinsic
+def take(typing: Any, counter: Any) -> Any:
+    """What a counter at this address stood at; then it stands one higher, for every thread."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        place = build.inttoptr(arguments[0], _INT.as_pointer())
+        return build.atomic_rmw("add", place, _INT(1), "acq_rel")
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def peek(typing: Any, counter: Any) -> Any:
+    """What a counter at this address stands at; all that was written before it was counted can be seen then."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        place = build.inttoptr(arguments[0], _INT.as_pointer())
+        return build.load_atomic(place, "acquire", 8)
+
+    return types.int64(types.int64), generate
+
+
+@called
+def wait_for_all(counter: Scalar, total: Scalar) -> None:
+    """Until the counter has reached it. Whoever counts it is at work: this spins."""
+    while peek(counter) < total:
+        pass
+
+
+def _view(kind: Any) -> Any:
+    """Code for a view of rows and columns at an address: Numba's own needs its memory manager."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        array = make_array(signature.return_type)(context, build)
+        size = context.get_abi_sizeof(context.get_data_type(kind))
+        data = build.inttoptr(arguments[0], context.get_data_type(kind).as_pointer())
+        shape = list(arguments[1:3])
+        strides = [build.mul(shape[1], _INT(size)), _INT(size)]
+        populate_array(array, data=data, shape=shape, strides=strides, itemsize=_INT(size), meminfo=None)
+        return array._getvalue()
+
+    return generate
+
+
+@intrinsic
+def matrix(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
+    """The float32 matrix at an address."""
+    kind = types.Array(types.float32, 2, "C")
+    return kind(*[types.int64] * 3), _view(types.float32)
+
+
+@intrinsic
+def flags(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
+    """The matrix of booleans at an address."""
+    kind = types.Array(types.boolean, 2, "C")
+    return kind(*[types.int64] * 3), _view(types.boolean)
+
+
+@intrinsic
+def matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: Any) -> Any:
+    """The matrix at an address, of the type of another array's numbers."""
+    kind = types.Array(like.dtype, 2, "C")
+    return kind(*[types.int64] * 3, like), _view(like.dtype)

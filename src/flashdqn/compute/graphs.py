@@ -1,0 +1,109 @@
+"""How work can run: operation by operation, compiled, or as a recording that the GPU replays.
+
+Nothing here knows what the work is: `train.engine` binds these to the parts of a training. What makes them safe
+lies in those parts: static shapes and addresses, ε and learning rate as device tensors, no branch on a tensor's
+value, random numbers drawn by explicit generators.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import types
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+
+from flashdqn.compute.kernel_cache import cache_folder
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What a user asks for.
+Mode = Literal["auto", "eager", "compile", "written", "graph"]
+#: How one gradient step is computed: by autograd, by one compiled function, or by hand-written code.
+Way = Literal["eager", "compile", "written"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a training runs: the way of its gradient steps, and whether a CUDA graph holds them."""
+
+    way: Way
+    graph: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """The mode that leads here."""
+        return "graph" if self.graph else self.way
+
+    def __str__(self) -> str:
+        if not self.graph:
+            return self.way
+        return "graph" if self.way == "eager" else f"graph of {self.way} updates"
+
+
+def compiler_missing(device: torch.device) -> str | None:
+    """Why torch.compile cannot work here; None where it can."""
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        return None if has_triton() else "there is no Triton"
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    return None if found else "there is no C++ compiler (g++ or clang++)"
+
+
+def compiled(function: F) -> F:
+    """`function` as one compiled whole; what it compiles to is kept on disk for the next start."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
+    warnings.filterwarnings(
+        "ignore", message=r"\s*Online softmax is disabled"
+    )  # nothing that a user could do
+    return cast(F, torch.compile(own_code(function), fullgraph=True, dynamic=False))
+
+
+def own_code(function: F) -> F:
+    """The same function or method with a code object of its own.
+
+    PyTorch keeps what it compiled with the code, at most eight times: the ninth training in a process that
+    compiles the same method would be refused. This way it also goes when the training does.
+    """
+    plain = getattr(function, "__func__", function)
+    copy = types.FunctionType(
+        plain.__code__.replace(), plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__
+    )
+    copy.__kwdefaults__ = plain.__kwdefaults__
+    return cast(F, types.MethodType(copy, function.__self__) if hasattr(function, "__self__") else copy)
+
+
+class Recorder:
+    """Captures functions as CUDA graphs that share memory: they are replayed one after the other, never at once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
+        self._pool: Any = None
+
+    def rehearse(self, function: Callable[[], object]) -> None:
+        """Run it for real where it will be captured: libraries make their workspaces at first use."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            function()
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def capture(
+        self, function: Callable[[], object], generators: Iterable[torch.Generator]
+    ) -> Callable[[], None]:
+        """Record without running; the result replays it on the current stream.
+
+        `generators` are those that it draws from, and no more: a replay first writes the state of each.
+        """
+        graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
+            function()
+        self._pool = self._pool or graph.pool()
+        return graph.replay

@@ -1,0 +1,82 @@
+"""Loops over arrays on the CPU, compiled by Numba and kept on disk.
+
+Where PyTorch would need twenty small operations one after the other, a loop that does them all in one pass costs a
+few microseconds: each of those operations costs about one, whatever little it does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from torch import Tensor
+
+from flashdqn.compute.kernel_cache import load_driver, one_process_at_a_time
+
+_DRIVER = """\
+from numba import njit
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def driver(ARGUMENTS):
+    play(ARGUMENTS)
+"""
+
+_CREW = """\
+from numba import njit, prange
+
+@njit(parallel=True, cache=True, nogil=True, error_model="numpy")
+def driver(threads, ARGUMENTS):
+    if threads == 1:
+        play(0, 1, ARGUMENTS)
+    else:
+        for worker in prange(threads):
+            play(worker, threads, ARGUMENTS)
+"""
+
+
+def native(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
+    """A function marked `@scalar`, compiled for arguments of these Numba types, or loaded from disk. Arguments of
+    other types compile when they come."""
+    arguments = ", ".join(f"a{k}" for k in range(len(signature)))
+    driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
+    with one_process_at_a_time(driver):
+        driver.compile(signature)
+    return driver
+
+
+def crew(function: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
+    """A function `f(worker, threads, *arguments)` that threads call at once: `crew(…)(threads, *arguments)`.
+
+    They share its work out among themselves, and it must not matter if one of them comes after the others are
+    done. Compiled for arguments like these.
+    """
+    names = ", ".join(f"a{k}" for k in range(len(arguments)))
+    driver = load_driver(function, _CREW.replace("ARGUMENTS", names))
+    with one_process_at_a_time(driver):
+        driver.compile((numba.int64, *map(numba.typeof, arguments)))
+    return driver
+
+
+def bound(function: Callable[..., None], own: list[Tensor], given: list[Tensor]) -> Callable[..., None]:
+    """A native function whose first arguments are tensors that stay; those that follow are like `given`."""
+    arrays = [tensor.numpy() for tensor in own]
+    driver = native(function, (*map(numba.typeof, arrays), *(numba.typeof(t.numpy()) for t in given)))
+    return functools.partial(driver, *arrays)
+
+
+class Views:
+    """Tensors as NumPy sees them, remembered while the very same tensors come again: to ask costs a microsecond
+    each, and more where the code for it has left the cache."""
+
+    def __init__(self) -> None:
+        self._tensors: tuple[Tensor, ...] = ()
+        self._arrays: tuple[Any, ...] = ()
+
+    def __call__(self, *tensors: Tensor) -> tuple[Any, ...]:
+        """Their arrays, which share their memory."""
+        known = self._tensors
+        if len(known) != len(tensors) or any(a is not b for a, b in zip(known, tensors, strict=True)):
+            self._tensors, self._arrays = tensors, tuple(tensor.numpy() for tensor in tensors)
+        return self._arrays

@@ -1,0 +1,117 @@
+"""How many CPU threads: one for small work, by a rule; for large work `train.choose` tries one and all.
+
+The hand-written updates compute the same with any number of threads; there a `Team` finds out while it works.
+With PyTorch's operations, a choice by measurement can differ from run to run, and with it the rounding of sums: the
+same seed would no longer give the same weights. So small work, for which threads gain little, is not tried. The
+rule errs towards one thread.
+Threads that work together wait for one another by spinning, and where another program wants the core, waiting can
+cost a hundred times the work (measured by benchmarks/threads.py).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numba
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from flashdqn.core.contract import ObsSpec
+
+#: Floating-point operations of one forward pass of a batch from which threads may pay.
+PARALLEL_FLOPS = 200_000_000
+
+#: A team tries every size so many times, and keeps to the best one for so many calls; for twice as many, up to a
+#: limit, whenever it was the best before too: where another program wants the cores, trying is dear.
+TRIES, KEPT, LONGEST = 5, 500, 16_000
+
+
+class Team:
+    """How many threads share a piece of work that is done again and again, whatever else the machine has to do.
+
+    Two cores may be two, or one that a neighbour leaves, or the two halves of one; and that changes. Usage:
+    `threads = team.start()`, the work, `team.stop(amount)`.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+        self.size = sizes[0]
+        self._call, self._kept, self._best = 0, KEPT, 0
+        self._times: dict[int, list[float]] = {size: [] for size in sizes}
+        self._started = 0.0
+
+    @property
+    def most(self) -> int:
+        """The largest size."""
+        return max(self.sizes)
+
+    def start(self) -> int:
+        """So many threads, this time."""
+        self._started = time.perf_counter()
+        if self._call < TRIES * len(self.sizes):
+            self.size = self.sizes[self._call % len(self.sizes)]
+        return self.size
+
+    def stop(self, amount: float = 1.0) -> None:
+        """So much was done since `start`."""
+        if len(self.sizes) == 1:
+            return
+        trials = TRIES * len(self.sizes)
+        if self._call < trials:
+            self._times[self.size].append((time.perf_counter() - self._started) / amount)
+        self._call += 1
+        if self._call == trials:
+            self.size = min(self.sizes, key=lambda size: sorted(self._times[size])[TRIES // 2])
+            self._kept = min(2 * self._kept, LONGEST) if self.size == self._best else KEPT
+            self._best = self.size
+        elif self._call == trials + self._kept:
+            self._call = 0
+            self._times = {size: [] for size in self.sizes}
+
+
+@contextmanager
+def threads(compute: int, kernels: int) -> Iterator[None]:
+    """Use so many threads for PyTorch and for the games, and flush subnormals.
+
+    Adam's moments decay into subnormal numbers, which are many times slower to compute with. That setting
+    belongs to a thread and is inherited by those it starts, so it must come before the first parallel operation.
+    """
+    before = torch.get_num_threads(), numba.get_num_threads(), flushing()
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(compute)
+    numba.set_num_threads(min(kernels, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
+        torch.set_flush_denormal(before[2])
+
+
+def flushing() -> bool:
+    """Whether this thread flushes subnormals now; PyTorch can set it but not say it."""
+    return float(torch.tensor(1e-310, dtype=torch.float64) * 1.0) == 0.0
+
+
+def compute_threads(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:
+    """One for a small network; all cores, at most, for a large one."""
+    obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network(obs)
+    return cores() if counter.get_total_flops() * batch_size >= PARALLEL_FLOPS else 1
+
+
+def team_of(asked: int) -> Team:
+    """So many as were asked for; with 0, one or all, whichever turns out faster."""
+    if asked or cores() == 1:
+        return Team(asked or 1)
+    return Team(1, cores())
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

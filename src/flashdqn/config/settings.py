@@ -1,0 +1,134 @@
+"""Configurations to and from plain data: files, keyword arguments, the run folder.
+
+Mistakes are named by key: `replay.n_stp: unknown; did you mean n_step?`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from flashdqn.config import Config, parse_duration, parse_ratio
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import nearest
+from flashdqn.envs import ENVS, EnvConfig
+
+T = TypeVar("T")
+
+BUDGETS = ("steps", "episodes", "max_time")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Plain data that `apply` understands; `env.task` says which task's settings they are."""
+    data = dataclasses.asdict(config)
+    if isinstance(config, Config):
+        data["env"] = {"task": config.env.task, **data["env"]}
+    return data
+
+
+def apply(config: T, changes: Mapping[str, Any], where: str = "") -> T:
+    """A copy of a configuration with some values changed; keys may be nested or dotted."""
+    hints = get_type_hints(type(config), include_extras=False)
+    values: dict[str, Any] = {}
+    for key, value in _nest(changes).items():
+        name = key.replace("-", "_")
+        name = "train_ratio" if name == "train_steps_ratio" and not where else name
+        if name not in hints:
+            raise ConfigError(f"Unknown setting '{where}{key}'{nearest(name, hints)}")
+        old = getattr(config, name)
+        if dataclasses.is_dataclass(old):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"'{where}{key}' is a group of settings, and {value!r} is not.")
+            if isinstance(old, EnvConfig) and "task" in value:
+                old, value = _of_task(old, value)
+            values[name] = apply(old, value, f"{where}{key}.")
+        else:
+            values[name] = _convert(value, hints[name], f"{where}{key}", f"{where}{name}")
+    if isinstance(config, Config):
+        values = drop_old_budget(values)
+    return dataclasses.replace(config, **values)  # type: ignore[type-var]
+
+
+def _of_task(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, dict[str, Any]]:
+    """The task's own settings to start from, and the rest of what was given."""
+    rest = dict(settings)
+    task = rest.pop("task")
+    if not isinstance(task, str) or task not in ENVS:
+        raise ConfigError(f"Unknown task {task!r} in 'env.task'{nearest(str(task), ENVS)}")
+    return old if task == old.task else ENVS[task][0](), rest
+
+
+def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A new budget replaces the old one: `--max-time 60s` must not also stop at the preset's steps."""
+    given = {name for name in BUDGETS if changes.get(name) is not None}
+    cleared = dict.fromkeys(set(BUDGETS) - given) if given else {}
+    return {**changes, **cleared}
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """A JSON or TOML file; a run's config.json is welcome too."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise ConfigError(f"Cannot read the configuration file {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {error}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold settings by name, and holds a {type(data).__name__}.")
+    if isinstance(data.get("config"), dict):
+        data = data["config"]
+    return data
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        group, dot, rest = key.partition(".")
+        if dot:
+            inner = nested.setdefault(group, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"'{group}' is given twice.")
+            inner[rest] = value
+        elif isinstance(value, Mapping):
+            nested.setdefault(key, {}).update(value)
+        else:
+            nested[key] = value
+    return nested
+
+
+def _convert(value: Any, hint: Any, key: str, name: str) -> Any:
+    if name == "train_ratio" and isinstance(value, str):
+        return parse_ratio(value)
+    if name == "max_time" and isinstance(value, str):
+        return parse_duration(value)
+    if get_origin(hint) in (Union, types.UnionType):
+        if value is None:
+            return None
+        hint = next(option for option in get_args(hint) if option is not type(None))
+    if get_origin(hint) is Literal:
+        if value in get_args(hint):
+            return value
+        allowed = ", ".join(map(str, get_args(hint)))
+        raise ConfigError(f"'{key}' must be one of {allowed}, and is {value!r}.")
+    if get_origin(hint) is dict:
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise ConfigError(f"'{key}' must be settings by name, and is {value!r}.")
+    if get_origin(hint) is tuple:
+        kind = get_args(hint)[0]
+        if isinstance(value, list | tuple) and all(type(item) is kind for item in value):
+            return tuple(value)
+        items = "whole numbers" if kind is int else "texts"
+        raise ConfigError(f"'{key}' must be a list of {items}, and is {value!r}.")
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise ConfigError(f"'{key}' must be {names.get(hint, hint)}, and is {value!r}.")
+    return value

@@ -1,0 +1,25 @@
+"""Small tensor functions that environments, learner and agents share: the best legal action, and exploration."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def masked_argmax(q: Tensor, mask: Tensor | None) -> Tensor:
+    """The best legal action, [B]."""
+    return q.argmax(1) if mask is None else q.masked_fill(~mask, -float("inf")).argmax(1)
+
+
+def explore(q: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+    """The best legal action, or with probability ε_i a random legal one. `luck`, [2, N] in [0, 1): a coin for
+    every environment, and which of its legal actions it would be."""
+    if mask is None:
+        actions = q.shape[1]
+        chance = (luck[1] * actions).to(torch.int64).clamp(max=actions - 1)
+    else:
+        legal = mask.sum(1)
+        nth = torch.minimum((luck[1] * legal).to(torch.int64), legal - 1)
+        # the first action with more than `nth` legal ones up to and with it
+        chance = (mask.cumsum(1) > nth[:, None]).to(torch.uint8).argmax(1)
+    return torch.where(luck[0] < eps, chance, masked_argmax(q, mask))

@@ -1,0 +1,13 @@
+"""What the user may have meant by an unknown word."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean X?', or what is allowed."""
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{close[0]}'?" if close else f"; known are: {', '.join(known)}."

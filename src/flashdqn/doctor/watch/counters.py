@@ -1,0 +1,162 @@
+"""What is counted while the script runs: by line of code where something happens, and over all.
+
+Plain lists and dicts, for this is on the script's hot path: a note costs well under a microsecond.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from types import CodeType, FrameType
+from typing import Any
+
+from .frames import name_of, nearest
+
+#: Kind, the code's identity, line. Never the code itself: to hash it takes longer than all the rest of a note.
+Key = tuple[str, int, int]
+COUNT, SECONDS, ELEMENTS, ON_DEVICE, CODE = range(5)
+
+
+class Local(threading.local):
+    """What each thread is in the midst of."""
+
+    in_module = 0
+    in_env = 0
+    optimizer_start = 0.0
+    pending: list[Forward]
+
+    def __init__(self) -> None:
+        self.pending = []
+
+
+class Forward:
+    """The calls of a network from one line."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.acting = 0
+        """Calls that an environment's step followed before any backward pass."""
+        self.learning = 0
+        """Calls that a backward pass followed before any environment's step."""
+        self.graded = 0
+        """Calls whose result carries a graph."""
+        self.given_gradients = False
+        """Whether an update found gradients on its parameters."""
+        self.batches: dict[int, int] = {}
+        self.layers = 0
+        """Modules within the network."""
+        self.code: Any = None
+        self.module: Any = None
+        self.data: Any = None
+        """The latest network and what it was given, held so that they can be looked at in the end."""
+        self.shape: Any = None
+        """Of the data: to ask a tensor for it takes longer."""
+
+
+class Counters:
+    """Totals."""
+
+    def __init__(self) -> None:
+        self.transitions = 0
+        self.vector_steps = 0
+        self.episodes = 0
+        self.episode_steps = 0
+        self.updates = 0
+        self.hooks = 0
+        """How often the watch stood in for something."""
+        self.layers = 0
+        """Calls of layers within networks that it let pass."""
+        self.counted = {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0}
+        """While tensors' methods were counted: what rates of theirs are to be taken by."""
+        self.called = {"updates": 0.0, "seconds": 0.0}
+        """The same for networks' calls."""
+
+
+sites: dict[Key, list[Any]] = {}
+"""Count, seconds, elements, how often on the GPU, and the code, held so that its identity stays its own."""
+by_instruction: dict[Key, list[Any]] = {}
+"""The same entries by kind, code and instruction: an instruction is known at once, its line has to be looked up."""
+forwards: dict[tuple[int, int], Forward] = {}
+forwards_by_instruction: dict[tuple[int, int], Forward] = {}
+widths: dict[int, int] = {}
+"""How many transitions a step of the environments made → how often."""
+counters = Counters()
+local = Local()
+started = perf_counter()
+first_step: list[float] = []
+"""When the first environment step or update was done: training begins."""
+busy_thread = [0]
+"""The thread that trains."""
+failures: dict[str, str] = {}
+"""What of the watch did not work, by its name."""
+
+
+def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0) -> list[Any]:
+    """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing); returns
+    what is known of that line by now."""
+    key = (kind, id(frame.f_code), frame.f_lasti)
+    entry = by_instruction.get(key)
+    if entry is None:
+        _, code, line = place(kind, frame)
+        entry = sites.setdefault((kind, id(code), line), [0, 0.0, 0, 0, code])
+        if code is frame.f_code:
+            by_instruction[key] = entry
+    entry[COUNT] += 1
+    entry[SECONDS] += seconds
+    entry[ELEMENTS] += elements
+    entry[ON_DEVICE] += on_device
+    counters.hooks += 1
+    return entry
+
+
+def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:
+    """What goes wrong in the watch must not be the script's trouble: it is written down instead. Notes that may
+    come a hundred thousand times a second do the same by themselves."""
+
+    @functools.wraps(action)
+    def guarded(*args: Any) -> None:
+        try:
+            action(*args)
+        except Exception as error:
+            note_failure(action.__name__, error)
+
+    return guarded
+
+
+def note_failure(name: str, error: Exception) -> None:
+    """The first one of each kind."""
+    failures.setdefault(name, f"{name}: {type(error).__name__}: {error}"[:200])
+
+
+def place(kind: str, frame: FrameType) -> tuple[str, CodeType, int]:
+    """The nearest line that is no plumbing."""
+    code, line = nearest(frame) or (frame.f_code, frame.f_lineno)
+    return kind, code, line
+
+
+def training_began() -> None:
+    """The first step or update: note when, and on which thread."""
+    if not first_step:
+        first_step.append(perf_counter() - started)
+        busy_thread[0] = threading.get_ident()
+
+
+def describe_sites() -> list[dict[str, Any]]:
+    """For the record."""
+    return [
+        {
+            "kind": kind,
+            "file": code.co_filename,
+            "line": line,
+            "function": name_of(code),
+            "count": int(entry[COUNT]),
+            "seconds": entry[SECONDS],
+            "elements": int(entry[ELEMENTS]),
+            "on_device": int(entry[ON_DEVICE]),
+        }
+        for (kind, _, line), entry in list(sites.items())
+        for code in (entry[CODE],)
+    ]

@@ -1,0 +1,204 @@
+"""What grows: the lists, dicts and graphs that a script holds, by name, over time.
+
+Found by walking from the script's global and local variables through its own objects; sizes only, nothing is
+copied. The walk pays attention to its own cost: it rests a hundred times as long as it took.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from time import perf_counter
+from types import FrameType, ModuleType
+from typing import Any
+
+from . import counters as tally
+from .counters import never_in_the_way
+from .frames import is_plumbing
+
+SMALLEST = 64
+MOST_OBJECTS = 2000
+DEEPEST = 4
+REST = 100
+EVERY = 1.0
+GRAPH_STEPS = 20_000
+OPTIMIZED = 1
+"""The flag of a function's code: its variables are its own."""
+PEEKING = {"locals", "vars", "dir", "eval", "exec"}
+
+
+class Census:
+    """Sizes over time."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, list[tuple[float, int]]] = {}
+        self.about: dict[str, dict[str, Any]] = {}
+        self.seconds = 0.0
+        self._next = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time to count again."""
+        return perf_counter() >= self._next
+
+    def take(self, frame: FrameType | None) -> None:
+        """Count, on the script's own thread: what it lets go of meanwhile must not end on another one."""
+        start = perf_counter()
+        count_all(self, frame)
+        spent = perf_counter() - start
+        self.seconds += spent
+        self._next = start + max(EVERY, REST * spent)
+
+    def add(self, name: str, where: str, value: Any) -> None:
+        """Note the size of one, if it is worth it."""
+        size = size_of(value)
+        if size < SMALLEST:
+            return
+        self.sizes.setdefault(name, []).append((perf_counter() - tally.started, size))
+        self.about[name] = {"where": where, "type": kind_of(value), **elements(value)}
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Those that were seen more than once."""
+        return [
+            {"name": name, "sizes": sizes, **self.about[name]}
+            for name, sizes in list(self.sizes.items())
+            if len(sizes) > 1
+        ]
+
+
+@never_in_the_way
+def count_all(census: Census, frame: FrameType | None) -> None:
+    """Everything that can be reached."""
+    for name, value, where in roots(frame):
+        for path, found in walk(name, value):
+            census.add(path, where, found)
+
+
+def roots(frame: FrameType | None) -> Iterator[tuple[str, Any, str]]:
+    """The variables of the script's functions under way, and of its modules."""
+    while frame is not None:
+        code = frame.f_code
+        if not is_plumbing(code.co_filename) and code.co_flags & OPTIMIZED:
+            for name, value in variables(frame):
+                yield name, value, f"{code.co_name}()"
+        frame = frame.f_back
+    for module, content in own_modules():
+        for name, value in list(content.items()):
+            if not name.startswith("__"):
+                yield name, value, module
+
+
+def variables(frame: FrameType) -> list[tuple[str, Any]]:
+    """A function's local variables.
+
+    Before Python 3.13 they are read through a dict that stays with the frame: it would keep what the function has
+    let go of since, so it is emptied again. `locals()` returns that very dict: who asks for it is let be.
+    """
+    if not PEEKING.isdisjoint(frame.f_code.co_names):
+        return []
+    content = frame.f_locals
+    found = list(content.items())
+    if sys.version_info < (3, 13):
+        content.clear()
+    return found
+
+
+def own_modules() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The script, and what lies outside the libraries' folders."""
+    for name, module in list(sys.modules.items()):
+        if not issubclass(type(module), ModuleType):
+            continue
+        content = ModuleType.__getattribute__(module, "__dict__")  # nothing that a lazy module would import
+        file = content.get("__file__")
+        if name == "__main__" or (
+            isinstance(file, str) and "-packages" not in file and not is_plumbing(file)
+        ):
+            yield name, content
+
+
+def walk(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """All containers that can be reached through the attributes of the script's own objects."""
+    seen: set[int] = set()
+    rest = deque([(name, value, 0)])
+    while rest and len(seen) < MOST_OBJECTS:
+        path, value, depth = rest.popleft()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if is_container(value) or is_grown_tensor(value):
+            yield path, value
+        elif depth < DEEPEST and is_own_object(value):
+            parts = islice(attributes(value).items(), MOST_OBJECTS)
+            rest.extend((f"{path}.{key}", part, depth + 1) for key, part in list(parts))
+
+
+# What follows asks the types alone, and never the script's objects: those may answer with anything.
+
+
+def is_container(value: Any) -> bool:
+    """Something that may grow without end."""
+    kind = type(value)
+    return issubclass(kind, (list, dict, set)) or (
+        issubclass(kind, deque) and deque.maxlen.__get__(value) is None
+    )
+
+
+def size_of(value: Any) -> int:
+    """Elements of a container, operations behind a tensor; as their own types count them."""
+    if is_tensor(value):
+        return graph_length(value)
+    return next(kind.__len__(value) for kind in (list, dict, set, deque) if issubclass(type(value), kind))
+
+
+def is_tensor(value: Any) -> bool:
+    """Also where torch is not imported, or only half."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor is not None and issubclass(type(value), tensor)
+
+
+def is_grown_tensor(value: Any) -> bool:
+    """One with a graph behind it."""
+    return is_tensor(value) and value.grad_fn is not None
+
+
+def is_own_object(value: Any) -> bool:
+    """An instance with attributes, of a class that is not a library's plumbing."""
+    kind = type(value)
+    if issubclass(kind, (type, ModuleType)) or callable(value) or not attributes(value):
+        return False
+    home = kind.__module__
+    file = getattr(sys.modules.get(home), "__file__", None)
+    return home == "__main__" or bool(file and not is_plumbing(file))
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Those of an instance, without its own ways of answering; none where it has none."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except Exception:  # slots, or a property that raises
+        return {}
+    return found if type(found) is dict else {}
+
+
+def graph_length(tensor: Any) -> int:
+    """How many operations lie behind a tensor, along the first input of each."""
+    node, length = tensor.grad_fn, 0
+    while node is not None and length < GRAPH_STEPS:
+        length += 1
+        node = node.next_functions[0][0] if node.next_functions else None
+    return length
+
+
+def kind_of(value: Any) -> str:
+    """Its type's name; for a tensor, what grows is the graph behind it."""
+    return "graph" if is_tensor(value) else type(value).__name__
+
+
+def elements(value: Any) -> dict[str, Any]:
+    """What the newest element is, and whether it holds a graph."""
+    kind = next((kind for kind in (list, deque) if issubclass(type(value), kind)), None)
+    if kind is None or not kind.__len__(value):
+        return {"elements": "", "holds_graph": is_tensor(value)}
+    last = kind.__getitem__(value, -1)
+    return {"elements": type(last).__name__, "holds_graph": is_grown_tensor(last)}

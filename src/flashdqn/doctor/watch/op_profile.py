@@ -1,0 +1,73 @@
+"""The deeper look, for those who ask: every operation of torch, counted and timed by the line that asked for it.
+
+It costs several microseconds an operation, which small networks feel, and ends where torch.compile begins.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from types import CodeType, ModuleType
+from typing import Any
+
+from .frames import name_of, nearest
+from .sampler import first
+
+
+class Operations:
+    """By line and name of the operation: how often, and how long."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[CodeType, int, str], list[float]] = {}
+        self.own_seconds = 0.0
+        self.over = False
+
+    def start(self, torch: ModuleType) -> None:
+        """From the import of torch on, on the thread that imported it."""
+        operations = self
+
+        class Counting(torch.overrides.TorchFunctionMode):  # type: ignore[name-defined,misc]
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                start = perf_counter()
+                result = func(*args, **(kwargs or {}))
+                if not operations.over:
+                    operations.note(getattr(func, "__name__", "?"), start, perf_counter())
+                return result
+
+        mode = Counting()
+        mode.__enter__()  # and not left in the end: the script may be within modes of its own by then
+
+        def leave() -> None:
+            if torch.overrides._get_current_function_mode() is mode:
+                mode.__exit__(None, None, None)
+            operations.stop()
+
+        first(leave, torch, "compile")  # whose code must not have us in it
+
+    def note(self, name: str, start: float, end: float) -> None:
+        """One operation."""
+        place = nearest(sys._getframe(2))
+        if place is not None:
+            entry = self.counts.setdefault((*place, name), [0, 0.0])
+            entry[0] += 1
+            entry[1] += end - start
+        self.own_seconds += perf_counter() - end
+
+    def stop(self) -> None:
+        """No more from here on."""
+        self.over = True
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The most costly first."""
+        rows: list[dict[str, Any]] = [
+            {
+                "file": code.co_filename,
+                "line": line,
+                "function": name_of(code),
+                "operation": name,
+                "count": int(count),
+                "seconds": seconds,
+            }
+            for (code, line, name), (count, seconds) in list(self.counts.items())
+        ]
+        return sorted(rows, key=lambda row: -row["seconds"])[:500]

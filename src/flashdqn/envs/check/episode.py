@@ -1,0 +1,205 @@
+"""Whole plays of an environment, repeated in the ways that the contract says must agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.envs.check.step import (
+    Answer,
+    breach,
+    check_values,
+    find_difference,
+    reset_checked,
+    same_bits,
+    step_checked,
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One play: `answers[0]` came of the reset, and `answers[t]` of `actions[t - 1]`."""
+
+    seed: int
+    actions: list[Tensor]
+    answers: list[Answer]
+
+
+def play(env: VecEnv, steps: int, seed: int) -> Record:
+    """Play random legal actions, with every answer checked."""
+    generator = torch.Generator().manual_seed(seed)
+    record = Record(seed, [], [reset_checked(env, seed)])
+    for number in range(1, steps + 1):
+        before = record.answers[-1]
+        action = draw_legal(env, before.mask, generator)
+        answer = step_checked(env, action, number)
+        check_values(env, answer, before, number)
+        record.actions.append(action)
+        record.answers.append(answer)
+    return record
+
+
+def draw_legal(env: VecEnv, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+    """One action per environment, uniform over the legal ones; over all where a terminated row has none."""
+    legal = torch.ones(env.num_envs, env.num_actions, dtype=torch.bool) if mask is None else mask.cpu()
+    weight = legal | ~legal.any(dim=1, keepdim=True)
+    return torch.multinomial(weight.float(), 1, generator=generator).squeeze(1).to(env.device)
+
+
+def follow(env: VecEnv, record: Record, actions: list[Tensor], begin: int, end: int) -> str | None:
+    """Go on from `answers[begin]` to `answers[end]`; say where an answer is not the recorded one.
+
+    The values are not checked again: an answer that equals the recorded one is as right as that was.
+    """
+    for number in range(begin + 1, end + 1):
+        answer = step_checked(env, actions[number - 1], number)
+        difference = find_difference(record.answers[number], answer)
+        if difference is not None:
+            return f"{difference} in step {number}"
+    return None
+
+
+def check_repeats(env: VecEnv, record: Record) -> None:
+    """The same seed and the same actions give the same answers, bit by bit."""
+    advice = "Seed every random generator in reset, draw from no other, and reset all state."
+    difference = find_difference(record.answers[0], reset_checked(env, record.seed))
+    if difference is not None:
+        rule = f"reset({record.seed}) must give the same start every time, also after steps in between"
+        raise breach(env, rule, difference, advice)
+    difference = follow(env, record, record.actions, 0, len(record.actions))
+    if difference is not None:
+        rule = f"reset({record.seed}) and the same actions must give the same game bit by bit"
+        raise breach(env, rule, difference, advice)
+
+
+def check_action_ignored(env: VecEnv, record: Record) -> None:
+    """Other actions where an episode starts anew, all else equal, must change nothing."""
+    actions = [
+        torch.where(before.ended, (action + 1) % env.num_actions, action)
+        for before, action in zip(record.answers[:-1], record.actions, strict=True)
+    ]
+    reset_checked(env, record.seed)
+    difference = follow(env, record, actions, 0, len(actions))
+    if difference is not None:
+        raise breach(
+            env,
+            "the step after an end must ignore its action",
+            f"with another action {difference}",
+            "Start the new episode in that step, not in the one before, and without looking at the action.",
+        )
+
+
+class Saved(NamedTuple):
+    """A state taken on the way, and a copy of it."""
+
+    after: int  # steps before it was taken
+    state: dict[str, Tensor]  # what the environment gave
+    copy: dict[str, Tensor]  # how that was at the time
+
+
+def check_state(env: VecEnv, record: Record) -> None:
+    """From a saved state the play goes on as it did."""
+    saved = save_on_the_way(env, record)
+    for point in saved:
+        check_unchanged(env, point, "state_dict must return copies")
+    for point in saved:
+        check_continuation(env, record, point)
+        check_unchanged(env, point, "load_state_dict must copy what it is given")
+
+
+def save_on_the_way(env: VecEnv, record: Record) -> list[Saved]:
+    """Repeat the play, and take states without leaving a trace in it."""
+    last = len(record.actions)
+    cuts = cut_points(record)
+    saved = []
+    reset_checked(env, record.seed)
+    difference = follow(env, record, record.actions, 0, cuts[0])
+    for cut, next_cut in zip(cuts, [*cuts[1:], last], strict=True):
+        state = take_state(env)
+        saved.append(Saved(cut, state, {key: value.clone() for key, value in state.items()}))
+        difference = difference or follow(env, record, record.actions, cut, next_cut)
+    if difference is not None:
+        advice = "Draw, advance and reset nothing in it."
+        raise breach(env, "state_dict must only read", f"after a call of it {difference}", advice)
+    return saved
+
+
+def cut_points(record: Record) -> list[int]:
+    """Where to save: in the middle, and where a new episode is due, which is easily forgotten in a state."""
+    last = len(record.actions)
+    middle = last // 2
+    ends = [number for number in range(1, last) if record.answers[number].ended.any()]
+    nearest = sorted(ends, key=lambda number: abs(number - middle))[:1]
+    return sorted({middle, *nearest})
+
+
+def take_state(env: VecEnv) -> dict[str, Tensor]:
+    """The state, checked to be a flat dict of tensors."""
+    rule = "state_dict must return a flat dict of str to Tensor"
+    state: object = env.state_dict()
+    if not isinstance(state, dict):
+        raise breach(env, rule, f"it returned a {type(state).__name__}", "Return a plain dict.")
+    for key, value in state.items():
+        if not isinstance(key, str):
+            raise breach(env, rule, f"{key!r} is a {type(key).__name__}", "Use strings as keys.")
+        if not isinstance(value, Tensor):
+            advice = "Wrap numbers in torch.tensor, and lift nested entries to the top."
+            raise breach(env, rule, f"{key!r} holds a {type(value).__name__}", advice)
+    return state
+
+
+def check_unchanged(env: VecEnv, saved: Saved, rule: str) -> None:
+    """A saved state must not change while the environment plays on."""
+    for key, value in saved.copy.items():
+        if not same_bits(saved.state.get(key), value):
+            raise breach(
+                env, rule, f"stepping on changed {key!r} in the saved state", "Use `.clone()` there."
+            )
+
+
+def check_continuation(env: VecEnv, record: Record, saved: Saved) -> None:
+    """Load a state after having been elsewhere, and go on."""
+    reset_checked(env, record.seed + 1)  # go elsewhere, so that what the state lacks is not there by chance
+    env.load_state_dict(saved.state)
+    advice = "Save all that changes: clocks, flags, generators, rows that are due to start anew."
+    if not same_bits(env.mask, record.answers[saved.after].mask):
+        raise breach(
+            env, "load_state_dict must bring back `env.mask`", "it differs from the saved one", advice
+        )
+    difference = follow(env, record, record.actions, saved.after, len(record.actions))
+    if difference is not None:
+        raise breach(
+            env,
+            "after load_state_dict the game must go on bit by bit as it did after state_dict",
+            f"from a state taken after step {saved.after}, {difference}",
+            advice,
+        )
+
+
+def check_new_start(env: VecEnv, record: Record) -> None:
+    """Where games cannot be saved: after loading, new episodes, the same ones every time, whatever the action."""
+    reset_checked(env, record.seed)
+    follow(env, record, record.actions, 0, len(record.actions) // 2)
+    state = take_state(env)
+    starts = []
+    for offset in (0, 1):
+        reset_checked(env, record.seed + 1 + offset)
+        env.load_state_dict(state)
+        before = record.answers[0]._replace(
+            terminated=torch.ones_like(record.answers[0].terminated), mask=env.mask
+        )
+        start = step_checked(env, (record.actions[0] + offset) % env.num_actions, 1)
+        check_values(env, start, before, 1)
+        starts.append(start)
+    difference = find_difference(*starts)
+    if difference is not None:
+        raise breach(
+            env,
+            "the step after load_state_dict must start new episodes that follow from the state alone",
+            difference,
+            "Derive their seed from the state, and ignore the action.",
+        )

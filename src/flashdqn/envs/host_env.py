@@ -1,0 +1,129 @@
+"""An environment on the CPU beside a learner on a GPU: one copy per step each way.
+
+All that a step answers is packed into one buffer of pinned memory and goes over in a single copy, which the host
+does not wait for; there are two such buffers, so that the next step can be written while the last one is on its
+way. The actions come back in one copy too, and that is the only thing that the host waits for: by an event of its
+own, and not for all that the device has to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.core.contract import VecEnv, close, decoder, resumable
+from flashdqn.core.types import Step
+from flashdqn.envs.packed import Packing
+
+#: Buffers that take turns.
+TURNS = 2
+
+
+class Moved:
+    """`env`, which lies on the CPU, as seen from `device`. Its state stays where it is."""
+
+    def __init__(self, env: VecEnv, device: torch.device) -> None:
+        self.env, self.device = env, device
+        self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
+        self.obs_spec, self.outcome_names = env.obs_spec, env.outcome_names
+        self.resumable = resumable(env)
+        self.decoder = decoder(env)
+        self.first_action: int = getattr(env, "first_action", 0)
+        self.masked = env.mask is not None
+        packing, host, pinned = Packing(self._example()), torch.device("cpu"), device.type == "cuda"
+        self._here = [packing.buffer(host, pinned) for _ in range(TURNS)]
+        self._there = [packing.buffer(device) for _ in range(TURNS)]
+        self._write = [packing.views(buffer) for buffer in self._here]
+        self._read = [packing.views(buffer) for buffer in self._there]
+        self._action = torch.zeros(self.num_envs, dtype=torch.int64, pin_memory=pinned)
+        # The last copy out of each buffer, and the actions' copy.
+        self._sent = [Arrival(device) for _ in range(TURNS)]
+        self._acted = Arrival(device)
+        self._turn = 0
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The legal actions, on the learner's device."""
+        return self._read[self._turn]["mask"] if self.masked else None
+
+    @property
+    def outcomes(self) -> Tensor:
+        """The outcomes, on the learner's device."""
+        return self._read[self._turn]["outcomes"]
+
+    def reset(self, seed: int) -> Tensor:
+        """As the environment's own."""
+        obs = self.env.reset(seed)
+        return self._send({"obs": obs}).obs
+
+    def step(self, action: Tensor) -> Step:
+        """As the environment's own. What it returns holds until the step after the next."""
+        self._action.copy_(action, non_blocking=True)
+        self._acted.mark()
+        self._acted.wait()
+        step = self.env.step(self._action)
+        answer = {"reward": step.reward, "terminated": step.terminated, "truncated": step.truncated}
+        return self._send({"obs": step.obs, **answer})
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """As the environment's own."""
+        return self.env.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """As the environment's own."""
+        self.env.load_state_dict(state)
+        if self.env.mask is not None:
+            self._read[self._turn]["mask"].copy_(self.env.mask)
+
+    def close(self) -> None:
+        """As the environment's own."""
+        close(self.env)
+
+    def _send(self, answer: dict[str, Tensor]) -> Step:
+        """Pack, copy, and say where it will lie once the device gets there."""
+        self._turn = turn = (self._turn + 1) % TURNS
+        self._sent[turn].wait()  # for the copy before the last, which has long arrived
+        write, read = self._write[turn], self._read[turn]
+        for name, tensor in answer.items():
+            write[name].copy_(tensor)
+        write["outcomes"].copy_(self.env.outcomes)
+        if self.env.mask is not None:
+            write["mask"].copy_(self.env.mask)
+        self._there[turn].copy_(self._here[turn], non_blocking=True)
+        self._sent[turn].mark()
+        return Step(read["obs"], read["reward"], read["terminated"], read["truncated"], self.mask)
+
+    def _example(self) -> dict[str, Tensor]:
+        """What a step answers, in shapes and dtypes."""
+        count, spec = self.num_envs, self.obs_spec
+        flag = torch.empty(count, dtype=torch.bool)
+        tensors = {
+            "obs": torch.empty((count, *spec.shape), dtype=spec.dtype),
+            "reward": torch.empty(count),
+            "outcomes": torch.empty((count, len(self.outcome_names))),
+            "terminated": flag,
+            "truncated": flag,
+        }
+        return tensors | ({"mask": flag[:, None].expand(-1, self.num_actions)} if self.masked else {})
+
+
+class Arrival:
+    """A point in the work of a device that the host can wait for. On the CPU there is nothing to wait for."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._event: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
+
+    def mark(self) -> None:
+        """Here, in the device's current stream."""
+        if self._event is not None:
+            self._event.record(torch.cuda.current_stream(self.device))
+
+    def wait(self) -> None:
+        """Until the device has come to the mark; at once where there is none yet."""
+        if self._event is not None:
+            self._event.synchronize()

@@ -1,0 +1,58 @@
+"""What every batch of boards on the kernel layer does alike: its device, its actions, its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.compute.kernels import cuda_available
+from flashdqn.core.errors import CheckpointError, EnvError
+
+
+def usable_device(device: torch.device, name: str) -> torch.device:
+    """The device with its index; CUDA only where kernels run there."""
+    if device.type != "cuda":
+        return device
+    if not cuda_available():
+        raise EnvError(
+            f"{name} on CUDA needs a GPU and numba-cuda, and one of them is missing. Install "
+            "`flashdqn[cuda]`, or put the environment on the CPU: the learner may stay on CUDA."
+        )
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+
+
+def take_actions(own: Tensor, action: Tensor, name: str) -> None:
+    """Copy the actions to where the kernel reads them, if they are integers of its shape on its device."""
+    if (
+        action.shape != own.shape
+        or action.device != own.device
+        or action.is_floating_point()
+        or action.dtype == torch.bool
+    ):
+        raise EnvError(
+            f"{name} expects actions as integers of shape {list(own.shape)} on {own.device}; got "
+            f"{action.dtype} of shape {list(action.shape)} on {action.device}."
+        )
+    own.copy_(action)
+
+
+def copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state to keep: copies, each laid out by rows whatever the device."""
+    return {name: x.clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
+
+
+def restore(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: str, settings: str) -> None:
+    """Write a state into the tensors that are there; one of another game, or of other `settings`, is refused."""
+    if state.keys() != own.keys():
+        raise CheckpointError(f"A state of {name} holds {', '.join(own)}; this one holds {', '.join(state)}.")
+    for part, tensor in own.items():
+        if state[part].shape != tensor.shape or state[part].dtype != tensor.dtype:
+            raise CheckpointError(
+                f"The {part} of {name} must be {tensor.dtype} {list(tensor.shape)}; the state holds "
+                f"{state[part].dtype} {list(state[part].shape)}. Load it with the settings it was saved with: "
+                f"{settings}."
+            )
+    for part, tensor in own.items():
+        tensor.copy_(state[part])

@@ -1,0 +1,160 @@
+"""A user's own VNFs, chains and topology from a TOML or JSON file; every mistake is one sentence.
+
+    [[vnf]]
+    name = "NAT"
+    cpu = 1
+    ram = 4
+    storage = 7
+    processing_ms = 0.06
+
+    [[chain]]
+    name = "CG"
+    vnfs = ["NAT", "FW"]
+    mbps = 4                    # or a range: [1, 50]
+    delay_ms = 80
+    bundle = [40, 55]           # requests in a bundle
+
+    [[dc]]                      # data centres and links: only for a topology of your own
+    name = "Ottawa"
+    x_km = 0
+    y_km = 0
+    cpu = [12, 120]             # drawn for every episode; or one number
+    ram = 256
+    storage = 2048
+
+    [[link]]
+    between = ["Ottawa", "Montreal"]
+    mbps = 1000
+
+What a file leaves out is the paper's: a file of chains alone may use the paper's VNFs.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashdqn.core.errors import ConfigError
+from flashdqn.envs.sfc.tables import PAPER, Chain, Link, Site, Tables, Vnf
+
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "vnf": ("name", "cpu", "ram", "storage", "processing_ms"),
+    "chain": ("name", "vnfs", "mbps", "delay_ms", "bundle"),
+    "dc": ("name", "x_km", "y_km", "cpu", "ram", "storage"),
+    "link": ("between", "mbps"),
+}
+
+
+def read_tables(path: Path) -> Tables:
+    """The tables of a file."""
+    data = _load(path)
+    if unknown := sorted(set(data) - set(_COLUMNS)):
+        raise ConfigError(f"{path}: unknown table '{unknown[0]}'; known are {', '.join(_COLUMNS)}.")
+    rows = {name: _rows(path, name, data.get(name, [])) for name in _COLUMNS}
+    try:
+        return Tables(
+            vnfs=tuple(map(_vnf, rows["vnf"])) or PAPER.vnfs,
+            chains=tuple(map(_chain, rows["chain"])) or PAPER.chains,
+            sites=tuple(map(_site, rows["dc"])),
+            links=tuple(map(_link, rows["link"])),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise ConfigError(f"Cannot read the tables {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {error}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold tables by name, and holds a {type(data).__name__}.")
+    return data
+
+
+def _rows(path: Path, table: str, rows: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise ConfigError(
+            f"{path}: '{table}' must be a list of rows, each with {', '.join(_COLUMNS[table])}."
+        )
+    for number, row in enumerate(rows, 1):
+        name = row.get("name", number)
+        for column in _COLUMNS[table]:
+            if column not in row:
+                raise ConfigError(f"{path}: {table} '{name}' has no column '{column}'. Add it.")
+        if extra := sorted(set(row) - set(_COLUMNS[table])):
+            known = ", ".join(_COLUMNS[table])
+            raise ConfigError(
+                f"{path}: {table} '{name}' has an unknown column '{extra[0]}'; known are {known}."
+            )
+    return rows
+
+
+def _vnf(row: Mapping[str, Any]) -> Vnf:
+    where = f"VNF '{row['name']}'"
+    cpu, ram, storage = (_whole(where, column, row[column]) for column in ("cpu", "ram", "storage"))
+    processing = _number(where, "processing_ms", row["processing_ms"])
+    return Vnf(_text("VNF", row["name"]), cpu, ram, storage, processing)
+
+
+def _chain(row: Mapping[str, Any]) -> Chain:
+    where = f"Chain '{row['name']}'"
+    vnfs, mbps, bundle = row["vnfs"], _pair(row["mbps"]), _pair(row["bundle"])
+    if not isinstance(vnfs, list) or not all(isinstance(name, str) for name in vnfs):
+        raise ConfigError(f"{where}: vnfs must be a list of names, and is {vnfs!r}.")
+    return Chain(
+        _text("chain", row["name"]),
+        tuple(vnfs),
+        (_number(where, "mbps", mbps[0]), _number(where, "mbps", mbps[1])),
+        _number(where, "delay_ms", row["delay_ms"]),
+        (_whole(where, "bundle", bundle[0]), _whole(where, "bundle", bundle[1])),
+    )
+
+
+def _site(row: Mapping[str, Any]) -> Site:
+    where, cpu = f"Data centre '{row['name']}'", _pair(row["cpu"])
+    return Site(
+        _text("data centre", row["name"]),
+        _whole(where, "x_km", row["x_km"]),
+        _whole(where, "y_km", row["y_km"]),
+        (_whole(where, "cpu", cpu[0]), _whole(where, "cpu", cpu[1])),
+        _whole(where, "ram", row["ram"]),
+        _whole(where, "storage", row["storage"]),
+    )
+
+
+def _link(row: Mapping[str, Any]) -> Link:
+    between = row["between"]
+    if not isinstance(between, list) or len(between) != 2:
+        raise ConfigError(f"A link's `between` must be two names, and is {between!r}.")
+    where = f"Link {between[0]}–{between[1]}"
+    return Link((str(between[0]), str(between[1])), _number(where, "mbps", row["mbps"]))
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """A range; one number is a range of itself."""
+    return (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (value, value)
+
+
+def _text(what: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"The name of a {what} must be a text, and is {value!r}.")
+    return value
+
+
+def _whole(where: str, column: str, value: Any) -> int:
+    if type(value) is not int:
+        raise ConfigError(f"{where}: {column} must be a whole number, and is {value!r}.")
+    return value
+
+
+def _number(where: str, column: str, value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ConfigError(f"{where}: {column} must be a number, and is {value!r}.")
+    return float(value)

@@ -1,0 +1,178 @@
+"""Serving requests: who is next for a VNF at a data centre, allocating and uninstalling; scalar kernel code.
+
+Who is next: the request with the highest P1 + P2 + P3 of those that can be served there, the first one where equal.
+P1 = elapsed − allowed time, in ms; P2 = 10 if its last VNF ran on this data centre, −5 if on another, 0 if it has
+had none; P3 = 100 / remaining ms where less than 10 ms remain.
+"""
+
+from __future__ import annotations
+
+from flashdqn.compute.kernels import Scalar, inner
+from flashdqn.envs.sfc.layout import (
+    BANDWIDTH,
+    BUNDLE,
+    CHAIN,
+    DC,
+    DCS,
+    DELAY,
+    KBPS,
+    KBPS_LOW,
+    NEXT,
+    NOBODY,
+    NOW,
+    NOWHERE,
+    PAY_NEEDED,
+    PAY_SATISFIED,
+    PLACE,
+    POSITION,
+    PROCESSING,
+    SATISFIED,
+    SLOT_US,
+    STAGE_CELL,
+    STAGE_CHAIN,
+    STAGE_LAST,
+    STAGE_LEAST,
+    STAGE_PAY,
+    STAGE_VNF,
+    TARGET,
+    WAIT_ALWAYS,
+    WHEEL,
+    Net,
+)
+from flashdqn.envs.sfc.network import carries, reserve
+from flashdqn.envs.sfc.requests import arrival_us, carried, deadline_us, has_room, leave_queue
+
+# in thousandths of the paper's points, which are milliseconds
+HERE, ELSEWHERE, URGENT_US, URGENCY = 10_000, -5_000, 10_000, 100_000_000
+NO_SCORE = -(1 << 40)
+
+
+@inner
+def priority(i: Scalar, r: Scalar, d: Scalar, now: Scalar, net: Net) -> Scalar:
+    """P1 + P2 + P3 in thousandths."""
+    remaining = deadline_us(i, r, net) - now
+    points = -remaining
+    if net.request[i, r, POSITION] > 0:
+        points += HERE if net.request[i, r, PLACE] == d else ELSEWHERE
+    if 0 < remaining < URGENT_US:
+        points += URGENCY // remaining
+    return points
+
+
+@inner
+def in_time(i: Scalar, r: Scalar, stage: Scalar, here: Scalar, d: Scalar, now: Scalar, net: Net) -> Scalar:
+    """Whether a request can still meet its delay when it is served at d now, and at once ever after (C5)."""
+    slot, target = net.params[SLOT_US], net.request[i, r, TARGET]
+    done = now + net.delay[i, here, d] + net.vnfs[net.stages[stage, STAGE_VNF], PROCESSING]
+    if net.stages[stage, STAGE_LAST] == 0:
+        done = (done + slot - 1) // slot * slot + net.stages[stage + 1, STAGE_LEAST]
+    if target != NOWHERE:
+        done += net.delay[i, d, target]
+    return done <= deadline_us(i, r, net)
+
+
+@inner
+def find_next(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net: Net) -> Scalar:
+    """Who is next for VNF v at data centre d: its number or NOBODY, the one ahead of it in its queue, its stage,
+    where it waits, and its priority."""
+    now, dcs = net.state[i, NOW] * net.params[SLOT_US], net.state[i, DCS]
+    best, best_before, best_stage, best_place, best_points = NOBODY, NOBODY, 0, 0, NO_SCORE
+    for use in range(net.uses[v], net.uses[v + 1]):
+        stage = net.uses[use]
+        least_kbps = net.chains[net.stages[stage, STAGE_CHAIN], KBPS_LOW]
+        for here in range(dcs):
+            r, before = net.head[i, stage, here], NOBODY
+            # Later ones have later deadlines, so the first that can be served is the best of its queue.
+            if r == NOBODY or not carries(i, here, d, least_kbps, net):
+                continue
+            points = priority(i, r, d, now, net)
+            while r != NOBODY and (points > best_points or (points == best_points and r < best)):
+                last = net.stages[stage, STAGE_LAST]
+                if in_time(i, r, stage, here, d, now, net) and carried(i, r, here, d, last, net):
+                    best, best_before, best_stage, best_place, best_points = r, before, stage, here, points
+                    if any_will_do:
+                        return best, best_before, best_stage, best_place, best_points
+                    break
+                before, r = r, net.request[i, r, NEXT]
+                if r != NOBODY:
+                    points = priority(i, r, d, now, net)
+    return best, best_before, best_stage, best_place, best_points
+
+
+@inner
+def take_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
+    """Make an idle instance busy, or install one that is busy at once."""
+    if net.idle[i, d, v] > 0:
+        net.idle[i, d, v] -= 1
+        return
+    net.installed[i, d, v] += 1
+    for k in range(3):
+        net.free[i, d, k] -= net.vnfs[v, k]
+
+
+@inner
+def allocate(i: Scalar, v: Scalar, net: Net) -> Scalar:
+    """Serve the next request for VNF v at the data centre in turn; returns what it pays. There must be one."""
+    d, slot = net.state[i, DC], net.params[SLOT_US]
+    r, before, stage, here, _ = find_next(i, v, d, False, net)
+    now, kbps = net.state[i, NOW] * slot, net.request[i, r, BANDWIDTH]
+    leave_queue(i, r, before, stage, here, net)
+    take_instance(i, v, d, net)
+    net.busy[i, d, net.stages[stage, STAGE_CELL]] += 1
+    reserve(i, here, d, kbps, net)
+    net.places[i, r, net.request[i, r, POSITION]] = d
+    net.request[i, r, PLACE] = d
+    work = net.delay[i, here, d] + net.vnfs[v, PROCESSING]
+    ends = (net.state[i, NOW] + (work + slot - 1) // slot) % net.params[WHEEL]
+    net.request[i, r, NEXT] = net.wheel[i, ends]
+    net.wheel[i, ends] = r
+    if net.stages[stage, STAGE_LAST] == 0:
+        return net.stages[stage, STAGE_PAY]
+    # Nothing can stop it any more.
+    chain, target = net.request[i, r, CHAIN], net.request[i, r, TARGET]
+    if target != NOWHERE:
+        reserve(i, d, target, kbps, net)
+        work += net.delay[i, d, target]
+    net.tally[i, chain, SATISFIED] += 1
+    net.sums[i, DELAY] += now + work - arrival_us(net.request[i, r, BUNDLE], net)
+    net.sums[i, KBPS] += kbps
+    return net.stages[stage, STAGE_PAY] + net.pay[PAY_SATISFIED]
+
+
+@inner
+def is_needed(i: Scalar, v: Scalar, net: Net) -> Scalar:
+    """Whether any request waits for VNF v."""
+    waiting = 0
+    for chain in range(len(net.chains)):
+        waiting += net.demand[i, chain * len(net.vnfs) + v]
+    return waiting > 0
+
+
+@inner
+def uninstall(i: Scalar, v: Scalar, net: Net) -> Scalar:
+    """Remove an idle instance of VNF v from the data centre in turn; returns what it pays. There must be one."""
+    d = net.state[i, DC]
+    net.idle[i, d, v] -= 1
+    net.installed[i, d, v] -= 1
+    for k in range(3):
+        net.free[i, d, k] += net.vnfs[v, k]
+    return net.pay[PAY_NEEDED] if is_needed(i, v, net) else 0
+
+
+@inner
+def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
+    """The legal actions of data centre d: allocate each VNF, uninstall each, wait. Returns whether it can do more
+    than wait."""
+    count, serves, more = len(net.vnfs), False, False
+    for v in range(count):
+        legal = is_needed(i, v, net) and has_room(i, d, v, net)
+        if legal:
+            r, _, _, _, _ = find_next(i, v, d, True, net)
+            legal = r != NOBODY
+        net.mask[i, v] = legal
+        spare = net.idle[i, d, v] > 0
+        net.mask[i, count + v] = spare
+        serves = serves or legal
+        more = more or spare
+    net.mask[i, 2 * count] = net.params[WAIT_ALWAYS] != 0 or not serves
+    return serves or more

@@ -1,0 +1,92 @@
+"""A batched environment of the user's by its name: `my_game:Coins`, called with `num_envs` and, if it takes one, a
+`device`. `docs/own-games.md` shows how to write one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from flashdqn.compute.kernels import cuda_available
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.user_code import Kwargs, check_plain, import_named
+from flashdqn.envs.host_env import Moved
+
+NEEDED = (
+    "name",
+    "num_envs",
+    "num_actions",
+    "obs_spec",
+    "device",
+    "outcome_names",
+    "mask",
+    "outcomes",
+    "reset",
+    "step",
+    "state_dict",
+    "load_state_dict",
+)
+
+
+@dataclass(frozen=True)
+class OwnConfig:
+    """A game of your own on the kernel layer, or any batched environment that keeps our contract."""
+
+    task: ClassVar[str] = "own"
+
+    id: str = "my_game:MyGame"
+    """module:Class, or module:function; called as Class(num_envs=…, device=…, **kwargs)."""
+    kwargs: Kwargs = field(default_factory=dict)
+    """Arguments for it."""
+
+    def __post_init__(self) -> None:
+        if ":" not in self.id:
+            raise ConfigError(f"env.id must be written module:Class, and is '{self.id}'.")
+        check_plain("env.kwargs", self.kwargs)
+
+
+def makes_batches(name: str) -> bool:
+    """Whether `module:object` is something that takes `num_envs`, as batched environments do; False where it cannot
+    be found."""
+    try:
+        return "num_envs" in _parameters(import_named(name, "the environment"))
+    except ConfigError:
+        return False
+
+
+def build_own(config: OwnConfig, num_envs: int, device: torch.device) -> VecEnv:
+    """Make it on the device, or on the CPU beside it if it takes no device or cannot run kernels there."""
+    make = import_named(config.id, "the environment")
+    if not callable(make) or "num_envs" not in _parameters(make):
+        raise ConfigError(
+            f"{config.id} must be a class or a function that takes num_envs; a Gymnasium environment is written "
+            f"gym:{config.id}."
+        )
+    takes_device = "device" in _parameters(make)
+    there = device.type == "cpu" or (takes_device and cuda_available())
+    place = device if there else torch.device("cpu")
+    kwargs = {"num_envs": num_envs, **({"device": str(place)} if takes_device else {}), **config.kwargs}
+    try:
+        env = make(**kwargs)
+    except (EnvError, ConfigError):
+        raise
+    except Exception as error:  # the user's own code
+        raise EnvError(f"{config.id} cannot be made: {type(error).__name__}: {error}") from error
+    missing = [name for name in NEEDED if not hasattr(env, name)]
+    if missing:
+        raise EnvError(
+            f"{config.id} is no batched environment yet: it has no {', '.join(missing)}. flashdqn.envs.check_env "
+            "says what is expected."
+        )
+    return env if there else Moved(env, device)
+
+
+def _parameters(make: Callable[..., Any]) -> set[str]:
+    try:
+        return set(inspect.signature(make).parameters)
+    except (TypeError, ValueError):  # not callable, or built in
+        return set()

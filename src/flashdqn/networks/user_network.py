@@ -1,0 +1,81 @@
+"""A torso of the user's: any module that is made from the observation's shape and says how many features it gives.
+
+    class MyTorso(nn.Module):
+        def __init__(self, shape, width=64):    # network.kwargs come by name
+            …
+            self.features = width
+
+        def forward(self, obs):                 # [B, *shape] float32 → [B, features]
+            …
+
+Its weights start as it starts them, from the run's seed. `docs/own-networks.md` has the whole contract.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.user_code import import_named
+
+#: What a torso must not hold, and what to use instead.
+_REFUSED = (
+    (
+        nn.modules.batchnorm._BatchNorm,
+        "normalises over the batch, and its running means would not reach the target network: use nn.LayerNorm",
+    ),
+    (nn.modules.dropout._DropoutNd, "draws random numbers that no checkpoint holds: leave it out"),
+)
+
+
+def is_own(torso: str) -> bool:
+    """Whether a setting names a torso of the user's."""
+    return ":" in torso
+
+
+def build_own(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], seed: int) -> nn.Module:
+    """Make it, with its own initial weights from `seed`, and try it on two observations."""
+    make = import_named(name, "the torso")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            torso = make(shape, **kwargs)
+        except ConfigError:
+            raise
+        except Exception as error:  # the user's own code
+            raise ConfigError(
+                f"The torso '{name}' cannot be made for observations of shape {list(shape)} with the arguments "
+                f"{kwargs}: {type(error).__name__}: {error}"
+            ) from error
+        check(torso, name, shape)
+    return torso  # type: ignore[no-any-return]
+
+
+def check(torso: object, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse what breaks the contract, with the reason."""
+    where = f"The torso '{name}'"
+    if not isinstance(torso, nn.Module):
+        raise ConfigError(f"{where} must be a torch.nn.Module, and is a {type(torso).__name__}.")
+    features = getattr(torso, "features", None)
+    if type(features) is not int or features < 1:
+        raise ConfigError(f"{where} must say how many features it gives, as self.features: {features!r}.")
+    for parameter, value in torso.named_parameters():
+        if value.dtype != torch.float32:
+            raise ConfigError(f"{where}: its weights must be float32, and {parameter} is {value.dtype}.")
+    for module in torso.modules():
+        for kind, reason in _REFUSED:
+            if isinstance(module, kind):
+                raise ConfigError(f"{where} holds a {type(module).__name__}, which {reason}.")
+    try:
+        with torch.no_grad():
+            out = torso(torch.zeros(2, *shape))
+    except Exception as error:  # the user's own code
+        raise ConfigError(
+            f"{where} cannot read a batch of observations of shape {list(shape)}: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(out, torch.Tensor) or out.shape != (2, features) or out.dtype != torch.float32:
+        got = f"{out.dtype} {list(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
+        raise ConfigError(f"{where} must make float32 [2, {features}] of two observations, and made {got}.")

@@ -1,0 +1,38 @@
+"""Whether one training is faster than another, or whether it only looks so."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from flashdqn.profile.result import Spread, Verdict
+
+#: Fewer rounds say nothing: with two, chance alone agrees with itself every second time.
+ENOUGH = 3
+#: From so many rounds on the best and the worst are not counted: another program may have come in between.
+TRIMMED = 7
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, least and most of at least one value; of many, without the two at the ends."""
+    ordered = sorted(values)
+    kept = ordered[1:-1] if len(ordered) >= TRIMMED else ordered
+    return Spread(statistics.median(ordered), kept[0], kept[-1])
+
+
+def speed_up(rates: Sequence[float], baseline: Sequence[float]) -> Spread | None:
+    """Against the baseline, round by round: whatever slowed the machine in a round, slowed both."""
+    pairs = [ours / theirs for ours, theirs in zip(rates, baseline, strict=False) if theirs > 0]
+    return spread(pairs) if pairs else None
+
+
+def verdict(found: Spread | None, rounds: int, noise: Spread | None) -> Verdict:
+    """Faster or slower only where all rounds that count say so, and by more than the baseline differs from
+    itself."""
+    if found is None or rounds < ENOUGH:
+        return "too few rounds"
+    if found.low <= 1.0 <= found.high:
+        return "no difference"
+    if noise is not None and noise.low <= found.median <= noise.high:
+        return "no difference"
+    return "faster" if found.median > 1.0 else "slower"

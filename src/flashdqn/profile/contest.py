@@ -1,0 +1,171 @@
+"""Experiments side by side: all stand ready and take turns, so that a busy machine is unfair to none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from flashdqn.core.errors import FlashDQNError
+from flashdqn.profile.compare import ENOUGH
+from flashdqn.profile.experiments import BASELINE, Experiment
+from flashdqn.profile.ready import BURN_IN, Threads, Turn
+from flashdqn.profile.result import LeftOut
+from flashdqn.training.engine import first_line
+
+#: Shares of the time budget until which experiments are prepared, and until which they take turns; the rest is for
+#: what is recommended.
+PREPARED, MEASURED = 0.6, 0.9
+#: Seconds that compiling may take: an experiment about it is not begun without them.
+COMPILING = 30.0
+#: A shorter turn says little.
+SHORTEST = 0.1
+
+Clock = Callable[[], float]
+
+
+class Training(Protocol):
+    """What stands ready."""
+
+    threads: Threads
+
+    @property
+    def mode(self) -> str:
+        """How its work runs."""
+
+    @property
+    def ratio_asked(self) -> float:
+        """Updates per transition, as wished."""
+
+    def turn(self, seconds: float) -> Turn:
+        """Train for so long."""
+
+    def close(self) -> None:
+        """End what it has running."""
+
+
+class Watch(Protocol):
+    """Hears how far the experiments are; `left` is in seconds."""
+
+    def note(self, text: str) -> None:
+        """Something that happens once."""
+
+    def preparing(self, name: str, number: int, total: int, left: float) -> None:
+        """An experiment is being made ready."""
+
+    def turn(self, name: str, round_: int, rounds: int, left: float) -> None:
+        """A turn begins."""
+
+    def end(self) -> None:
+        """Nothing more will come."""
+
+
+@dataclass
+class Contender:
+    """An experiment that stands ready, and the turns that it has taken."""
+
+    experiment: Experiment
+    training: Training
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def rates(self) -> list[float]:
+        """Transitions per second, by rounds."""
+        return [turn.transitions / turn.seconds for turn in self.turns]
+
+
+@dataclass
+class Contest:
+    """Who takes part, who does not, and how long it may take."""
+
+    seconds: float
+    watch: Watch
+    clock: Clock = time.perf_counter
+    contenders: list[Contender] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    rounds: int = 0  # that were done
+    turn_seconds: float = 0.0
+    interrupted: bool = False
+    _begun: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begun = self.clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget that are left."""
+        return max(0.0, self._begun + self.seconds - self.clock())
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Ctrl-C ends the block, and what was measured before it counts."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def prepare(self, several: Sequence[Experiment], start: Callable[[Experiment], Training]) -> None:
+        """Make them ready while the time allows; those that cannot be are left out, with the reason."""
+        for number, experiment in enumerate(several, 1):
+            self.watch.preparing(experiment.name, number, len(several), self.left)
+            if experiment.role != "baseline" and self._late(experiment):
+                self.leave_out(experiment, "no time was left to prepare it; --only this, or more --seconds")
+                continue
+            try:
+                self.contenders.append(Contender(experiment, start(experiment)))
+            except Exception as error:  # memory, compilers and environments raise many kinds
+                if experiment is BASELINE:
+                    raise  # there would be nothing to compare with
+                self.leave_out(experiment, why(error))
+
+    def _late(self, experiment: Experiment) -> bool:
+        compiles = experiment.settings.get("runtime.mode") == "compile"
+        return self.left < (1 - PREPARED) * self.seconds + COMPILING * compiles
+
+    def take_turns(self, rounds: int, until: float = MEASURED) -> None:
+        """Round by round, each in another order, until that share of the budget is used up; but as many rounds as
+        can be judged in any case."""
+        available = (self.left - (1 - until) * self.seconds) / (1 + BURN_IN)
+        self.turn_seconds = max(SHORTEST, available / (rounds * len(self.contenders)))
+        for number in range(rounds):
+            if number >= ENOUGH and self.left <= 0:
+                return
+            for contender in rotated(self.contenders, number):
+                self.watch.turn(contender.experiment.name, number + 1, rounds, self.left)
+                self._turn(contender)
+            self.rounds += 1
+
+    def _turn(self, contender: Contender) -> None:
+        try:
+            contender.turns.append(contender.training.turn(self.turn_seconds))
+        except Exception as error:
+            if contender.experiment is BASELINE:
+                raise
+            self.contenders.remove(contender)
+            contender.training.close()
+            self.leave_out(contender.experiment, why(error))
+
+    def leave_out(self, experiment: Experiment, reason: str) -> None:
+        """Name it, and why."""
+        self.left_out.append(LeftOut(experiment.name, reason))
+        self.watch.note(f"{experiment.name} is left out: {reason}")
+
+    def close(self) -> None:
+        """End all that stands ready."""
+        for contender in self.contenders:
+            contender.training.close()
+
+
+def rotated(several: Sequence[Contender], number: int) -> list[Contender]:
+    """Every round begins with another one, and every second goes the other way round."""
+    first = number % len(several)
+    order = [*several[first:], *several[:first]]
+    return order[::-1] if number % 2 else order
+
+
+def why(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    text = first_line(error)
+    return text if isinstance(error, FlashDQNError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,188 @@
+"""What could be changed about a training: a list of experiments, each of which changes one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flashdqn.config import Config
+from flashdqn.config.settings import apply
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import nearest
+from flashdqn.envs import GymConfig, SnakeConfig
+from flashdqn.profile.result import Role
+
+BOARDS = (32, 64, 256, 1024)
+#: The features that flood-fill makes dear.
+FLOODED = ("flood", "selective", "enhanced")
+#: Transitions between reports that no run will reach.
+NEVER = 1_000_000_000_000
+
+GROUPS = ("ratio", "boards", "features", "batch", "threads", "logging", "modes")
+SAME = "same learning"
+ROUNDING = "same learning, but for rounding"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A training with something changed."""
+
+    name: str
+    group: str
+    settings: dict[str, Any]  # by their dotted names
+    role: Role
+    learning: str
+    quiet: bool = False  # without a display
+
+    def of(self, config: Config) -> Config:
+        """The configuration with this changed; raises ConfigError where that cannot be."""
+        return apply(config, self.settings)
+
+    @property
+    def flags(self) -> str:
+        """As the command line has it."""
+        return " ".join(flag(setting, value) for setting, value in self.settings.items())
+
+
+BASELINE = Experiment("baseline", "baseline", {}, "baseline", "as you have it")
+#: The same training once more: how much two that do not differ, differ.
+AGAIN = Experiment("again", "baseline", {}, "baseline", "the same once more: what chance does")
+
+
+def experiments(
+    config: Config, cuda: bool, cores: int, threads: tuple[int, int] = (0, 0)
+) -> list[Experiment]:
+    """All that differ from `config`; `threads` are those that it runs with, PyTorch's and the games'."""
+    found: list[Experiment] = []
+    for one in (
+        *_ratios(config),
+        *_boards(config),
+        *_features(config),
+        *_batches(config),
+        *([] if cuda else _threads(cores, threads)),
+        *_logging(config),
+        *_modes(config, cuda),
+    ):
+        if all(one.settings != other.settings for other in found):
+            found.append(one)
+    return found
+
+
+def chosen(known: list[Experiment], only: Iterable[str], skip: Iterable[str]) -> list[Experiment]:
+    """Those that `only` names, all where it names none, without those that `skip` names; by name or by group."""
+    only, skip = list(only), list(skip)
+    words = [*GROUPS, *(one.name for one in known)]
+    for word in (*only, *skip):
+        if word != "phases" and word not in words:
+            raise ConfigError(f"There is no experiment '{word}' for this training{nearest(word, words)}")
+    wanted = [one for one in known if not only or {one.name, one.group} & set(only)]
+    return [one for one in wanted if not {one.name, one.group} & set(skip)]
+
+
+def combined(several: list[Experiment]) -> Experiment:
+    """All of these at once; none of them changes what is learnt."""
+    settings = {key: value for one in several for key, value in one.settings.items()}
+    quiet = any(one.quiet for one in several)
+    return Experiment("recommended", "recommended", settings, "same", "all of these at once", quiet)
+
+
+def asked_ratio(config: Config) -> float:
+    """Updates per transition that a configuration asks for."""
+    if config.learn.method == "pqn":
+        return config.pqn.epochs * config.pqn.minibatches / (config.pqn.rollout * config.envs)
+    return config.train_ratio
+
+
+def relative_ratio(config: Config, baseline: Config) -> float:
+    """Its updates per transition against the baseline's; 1 where neither has any."""
+    ours, theirs = asked_ratio(config), asked_ratio(baseline)
+    return 1.0 if ours == theirs else ours / theirs if theirs else float("inf")
+
+
+def flag(setting: str, value: Any) -> str:
+    """One setting as the command line has it."""
+    name = setting.replace("_", "-")
+    if isinstance(value, bool):
+        group, dot, last = name.rpartition(".")
+        return f"--{name}" if value else f"--{group}{dot}no-{last}"
+    return f"--{name} {value:.10g}" if isinstance(value, float) else f"--{name} {value}"
+
+
+def updates_in_words(relative: float) -> str:
+    """What so many times the updates per transition mean."""
+    if relative == 0:
+        return "learns nothing"
+    words = {0.125: "an eighth of the", 0.25: "a quarter of the", 0.5: "half as many", 2.0: "twice as many"}
+    return f"learns from {words.get(relative, f'{relative:.3g} times as many')} updates"
+
+
+def _ratio(name: str, config: Config, ratio: float) -> Experiment:
+    relative = ratio / config.train_ratio
+    role: Role = "bound" if ratio == 0 else "trade" if relative < 1 else "more"
+    return Experiment(name, "ratio", {"train_ratio": ratio}, role, updates_in_words(relative))
+
+
+def _ratios(config: Config) -> Iterator[Experiment]:
+    """Less and more training; PQN's ratio follows from its rollouts."""
+    if config.learn.method == "pqn" or config.train_ratio == 0:
+        return
+    yield _ratio("no-training", config, 0.0)
+    yield _ratio("ratio-half", config, config.train_ratio / 2)
+    yield _ratio("ratio-double", config, config.train_ratio * 2)
+    if config.train_ratio != 1 / config.envs:
+        yield _ratio("iteration", config, 1 / config.envs)
+
+
+def _boards(config: Config) -> Iterator[Experiment]:
+    """More and fewer environments. Gymnasium's cost memory, or a process each: no more than four times as many."""
+    counts = [count for count in BOARDS if count != config.envs]
+    if isinstance(config.env, GymConfig):
+        counts = [count for count in counts if count <= 4 * config.envs]
+        counts = [] if config.env.vectorization == "async" else counts
+    for count in counts:
+        role: Role = "same"
+        learning = "same updates per transition"
+        if config.learn.method == "pqn":  # a rollout earns as many updates, however many transitions it has
+            role = "trade" if count > config.envs else "more"
+            learning = f"{updates_in_words(config.envs / count)}, of other batches"
+        yield Experiment(f"boards-{count}", "boards", {"envs": count}, role, learning)
+
+
+def _features(config: Config) -> Iterator[Experiment]:
+    if isinstance(config.env, SnakeConfig) and config.env.features in FLOODED:
+        settings = {"env.features": "basic"}
+        yield Experiment("no-flood", "features", settings, "trade", "other features: another task")
+
+
+def _batches(config: Config) -> Iterator[Experiment]:
+    size = config.learn.batch_size
+    if config.learn.method == "pqn" or config.train_ratio == 0:
+        return
+    if size > 1:
+        learning = "as many updates, each from half as many samples"
+        yield Experiment("batch-half", "batch", {"learn.batch_size": size // 2}, "trade", learning)
+    learning = "as many updates, each from twice as many samples"
+    yield Experiment("batch-double", "batch", {"learn.batch_size": size * 2}, "more", learning)
+
+
+def _threads(cores: int, used: tuple[int, int]) -> Iterator[Experiment]:
+    """One for everything, or all cores for everything."""
+    for count in sorted({1, cores}):
+        if used != (count, count):
+            yield Experiment(f"threads-{count}", "threads", {"runtime.threads": count}, "same", ROUNDING)
+
+
+def _logging(config: Config) -> Iterator[Experiment]:
+    if config.log.tensorboard:
+        settings = {"log.tensorboard": False}
+        yield Experiment("no-tensorboard", "logging", settings, "same", f"{SAME}; no TensorBoard")
+    learning = f"{SAME}; no metrics.csv, TensorBoard or display"
+    yield Experiment("no-logging", "logging", {"log.every": NEVER}, "same", learning, quiet=True)
+
+
+def _modes(config: Config, cuda: bool) -> Iterator[Experiment]:
+    """The other ways to run the work; compiling comes last, for it may take half a minute."""
+    for mode in ("eager", "written", *(["graph"] if cuda else []), "compile"):
+        if mode != config.runtime.mode:
+            yield Experiment(f"mode-{mode}", "modes", {"runtime.mode": mode}, "same", ROUNDING)

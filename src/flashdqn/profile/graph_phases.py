@@ -1,0 +1,127 @@
+"""CUDA graphs taken apart: each of their parts captured and replayed by itself, on the same warmed training.
+
+A replay is one thing for the clock. So its parts are captured alone, replayed many times between two events, and
+their sum is shown beside the whole: the difference is what the parts gain or lose by being together.
+The training is of no use afterwards: its counts, its ring and its games do not fit one another any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flashdqn.compute.graphs import Recorder
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.profile.ready import Ready
+from flashdqn.profile.result import Apart, Phase, Spent
+from flashdqn.training.assemble import Parts
+from flashdqn.training.engine import first_line
+from flashdqn.training.phases import timing_event
+
+#: Replays between two events, and calls in one graph: a graph of one small kernel would time its own launch.
+REPLAYS, CALLS = 50, 8
+
+
+@dataclass(frozen=True)
+class Part:
+    """Work to be captured alone."""
+
+    name: str
+    run: Callable[[], Any]
+    generators: tuple[str, ...]  # that it draws from
+    calls: int  # in one graph
+    about: str
+
+
+def measure_apart(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], str]:
+    """The graphs of a training, each beside its parts; where there is nothing, the reason."""
+    if not ready.choice.plan.graph:
+        return (), ""
+    whole = {phase.name: phase.microseconds for phase in spent.phases}
+    parts, engine = ready.loop.parts, ready.loop.engine
+    found, reason = list[Apart](), ""
+    try:
+        if "collect" in whole:
+            seconds = timed(parts, collection(parts))
+            found.append(beside("collect", seconds, spent.iterations / spent.transitions, whole["collect"]))
+        if isinstance(parts.sampler, RolloutSampler):
+            reason = "PQN hands out a rollout's minibatches once: learning cannot be repeated by itself."
+        elif "learn" in whole:
+            seconds = timed(parts, learning(parts, engine.largest, engine.config.update_size))
+            per_transition = spent.ratio_done / engine.largest
+            found.append(beside("learn", seconds, per_transition, whole["learn"]))
+    except Exception as error:  # capture raises many kinds
+        reason = first_line(error)
+    return tuple(found), reason
+
+
+def beside(graph: str, seconds: Mapping[Part, float], per_transition: float, whole: float) -> Apart:
+    """Seconds of each part's call, of which a transition needs `per_transition`, against the graph's time in
+    microseconds per transition."""
+    times = {part: each * per_transition * 1e6 for part, each in seconds.items()}
+    rows = (Phase(part.name, time, time / whole, part.about) for part, time in times.items())
+    return Apart(graph, tuple(rows), sum(times.values()), whole)
+
+
+@torch.no_grad()
+def collection(parts: Parts) -> list[Part]:
+    """Acting, stepping and appending, each with what the other would hand to it."""
+    collector, env = parts.collector, parts.collector.env
+
+    def act() -> torch.Tensor:
+        shape, device = (2, len(collector.eps)), collector.eps.device
+        luck = torch.rand(shape, generator=collector.generator, device=device)
+        return collector.act(collector.obs, collector.mask, collector.eps, luck)
+
+    action = act().clone()
+    step = env.step(action)
+
+    def append() -> None:
+        collector.record(action, step, env.outcomes)
+        parts.sampler.appended()
+
+    return [
+        Part("act", torch.no_grad()(act), ("explore", "fractions"), CALLS, "a vector step"),
+        Part("step", torch.no_grad()(lambda: env.step(action)), (), CALLS, "a vector step"),
+        Part("append", torch.no_grad()(append), (), CALLS, "a vector step"),
+    ]
+
+
+def learning(parts: Parts, count: int, size: int) -> list[Part]:
+    """Sampling and updating, for as many updates as the largest graph holds."""
+    learner, sampler = parts.learner, parts.sampler
+    batches = sampler.batches(count, size)
+
+    def update() -> None:
+        for batch in batches:
+            sampler.update(batch.index, learner.step(batch))
+
+    about = f"a group of {count} updates"
+    return [
+        Part("sample", lambda: sampler.batches(count, size), ("replay",), 1, about),
+        Part("update", update, ("noise", "fractions"), 1, about),
+    ]
+
+
+def timed(parts: Parts, several: list[Part]) -> dict[Part, float]:
+    """Seconds of one call of each, on the device."""
+    recorder = Recorder(parts.learner.device)
+    return {part: replayed(recorder, part, parts.generators) for part in several}
+
+
+def replayed(recorder: Recorder, part: Part, generators: Mapping[str, torch.Generator]) -> float:
+    """Capture it, and replay it between two events."""
+    recorder.rehearse(part.run)
+    drawn = [generators[name] for name in part.generators if name in generators]
+    replay = recorder.capture(lambda: [part.run() for _ in range(part.calls)], drawn)
+    replay()
+    first, last = timing_event(), timing_event()
+    first.record()
+    for _ in range(REPLAYS):
+        replay()
+    last.record()
+    last.synchronize()
+    return float(first.elapsed_time(last)) / 1000 / (REPLAYS * part.calls)

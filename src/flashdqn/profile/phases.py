@@ -1,0 +1,156 @@
+"""Where the time of a training goes: its phases per transition, and what happens now and then."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from flashdqn.compute.graphs import Plan
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.core.contract import close
+from flashdqn.envs import build_games
+from flashdqn.profile.graph_phases import measure_apart
+from flashdqn.profile.ready import Ready, Turn
+from flashdqn.profile.result import Aside, Phase, Spent
+from flashdqn.training.evaluate import evaluate
+from flashdqn.training.progress import GRAPHS, PHASES
+
+#: An untrained agent may walk in circles: an evaluation is cut off after so many steps.
+LONGEST = 2_000
+REPORTS = 5
+#: On CUDA one iteration in so many is timed. Updates come in rhythms of powers of two: this is in step with none.
+EVERY = 7
+
+ABOUT = {
+    "act": "random numbers, the network, ε-greedy",
+    "step": "the games, and what the agent sees of them",
+    "append": "into the ring; episode figures; priorities",
+    "sample": "draw transitions and gather their batches",
+    "update": "loss, gradients, optimiser, target",
+    "collect": "act, step and append: one CUDA graph",
+    "learn": "sample and update: CUDA graphs",
+    "loop": "schedules, counts, the display, Python between the phases",
+}
+
+
+def measure_spent(ready: Ready, seconds: float) -> Spent:
+    """Train for so long without reports; then a report, an evaluation and a checkpoint, each by itself."""
+    phases = ready.loop.parts.phases
+    phases.every = EVERY
+    cuda = ready.loop.parts.learner.device.type == "cuda"
+    turn = ready.turn(seconds, reports=False, least=8 * EVERY if cuda else 1)
+    spent = spent_of(turn, phases.read(), ready.ratio_asked)
+    with ready.own_threads():
+        asides = (*_warm_up(ready), _report(ready), _evaluation(ready), *_checkpoint(ready))
+        apart, reason = measure_apart(ready, spent)
+    fused = fused_in_words(ready.choice.plan, cuda)
+    return replace(spent, asides=asides, apart=apart, not_apart=reason, fused=fused)
+
+
+def spent_of(turn: Turn, seconds: Mapping[str, float], ratio_asked: float) -> Spent:
+    """Phases per transition, and their rates; what no phase accounts for is the loop itself."""
+    known = {name: seconds[name] for name in (*PHASES, *GRAPHS) if seconds.get(name, 0.0) > 0}
+    total = max(turn.seconds, sum(known.values()))  # on CUDA the phases are samples
+    known["loop"] = total - sum(known.values())
+    transitions = max(1, turn.transitions)
+    rows = (
+        Phase(name, part / transitions * 1e6, part / total if total else 0.0, ABOUT[name])
+        for name, part in known.items()
+    )
+    return Spent(
+        seconds=turn.seconds,
+        iterations=turn.iterations,
+        transitions=turn.transitions,
+        updates=turn.updates,
+        transitions_per_second=turn.transitions / turn.seconds,
+        updates_per_second=turn.updates / turn.seconds,
+        ratio_asked=ratio_asked,
+        ratio_done=turn.updates / transitions,
+        phases=tuple(rows),
+        fused=(),
+        asides=(),
+        apart=(),
+        not_apart="",
+    )
+
+
+def fused_in_words(plan: Plan, cuda: bool) -> tuple[str, ...]:
+    """What cannot be told apart in this mode, and why."""
+    words: list[str] = []
+    if not cuda and plan.way != "compile":
+        words.append(
+            "append is one compiled pass over ring, episode figures and observations; sample draws and gathers "
+            "in one pass (uniform replay)."
+        )
+    if plan.way == "written":
+        words.append(
+            "update is written by hand: "
+            + ("loss, gradients, optimiser and target are three kernels." if cuda else "one block of code.")
+        )
+    if plan.way == "compile":
+        words.append("update is one compiled function; act, append and the drawing of samples are one each.")
+    if plan.graph:
+        words.append(
+            "A CUDA graph replays as a whole: inside it there is nothing to time; see 'measured apart'."
+        )
+    return tuple(words)
+
+
+def _aside(name: str, seconds: float, every: int, steps: int | None, about: str) -> Aside:
+    """Spread over its period, or over the whole run where it happens once."""
+    over = every or steps
+    return Aside(name, seconds, every or None, seconds / over * 1e6 if over else None, about)
+
+
+def _warm_up(ready: Ready) -> tuple[Aside, ...]:
+    about = "compiling and allocating, before the clock starts"
+    return (_aside("warm-up", ready.warm_up, 0, ready.loop.config.steps, about),)
+
+
+def _report(ready: Ready) -> Aside:
+    loop, times = ready.loop, []
+    for _ in range(REPORTS):
+        begun = time.perf_counter()
+        loop.reporter.report(0.0)
+        times.append(time.perf_counter() - begun)
+    what = "metrics.csv, TensorBoard, display" if loop.config.log.tensorboard else "metrics.csv, display"
+    return _aside("report", statistics.median(times), loop.config.report_every, None, what)
+
+
+def _evaluation(ready: Ready) -> Aside:
+    config, learner = ready.loop.config, ready.loop.parts.learner
+    games = build_games(config.env, config.eval.episodes, learner.device)
+    try:
+        begun = time.perf_counter()
+        seed = purpose_seed(config.seed, "evaluation")
+        result = evaluate(games, learner.online, learner.head, seed, LONGEST)
+        seconds = time.perf_counter() - begun
+    finally:
+        close(games)
+    about = f"{config.eval.episodes} games with the weights of this moment"
+    if result.unfinished:
+        about += f"; {result.unfinished} were cut off after {LONGEST:,} steps: it may take longer"
+    return _aside("evaluation", seconds, config.eval.every, config.steps, about)
+
+
+def _checkpoint(ready: Ready) -> tuple[Aside, ...]:
+    """A checkpoint in the temporary folder, where the disk has room for it."""
+    loop, parts, config = ready.loop, ready.loop.parts, ready.loop.config
+    size = sum(tensor.nbytes for tensor in parts.state_dict().values())
+    if shutil.disk_usage(loop.folder.path).free < 2 * size:
+        return ()
+    if parts.learner.device.type == "cuda":
+        torch.cuda.synchronize(parts.learner.device)
+    begun = time.perf_counter()
+    loop.save()
+    seconds = time.perf_counter() - begun
+    held = min(parts.counts.transitions, config.replay.capacity)
+    about = f"{size / 1e6:,.0f} MB"
+    if config.learn.method == "replay":
+        about += f", with {held:,} of {config.replay.capacity:,} transitions in the replay"
+    return (_aside("checkpoint", seconds, config.log.checkpoint_every, config.steps, about),)

@@ -1,0 +1,156 @@
+"""A training that stands ready: warm, its replay filled, trained for as long as its turn lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numba
+import torch
+
+from flashdqn.compute.threads import threads
+from flashdqn.config import Config
+from flashdqn.core.contract import close
+from flashdqn.envs import build_env
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import assemble
+from flashdqn.training.autotune import Choice, prepare
+from flashdqn.training.budget import crossed
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Progress
+from flashdqn.training.session import check_settings, own_threads
+
+#: Share of a turn that is trained before its clock starts: the others have left their data in the caches.
+BURN_IN = 0.1
+
+Threads = tuple[int, int]  # PyTorch's, and the games'
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What was done while it lasted."""
+
+    transitions: int
+    updates: int
+    seconds: float
+    iterations: int = 0  # steps of all environments
+
+
+class Ready:
+    """Takes its turns as `flashdqn train` would go on: with reports and a display, but without evaluations and
+    checkpoints, which are not training time."""
+
+    def __init__(self, loop: Loop, choice: Choice, used: Threads, warm_up: float, notes: list[str]) -> None:
+        self.loop, self.choice, self.threads, self.warm_up, self.notes = loop, choice, used, warm_up, notes
+
+    @property
+    def mode(self) -> str:
+        """How its work runs."""
+        return str(self.choice.plan)
+
+    @property
+    def ratio_asked(self) -> float:
+        """Updates per transition, as wished."""
+        return self.loop.ratio.asked
+
+    def own_threads(self) -> AbstractContextManager[None]:
+        """Those that it was prepared with."""
+        return threads(*self.threads)
+
+    def turn(self, seconds: float, reports: bool = True, least: int = 1) -> Turn:
+        """Train for so long, and at least so many iterations; it ends when all updates that it earned are done."""
+        loop, parts = self.loop, self.loop.parts
+        with self.own_threads():
+            self._burn_in(BURN_IN * seconds)
+            transitions, updates = parts.counts.transitions, parts.learner.updates
+            loop.reporter.open_window()
+            begun, iterations = time.perf_counter(), 0
+            while (elapsed := time.perf_counter() - begun) < seconds or iterations < least:
+                self._iterate(elapsed, reports)
+                iterations += 1
+            iterations += end_rollout(loop)
+            settle(loop)
+            took = time.perf_counter() - begun
+        collected, done = parts.counts.transitions - transitions, parts.learner.updates - updates
+        return Turn(collected, done, took, iterations)
+
+    def _burn_in(self, seconds: float) -> None:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            self._iterate(0.0, reports=False)
+        end_rollout(self.loop)
+        settle(self.loop)
+        self.loop.parts.phases.read()  # they are not of this turn
+
+    def _iterate(self, elapsed: float, reports: bool) -> None:
+        loop, counts = self.loop, self.loop.parts.counts
+        loop.progress.tick(0.0, counts.transitions, counts.episodes, elapsed)
+        before = counts.transitions
+        loop.iterate()
+        if reports and crossed(loop.config.report_every, before, counts.transitions):
+            loop.reporter.report(elapsed)
+
+    def close(self) -> None:
+        """End what it has running."""
+        close(self.loop.parts.env)
+        self.loop.reporter.close()
+
+
+def start(
+    config: Config, device: torch.device, folder: Path, progress: Progress, used: Threads | None = None
+) -> Ready:
+    """A training that is warm and has collected what learning starts from; `used` are threads that were chosen
+    before. Whatever it writes, it writes into `folder`."""
+    begun, notes = time.perf_counter(), list[str]()
+    compute = check_settings(config, device)
+    with threads(*used) if used else own_threads(config, compute):
+        env = build_env(config.env, config.envs, device)
+        try:
+            parts = assemble(config, env)
+            engine, choice = prepare(_settled(config, used), parts, notes.append)
+            warm_up = time.perf_counter() - begun
+            loop = Loop(config, parts, RunFolder(folder), progress, env, engine)
+            _fill(loop)
+        except BaseException:
+            close(env)
+            raise
+        now = torch.get_num_threads(), numba.get_num_threads()
+        return Ready(loop, choice, now, warm_up, notes)
+
+
+def _settled(config: Config, used: Threads | None) -> Config:
+    """With threads that were chosen before there is nothing to try out."""
+    if used is None:
+        return config
+    return dataclasses.replace(config, runtime=dataclasses.replace(config.runtime, threads=used[0]))
+
+
+def _fill(loop: Loop) -> None:
+    loop.folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    loop.start()
+    loop.progress.begin(loop.config.preset, loop.ratio.asked)
+    while loop.parts.counts.transitions < loop.ratio.starts:
+        loop.iterate()
+
+
+def settle(loop: Loop) -> None:
+    """Do all updates that were earned, and wait for the device."""
+    counts = loop.parts.counts
+    counts.settle()
+    loop.learn()
+    if counts.totals.device.type == "cuda":
+        torch.cuda.synchronize(counts.totals.device)
+
+
+def end_rollout(loop: Loop) -> int:
+    """PQN learns once per rollout: a turn that cut one in two would count steps without their updates. Returns the
+    steps that it took."""
+    updates, steps = loop.parts.learner.updates, 0
+    while isinstance(loop.parts.sampler, RolloutSampler) and loop.parts.learner.updates == updates:
+        loop.iterate()
+        steps += 1
+    return steps

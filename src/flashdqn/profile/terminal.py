@@ -1,0 +1,196 @@
+"""A profile for reading, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flashdqn.profile.compare import TRIMMED
+from flashdqn.profile.result import Advice, Aside, Outcome, Phase, Profile, Spent, Spread, Suggestion
+from flashdqn.show.bars import bar
+
+BAR = 20  # characters of a whole
+COLOURS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline": "bold"}
+
+
+def show_profile(console: Console, profile: Profile) -> None:
+    """Everything, from where the time goes to what to do about it."""
+    say = _saying(console)
+    for line in (*headline(profile), *speeds(profile.spent)):
+        say(line)
+    say()
+    console.print(phase_table(profile.spent.phases, "Where the time goes, per transition"), highlight=False)
+    for sentence in profile.spent.fused:
+        say(f"  {sentence}", "dim")
+    show_apart(console, profile.spent)
+    console.print(aside_table(profile.spent.asides), highlight=False)
+    if profile.outcomes:
+        show_outcomes(console, profile)
+    for one in profile.left_out:
+        say(f"  left out: {one.name}: {one.reason}", "dim")
+    if profile.outcomes or profile.interrupted:
+        show_advice(console, profile)
+
+
+def headline(profile: Profile) -> Iterable[str]:
+    """What was measured, and on what."""
+    config, hardware = profile.config, profile.hardware
+    size = config["pqn"] if config["learn"]["method"] == "pqn" else config["learn"]
+    batch = f"batch {size['batch_size']:,}" if "batch_size" in size else "PQN"
+    yield f"{profile.preset}: {config['envs']:,} boards, {batch}, mode {profile.mode}"
+    compute, games = profile.threads
+    yield (
+        f"{profile.device}: {hardware['device']}, {hardware['cores']} cores; threads: {compute} for the network, "
+        f"{games} for the games; torch {hardware['torch']}; {profile.date}"
+    )
+
+
+def speeds(spent: Spent) -> Iterable[str]:
+    """The rates of the user's own configuration, and what they come from."""
+    yield (
+        f"{spent.transitions_per_second:,.0f} transitions/s   {spent.updates_per_second:,.0f} updates/s   "
+        f"train ratio {spent.ratio_done:.5f}, wanted {spent.ratio_asked:.5g}   over {spent.seconds:.1f} s"
+    )
+    times = {phase.name: phase.microseconds for phase in spent.phases}
+    learning = sum(times.get(name, 0.0) for name in ("sample", "update", "learn"))
+    whole = sum(times.values())
+    if spent.updates and whole:
+        yield (
+            f"Learning takes {learning / whole:.0%} of the time: {learning / spent.ratio_done:,.0f} µs per update, "
+            f"{learning:,.2f} µs per transition; all else {whole - learning:,.2f} µs per transition"
+        )
+
+
+def phase_table(phases: Iterable[Phase], title: str) -> Table:
+    """A row and a bar for each phase."""
+    table = Table(title=title, title_justify="left")
+    for name in ("phase", "µs", "share"):
+        table.add_column(name, justify="left" if name == "phase" else "right")
+    table.add_column("", no_wrap=True)
+    table.add_column("what it is")
+    for phase in phases:
+        table.add_row(
+            phase.name, f"{phase.microseconds:,.3f}", f"{phase.share:.0%}", bar(phase.share, BAR), phase.about
+        )
+    return table
+
+
+def show_apart(console: Console, spent: Spent) -> None:
+    """The parts of each graph, and their sum beside the graph itself."""
+    say = _saying(console)
+    for apart in spent.apart:
+        console.print(
+            phase_table(apart.parts, f"Measured apart: the parts of {apart.whole}"), highlight=False
+        )
+        total, whole = apart.sum_microseconds, apart.whole_microseconds
+        say(
+            f"  together {total:,.3f} µs, and {whole:,.3f} µs as one graph in training: {total / whole:.2f} times"
+        )
+    if spent.not_apart:
+        say(f"  Not measured apart: {spent.not_apart}", "dim")
+
+
+def aside_table(asides: Iterable[Aside]) -> Table:
+    """What happens now and then."""
+    table = Table(title="Now and then, measured by itself: no training time", title_justify="left")
+    table.add_column("what")
+    for name in ("ms each", "every", "µs per transition"):
+        table.add_column(name, justify="right")
+    table.add_column("what it is")
+    for one in asides:
+        every = f"{one.every:,}" if one.every else "once"
+        cost = f"{one.microseconds:,.3f}" if one.microseconds is not None else "–"
+        table.add_row(one.name, f"{one.seconds * 1e3:,.1f}", every, cost, one.about)
+    return table
+
+
+def show_outcomes(console: Console, profile: Profile) -> None:
+    """The experiments, and how they were made."""
+    console.print(outcome_table(profile.outcomes), highlight=False)
+    say = _saying(console)
+    trimmed = ", without the best and the worst" if profile.rounds_done >= TRIMMED else ""
+    unfinished = f" of {profile.rounds_asked}" if profile.rounds_done < profile.rounds_asked else ""
+    say(
+        f"  Each changes one setting. {profile.rounds_done}{unfinished} rounds, {profile.turn_seconds:.2g} s for "
+        f"each, in turns; median (least … most) of the rounds{trimmed}.",
+        "dim",
+    )
+    say(
+        "  no difference: within its own spread, or within that of the baseline against itself (again).",
+        "dim",
+    )
+    for one in profile.outcomes:
+        if one.remark:
+            say(f"  {one.name}: {one.remark}.", "dim")
+
+
+def outcome_table(outcomes: Iterable[Outcome]) -> Table:
+    """Speed-up, and beside it what it does to learning."""
+    table = Table(title="Experiments", title_justify="left")
+    table.add_column("experiment", no_wrap=True)
+    for name in ("transitions/s", "speed-up", "updates/transition"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("learning")
+    for one in outcomes:
+        rate = f"{one.transitions_per_second.median:,.0f}"
+        style = COLOURS.get(one.verdict, "")
+        speed = Text(speed_text(one), style=style)
+        table.add_row(one.name, rate, speed, f"× {one.relative_ratio:.3g}", one.learning)
+    return table
+
+
+def speed_text(one: Outcome) -> str:
+    """In words where there is no difference."""
+    if one.name == "baseline":
+        return "1"
+    if one.verdict in ("no difference", "too few rounds"):
+        found = "" if one.speed_up is None else f" ({spread_text(one.speed_up)})"
+        return f"{one.verdict}{found}"
+    return "" if one.speed_up is None else f"{one.speed_up.median:.2f} ({spread_text(one.speed_up)})"
+
+
+def spread_text(spread: Spread) -> str:
+    """From the least to the most."""
+    return f"{spread.low:.2f} … {spread.high:.2f}"
+
+
+def show_advice(console: Console, profile: Profile) -> None:
+    """What to do about it, where there is anything to go by."""
+    say = _saying(console)
+    if profile.outcomes:
+        say("\nWhat would make it faster", "bold")
+        print_advice(console, profile.advice)
+    else:
+        say("\nStopped before any experiment was measured.")
+
+
+def print_advice(console: Console, advice: Advice) -> None:
+    """Sentences first, then the flags, by what they do to learning."""
+    for sentence in advice.words:
+        _saying(console)(f"  {sentence}")
+    _suggest(console, "Changes nothing about learning:", advice.same)
+    _suggest(console, "TRADES LEARNING FOR SPEED, judge by the score and not by the clock:", advice.trades)
+    _suggest(console, "Learns from more, and costs little:", advice.bargains)
+
+
+def _suggest(console: Console, title: str, suggestions: Iterable[Suggestion]) -> None:
+    grid = Table.grid(padding=(0, 2))
+    for one in suggestions:
+        grid.add_row(
+            f"    {one.flags}", f"{one.speed_up.median:.2f} ({spread_text(one.speed_up)})", one.learning
+        )
+    if grid.row_count:
+        _saying(console)(f"  {title}")
+        console.print(grid, highlight=False, markup=False)
+
+
+def _saying(console: Console) -> Callable[..., None]:
+    """Lines of plain text, which may be of any length."""
+
+    def say(text: str = "", style: str = "") -> None:
+        console.print(Text(text, style=style), highlight=False, soft_wrap=True)
+
+    return say

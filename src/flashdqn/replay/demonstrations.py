@@ -1,0 +1,155 @@
+"""Demonstrations that stay: transitions with what an expert would have done, and batches that hold some of them.
+
+The first rows of every batch come from here, the others from the replay. Nothing overwrites a demonstration,
+however long the training is (Hester et al. 2018, *Deep Q-learning from Demonstrations*, arXiv:1704.03732).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.core.contract import ObsSpec
+from flashdqn.core.types import Batch, Transition
+from flashdqn.replay.n_step import gather
+from flashdqn.replay.ring import Kind, Ring
+from flashdqn.replay.samplers import Sampler, slots_of
+
+
+class Shown:
+    """At most `capacity` transitions and the expert's actions in them, preallocated on the device."""
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_spec: ObsSpec,
+        num_actions: int,
+        device: torch.device,
+        masked: bool = False,
+        legal: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """`masked` and `legal` as the ring has them."""
+        self.capacity, self.device, self.legal = capacity, device, legal
+
+        def column(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros((capacity, *shape), dtype=dtype, device=device)
+
+        def legals() -> Tensor | None:
+            return torch.ones((capacity, num_actions), dtype=torch.bool, device=device) if masked else None
+
+        obs, next_obs = (column(*obs_spec.shape, dtype=obs_spec.dtype) for _ in range(2))
+        action, self.expert = (column(dtype=torch.int64) for _ in range(2))
+        self.columns = Transition(obs, action, column(), column(), next_obs, legals(), legals())
+        self.filled = torch.zeros((), dtype=torch.int64, device=device)
+
+    def take(self, ring: Ring, wishes: Tensor, n_step: int, gamma: float, generator: torch.Generator) -> None:
+        """All complete transitions of a ring, or as many of them as fit, drawn by chance.
+
+        `wishes`, [rows, N]: what the expert would have done there, whatever was done.
+        """
+        count = int((ring.readable - (n_step - 1)) * ring.num_envs)
+        slots = slots_of(ring, n_step, torch.arange(max(0, count), device=ring.device))
+        slots = slots[ring.kind.view(-1)[slots] != int(Kind.RESET)]
+        chosen = torch.randperm(len(slots), generator=generator, device=ring.device)[: self.capacity]
+        slots = slots[chosen]
+        for column, values in zip(self.columns, gather(ring, slots, n_step, gamma), strict=True):
+            if column is not None and values is not None:
+                column[: len(slots)] = values
+        self.expert[: len(slots)] = wishes.view(-1)[slots]
+        self.filled.fill_(len(slots))
+
+    def pick(self, bits: Tensor) -> tuple[Transition, Tensor]:
+        """The transitions that random numbers, [B], choose, and what the expert would have done."""
+        index, columns = bits % self.filled.clamp(min=1), self.columns
+        obs, next_obs = columns.obs[index], columns.next_obs[index]
+        next_mask, mask = (None if x is None else x[index] for x in (columns.next_mask, columns.mask))
+        if self.legal is not None:
+            next_mask, mask = self.legal(next_obs), self.legal(obs)
+        action, reward, discount = columns.action[index], columns.reward[index], columns.discount[index]
+        return Transition(obs, action, reward, discount, next_obs, next_mask, mask), self.expert[index]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What was taken."""
+        used = int(self.filled)
+        state = {f: x[:used] for f, x in self.columns._asdict().items() if x is not None}
+        return state | {"expert": self.expert[:used], "filled": self.filled}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """As it was."""
+        for name, column in (self.columns._asdict() | {"expert": self.expert}).items():
+            if column is not None:
+                column[: len(state[name])].copy_(state[name])
+        self.filled.copy_(state["filled"])
+
+
+class WithShown:
+    """A sampler whose batches begin with demonstrations; the rest comes from another sampler."""
+
+    def __init__(self, own: Sampler, shown: Shown, share: float, generator: torch.Generator) -> None:
+        self.own, self.shown, self.share, self.generator = own, shown, share, generator
+
+    def sample(self, size: int) -> Batch:
+        """One batch."""
+        return self.batches(1, size)[0]
+
+    def batches(self, count: int, size: int) -> list[Batch]:
+        """Drawn together, and then put together."""
+        first = shown_rows(self.share, size)
+        bits = torch.empty(count * first, dtype=torch.int64, device=self.shown.device)
+        transition, expert = self.shown.pick(bits.random_(generator=self.generator))
+        columns = ([None] * count if x is None else torch.split(x, first) for x in transition)
+        rows = zip(zip(*columns, strict=True), torch.split(expert, first), strict=True)
+        others = self.own.batches(count, size - first)
+        return [joined(Transition(*row), told, own) for (row, told), own in zip(rows, others, strict=True)]
+
+    def update(self, index: Tensor, priority: Tensor) -> None:
+        """Demonstrations have no priorities."""
+        self.own.update(index, priority[len(priority) - len(index) :])
+
+    def appended(self) -> None:
+        """For the other sampler."""
+        self.own.appended()
+
+    def rows_added(self) -> None:
+        """For the other sampler."""
+        self.own.rows_added()
+
+    def drawing(self, count: int) -> None:
+        """For the other sampler."""
+        self.own.drawing(count)
+
+    def set_beta(self, beta: float) -> None:
+        """For the other sampler."""
+        self.own.set_beta(beta)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Of both."""
+        own = {f"own.{name}": x for name, x in self.own.state_dict().items()}
+        return own | {f"shown.{name}": x for name, x in self.shown.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Of both."""
+        for name, part in (("own.", self.own), ("shown.", self.shown)):
+            part.load_state_dict({k.removeprefix(name): x for k, x in state.items() if k.startswith(name)})
+
+
+def shown_rows(share: float, size: int) -> int:
+    """Demonstrations in a batch of `size`: at least one, and not all."""
+    return min(max(1, round(share * size)), size - 1)
+
+
+def joined(shown: Transition, expert: Tensor, own: Batch) -> Batch:
+    """Demonstrations, then the others."""
+    columns = (
+        None if a is None or b is None else torch.cat((a, b))
+        for a, b in zip(shown, own.transition, strict=True)
+    )
+    weight = torch.cat((torch.ones_like(expert, dtype=own.weight.dtype), own.weight))
+    return Batch(Transition(*columns), weight, own.index, expert)  # type: ignore[arg-type]
+
+
+def replay_sampler(sampler: Sampler) -> Sampler:
+    """The one that draws from the ring."""
+    return sampler.own if isinstance(sampler, WithShown) else sampler

@@ -1,0 +1,1 @@
+"""Run folders on disk: configuration, tables, checkpoints."""

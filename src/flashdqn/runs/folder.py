@@ -1,0 +1,197 @@
+"""The run folder: `runs/<preset>-<time>/`, which every other command reads.
+
+config.json        the configuration, fully resolved, with versions and hardware
+metrics.csv        a row per report
+evaluations.csv    a row per evaluation
+summary.json       how the run ended
+curve.png          the learning curve
+report.html        all of that on one page
+events.out.*       TensorBoard
+checkpoints/       see checkpoint.py
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flashdqn.config import Config
+from flashdqn.config.settings import apply, to_dict
+from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.runs import checkpoint
+
+
+class RunFolder:
+    """Paths and tables of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:
+        """A new folder with its config.json."""
+        task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 is no name for a folder
+        name = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
+        for number in range(1000):
+            path = Path(config.out) / (f"{name}-{number}" if number else name)
+            try:
+                path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise unwritable(config.out, error) from None
+        folder = cls(path)
+        folder.checkpoints.mkdir()
+        checkpoint.write_json(path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)})
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The run that a folder, or a checkpoint inside one, belongs to."""
+        if path.resolve().parent.name == "checkpoints":
+            path = path.resolve().parent.parent
+        if not (path / "config.json").is_file():
+            what = "does not exist" if not path.exists() else "is no run folder: it has no config.json"
+            raise CheckpointError(f"{path} {what}.")
+        return cls(path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else may train in this folder meanwhile. The lock ends with the process, however that ends."""
+        try:
+            import fcntl
+        except ImportError:  # no such locks on this system
+            yield
+            return
+        try:
+            lock = (self.path / ".lock").open("w", encoding="utf-8")
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+        with lock as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(
+                    f"{self.path} is being trained by another process: stop that first."
+                ) from None
+            yield
+
+    def config(self) -> Config:
+        """The configuration that the run was made with."""
+        try:
+            data = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]
+            return apply(Config(), data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{self.path / 'config.json'} cannot be read: {error}.") from None
+
+    def finished(self) -> bool:
+        """Whether the run came to its end: one killed while summing up did not."""
+        try:
+            return bool(json.loads((self.path / "summary.json").read_text(encoding="utf-8"))["finished"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def resume_point(self, wanted: Path) -> Path:
+        """The checkpoint to go on from: the one named, or the newest."""
+        if wanted.resolve().parent.name == "checkpoints":
+            return wanted.resolve()
+        paths = checkpoint.all_checkpoints(self.checkpoints, with_state=True)
+        if not paths:
+            raise CheckpointError(f"{self.path} holds no checkpoint to resume from.")
+        return paths[-1]
+
+    def play_point(self, wanted: Path) -> Path:
+        """The checkpoint to play with: the one named, or the best, or the newest."""
+        if wanted.resolve().parent.name == "checkpoints":
+            return wanted.resolve()
+        best = checkpoint.best(self.checkpoints)
+        paths = [best[0]] if best else checkpoint.all_checkpoints(self.checkpoints)
+        if not paths:
+            raise CheckpointError(f"{self.path} holds no checkpoint yet.")
+        return paths[-1]
+
+    def rewind(self, step: int) -> None:
+        """Forget what came after `step`: it is about to be done again."""
+        for name in ("metrics.csv", "evaluations.csv"):
+            kept = [row for row in read_table(self.path / name) if int(row["step"]) <= step]
+            if kept:
+                _write_table(self.path / name, list(kept[0]), kept)
+            else:
+                (self.path / name).unlink(missing_ok=True)
+        for path in checkpoint.all_checkpoints(self.checkpoints):
+            if int(path.name) > step:
+                shutil.rmtree(path)
+        self._find_best()
+
+    def _find_best(self) -> None:
+        """Point best.json at the best evaluation of those that are left; the first of equals."""
+        scores = {
+            self.checkpoints / f"{int(row['step']):012d}": float(row["mean_score"])
+            for row in read_table(self.path / "evaluations.csv")
+        }
+        there = [path for path in scores if path.exists()]
+        if there:
+            best = max(there, key=lambda path: scores[path])
+            checkpoint.remember_best(self.checkpoints, best, scores[best])
+        else:
+            (self.checkpoints / "best.json").unlink(missing_ok=True)
+
+    def add_row(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append a row to metrics.csv or evaluations.csv."""
+        path = self.path / name
+        new = not path.exists()
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(row))
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The whole rows of a table; one cut short by a crash is left out."""
+    if not path.exists():
+        return []
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1]
+    rows = list(csv.DictReader(io.StringIO(whole, newline="")))
+    return [row for row in rows if None not in row.values() and None not in row and row["step"].isdigit()]
+
+
+def _write_table(path: Path, header: list[str], rows: list[dict[str, str]]) -> None:
+    temporary = path.with_suffix(".writing")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, header)
+        writer.writeheader()
+        writer.writerows(rows)
+    temporary.replace(path)
+
+
+def check_writable(out: str) -> None:
+    """Refuse an output folder that cannot be written, before anything is computed; nothing is made yet."""
+    path = Path(out)
+    try:
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
+    except OSError as error:
+        raise unwritable(out, error) from None
+    if not there.is_dir():
+        raise unwritable(out, NotADirectoryError(20, "Not a directory"))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise unwritable(out, PermissionError(13, "Permission denied"))
+
+
+def unwritable(out: str, error: OSError) -> ConfigError:
+    """The error for an output folder that cannot be written."""
+    return ConfigError(
+        f"The output folder {out} cannot be written: {error.strerror}. Choose another by --out."
+    )

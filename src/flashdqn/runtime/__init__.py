@@ -1,1 +1,0 @@
-"""Devices, threads, random generators, and how work is executed."""

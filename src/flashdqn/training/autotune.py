@@ -1,0 +1,183 @@
+"""Which mode: the one that was asked for, or the fastest of those that work here, by a short trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import torch
+
+from flashdqn.compute.device import wait_for
+from flashdqn.compute.graphs import Plan
+from flashdqn.config import Config
+from flashdqn.core.contract import capturable
+from flashdqn.core.errors import DivergedError, ExecutionError, FlashDQNError
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.training.assemble import Parts
+from flashdqn.training.engine import Engine, first_line, way_missing
+from flashdqn.training.warmup import exercise, put_back, warm_games
+
+#: A trial repeats the work of an iteration for so long, and the best time counts: the machine may be busy.
+TRIAL_SECONDS = 0.3
+
+#: What comes later in a trial must be so much faster to be taken: a busy machine shall not decide by chance, for
+#: then the same seed would not give the same weights. Threads can cost far more than they gain beside another
+#: program.
+WORTH = 0.8
+
+#: On the CPU, compiling is tried for trainings of at least so much; an episode is guessed to have so many steps.
+LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
+
+Note = Callable[[str], None]
+
+
+@dataclass
+class Choice:
+    """What was picked, and what it was compared with."""
+
+    plan: Plan
+    threads: int = 0  # PyTorch's, where they were chosen; 0: by the rule
+    seconds: dict[str, float] = field(default_factory=dict)  # of a round of updates, by plan
+
+    @property
+    def why(self) -> str:
+        """In one line."""
+        if len(self.seconds) < 2:
+            return str(self.plan)
+        times = ", ".join(f"{name} {seconds * 1e6:,.0f} µs" for name, seconds in self.seconds.items())
+        return f"{self.plan} (a round of updates takes: {times})"
+
+
+def prepare(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
+    """An engine that is warm, in the mode that was asked for or chosen; the parts are as before."""
+    engine = Engine(config, parts)
+    first = plans(config, parts)[0]
+    if not config.runtime.warmup and first in (Plan("eager"), Plan("written")):  # the others need it
+        try:
+            engine.use(first)
+        except ExecutionError as error:
+            note(fallback(first, error))
+        return engine, Choice(engine.plan, config.runtime.threads)
+    with put_back(config, parts):
+        choice = choose(config, engine, note)
+        choice.threads = config.runtime.threads or choose_threads(engine)
+        warm_games(config, parts)
+    return engine, choice
+
+
+def choose(config: Config, engine: Engine, note: Note) -> Choice:
+    """Try plans until one works; with `auto` try all that are worth it, and keep the fastest."""
+    trial, choice = config.runtime.mode == "auto", Choice(Plan("eager"))
+    best: tuple[float, Plan] | None = None
+    for plan in plans(config, engine.parts):
+        if plan.graph and choice.plan.graph:
+            continue  # a better graph works already
+        try:
+            warm(engine, plan)
+        except ExecutionError as error:
+            note(fallback(plan, error))
+            continue
+        choice.plan = plan
+        if not trial:
+            return choice
+        seconds = choice.seconds[str(plan)] = time_updates(engine)
+        if best is None or seconds < WORTH * best[0]:
+            best = seconds, plan
+    assert best is not None
+    if choice.plan != best[1]:
+        choice.plan = best[1]
+        warm(engine, choice.plan)
+    return choice
+
+
+def warm(engine: Engine, plan: Plan) -> None:
+    """Switch to a plan, compile and capture, and run everything once.
+
+    Raises ExecutionError where it does not work. After eager there is no other: its errors stay what they are.
+    """
+    try:
+        engine.use(plan)
+        if plan.graph:
+            engine.capture(rehearse=lambda: exercise(engine))
+        exercise(engine)
+    except FlashDQNError:
+        raise
+    except Exception as error:  # compilers and capture raise many kinds; Triton's are no RuntimeErrors
+        if plan == Plan("eager"):
+            raise
+        raise ExecutionError(first_line(error)) from error
+
+
+def fallback(plan: Plan, error: ExecutionError) -> str:
+    """What to say when a plan does not work."""
+    return f"The mode '{plan}' does not work here: {error}. Falling back to the next."
+
+
+def plans(config: Config, parts: Parts) -> list[Plan]:
+    """What to try for a mode, best first; where the mode is `auto`, what is worth a trial."""
+    mode, cuda = config.runtime.mode, parts.learner.device.type == "cuda"
+    written = way_missing(config, parts, "written") is None
+    compiles = way_missing(config, parts, "compile") is None
+    eager, graph = Plan("eager"), Plan("eager", graph=True)
+    if cuda and mode in ("auto", "graph"):
+        return (
+            [Plan("written", graph=True)] * written
+            + [Plan("compile", graph=True)] * compiles
+            + [graph, eager]
+        )
+    if mode in ("auto", "graph"):  # a graph that was asked for says itself that it needs CUDA
+        worth_compiling = compiles and not written and is_long(config)
+        asked = [graph] * (mode == "graph")
+        return [*asked, *[Plan("written")] * written, eager, *[Plan("compile")] * worth_compiling]
+    return [Plan(mode), eager] if mode == "compile" or mode == "written" else [eager]
+
+
+def is_long(config: Config) -> bool:
+    """Whether a training on the CPU outlasts the half minute that compiling may take, as its budget tells."""
+    transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
+    return transitions * config.train_ratio >= LONG_UPDATES or (config.max_time or 0) >= LONG_SECONDS
+
+
+def choose_threads(engine: Engine) -> int:
+    """PyTorch's threads where the rule allows several: one or all, whichever is faster by a trial; else 0."""
+    allowed = torch.get_num_threads()
+    if allowed == 1 or engine.parts.learner.device.type == "cuda":
+        return 0
+    seconds = {}
+    for threads in (1, allowed):
+        use_threads(engine, threads)
+        seconds[threads] = time_updates(engine)
+    best = allowed if seconds[allowed] < WORTH * seconds[1] else 1
+    use_threads(engine, best)
+    return best
+
+
+def use_threads(engine: Engine, count: int) -> None:
+    """So many of PyTorch's from now on; compiled code is made for a number of them."""
+    if count == torch.get_num_threads():
+        return
+    torch.set_num_threads(count)
+    if engine.plan.way == "compile":
+        warm(engine, engine.plan)
+
+
+def time_updates(engine: Engine) -> float:
+    """Seconds of a group of updates, at best; with a step of the environments where a graph can hold it too.
+
+    Other environments are not asked to play for a trial: they may be slow, or fail.
+    """
+    parts, device = engine.parts, engine.parts.learner.device
+    least, stop = float("inf"), time.perf_counter() + TRIAL_SECONDS
+    while time.perf_counter() < stop:
+        if isinstance(parts.sampler, RolloutSampler):
+            parts.sampler.remaining = parts.sampler.updates  # the same rollout again
+        start = time.perf_counter()
+        if capturable(parts.collector.env):
+            engine.collect()
+        with suppress(DivergedError):  # for the run itself to report
+            engine.learn(engine.largest)
+        wait_for(device)
+        least = min(least, time.perf_counter() - start)
+    return least

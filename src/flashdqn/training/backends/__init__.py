@@ -1,0 +1,1 @@
+"""How the work of a training runs: eager, compiled, or hand-written for CPU and CUDA."""

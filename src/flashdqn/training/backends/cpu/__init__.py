@@ -1,0 +1,1 @@
+"""Hand-written code for the CPU, compiled by Numba."""

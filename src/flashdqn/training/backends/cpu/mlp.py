@@ -1,0 +1,313 @@
+"""Gradient steps of a plain MLP on the CPU, as one function that any number of threads may call at once.
+
+Activations lie as [features, samples]: a vector holds one feature of several samples, and weights, [out, in] as
+PyTorch has them, are read where they are, one number at a time, for all of them. So neither the way forwards nor
+the way back has anything to reorder. The gradient of a weight is a sum over samples; for it alone every layer's
+input is laid out a second time, by rows.
+
+An update has three stages, each of which needs all of the one before:
+
+1. samples   forwards through both networks, the error, and its way back, for some samples at a time
+2. blocks    the gradient of some rows of a layer's weights, and the sum of its squares
+3. pieces    clipping, Adam, and the soft update of the target, for some parameters at a time
+
+Every thread has its share of a stage; whoever is done with it takes from the others'. Parts are counted when they
+are taken, and again when they are done. A thread that comes late finds nothing left to do, and one that does not
+come at all is not missed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flashdqn.compute.gemm import (
+    called,
+    flags,
+    matrix,
+    matrix_like,
+    peek,
+    product,
+    summing,
+    take,
+    turned,
+    wait_for_all,
+)  # fmt: skip
+from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.learn.adam_cpu import adam_step
+
+# What the table of layers holds. All but IN, OUT and LINE are addresses; matrices of samples are [features, width].
+IN, OUT, WEIGHT, BIAS, OLD_WEIGHT, OLD_BIAS, WEIGHT_GRAD, BIAS_GRAD = range(8)
+X, Y, NEXT_X, NEXT_Y = range(8, 12)  # input and output: of the observations, of the next ones
+DELTA = 12  # ∂loss / ∂output
+BY_ROWS, LINE = 13, 14  # the input again, [samples, LINE], a multiple of the vectors' length
+SCRATCH = 15  # [OUT, LINE] for the gradient where lines are longer than IN; else 0
+LAYER_COLUMNS = 16
+
+# What a table of batches holds: addresses; 0 for a mask that there is not.
+OBS, ACTION, REWARD, DISCOUNT, NEXT_OBS, SAMPLE_WEIGHT, PRIORITY, LEGAL = range(8)
+BATCH_COLUMNS = 8
+
+#: Between two counters, so that they lie in cache lines of their own. A stage has one of parts done, and one for
+#: every worker of parts taken from its share.
+APART, STAGES = 64, 3
+#: Parameters that are moved at a time.
+PIECE = 2048
+
+SINGLE, NO_LIMIT = np.float32, np.float32(-np.inf)
+
+
+@called
+def updates(
+    worker: Scalar,
+    threads: Scalar,
+    layers: Array,  # [L, LAYER_COLUMNS]
+    blocks: Array,  # [blocks, 3]: layer, first row, rows
+    shares: Array,  # [STAGES, threads + 1]: with which part of a stage each worker begins; the last: all parts
+    chosen: Array,  # [samples], in between: the next action
+    terms: Array,  # [2, samples], in between: each one's part of the loss, and Q(s, a)
+    squares: Array,  # [blocks], in between
+    batches: Array,  # [updates, BATCH_COLUMNS]
+    sizes: Array,  # samples, samples at a time, width (of matrices of samples), double, bytes as 0 … 1, apply
+    places: Array,  # addresses: counters, a zero, values, gradient, first, second, target
+    lengths: Array,  # of values, and of target where it is moved
+    settings: Array,  # of Adam, as `adam_step` has them; the last: steps so far
+    huber: Scalar,
+    like: Array,  # an array of the observations' type
+    results: Array,  # [updates, 3]: loss, mean Q(s, a), gradient norm
+    sums: Array,  # [3]: those are added here where gradients are applied
+    done: Array,  # [1]: updates until one whose loss is not finite
+) -> None:
+    """As many updates as there are batches, one after the other; or the gradient of one."""
+    samples, at_once, applied = sizes[0], sizes[1], sizes[5]
+    stage = (threads + 1) * APART  # bytes of counters
+    for u in range(len(batches)):
+        counters = places[0] + STAGES * stage * u
+        part = next_part(counters, shares[0], worker, threads)
+        while part >= 0:
+            go_through(layers, batches[u], sizes, places[1], huber, like, chosen, terms, part * at_once)
+            take(counters)
+            part = next_part(counters, shares[0], worker, threads)
+        wait_for_all(counters, shares[0, threads])
+        loss, q = total(terms[0]), total(terms[1]) / samples
+        if applied and not np.isfinite(SINGLE(loss)):
+            results[u, 0] = loss
+            return
+
+        counters += stage
+        part = next_part(counters, shares[1], worker, threads)
+        while part >= 0:
+            layer, first, rows = layers[blocks[part, 0]], blocks[part, 1], blocks[part, 2]
+            delta = layer[DELTA] + 4 * first * sizes[2]
+            squares[part] = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, places[1])
+            take(counters)
+            part = next_part(counters, shares[1], worker, threads)
+        wait_for_all(counters, shares[1, threads])
+        norm = np.sqrt(total(squares))
+        if not applied:
+            results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
+            return
+
+        counters += stage
+        part = next_part(counters, shares[2], worker, threads)
+        while part >= 0:
+            if part == 0:
+                results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
+                for k in range(3):
+                    sums[k] += results[u, k]
+                done[0] = u + 1
+            apply(part * PIECE, places, lengths, settings, norm, u + 1)
+            take(counters)
+            part = next_part(counters, shares[2], worker, threads)
+        wait_for_all(counters, shares[2, threads])
+
+
+@called
+def next_part(counters: Scalar, shares: Array, worker: Scalar, threads: Scalar) -> Scalar:
+    """A part that nobody has taken, from one's own share while it lasts, then from the others'; −1: none is left.
+
+    Own shares are the same in every update, so that a core finds much of what it needs in its own cache.
+    """
+    for k in range(threads):
+        other = (worker + k) % threads
+        counter, left = counters + (1 + other) * APART, shares[other + 1] - shares[other]
+        if peek(counter) < left:
+            part = take(counter)
+            if part < left:
+                return shares[other] + part
+    return -1
+
+
+@called
+def go_through(
+    layers: Array, batch: Array, sizes: Array, zero: Scalar, huber: Scalar, like: Array, chosen: Array,
+    terms: Array, first: Scalar,
+) -> None:  # fmt: skip
+    """Some samples forwards and back: every DELTA, and every layer's input by rows."""
+    samples, at_once, width, double, bytes_ = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
+    last, end, inputs = len(layers) - 1, min(first + at_once, samples), layers[0, IN]
+    obs = matrix_like(batch[OBS], samples, inputs, like)
+    next_obs = matrix_like(batch[NEXT_OBS], samples, inputs, like)
+    load(next_obs, first, end, matrix(layers[0, NEXT_X], inputs, width), bytes_)
+    load(obs, first, end, matrix(layers[0, X], inputs, width), bytes_)
+    actions = layers[last, OUT]
+    judged = matrix(layers[last, NEXT_Y], actions, width)
+    if double:
+        forwards(layers, WEIGHT, BIAS, NEXT_X, NEXT_Y, first, at_once, width)
+        choose(judged, batch, first, end, samples, chosen)
+    forwards(layers, OLD_WEIGHT, OLD_BIAS, NEXT_X, NEXT_Y, first, at_once, width)
+    if not double:
+        choose(judged, batch, first, end, samples, chosen)
+    forwards(layers, WEIGHT, BIAS, X, Y, first, at_once, width)
+    q = matrix(layers[last, Y], actions, width)
+    slopes, priority = matrix(layers[last, DELTA], actions, width), matrix(batch[PRIORITY], 1, samples)
+    compare(q, judged, chosen, batch, huber, samples, first, end, slopes, terms, priority)
+    for k in range(last, 0, -1):
+        product(
+            layers[k, WEIGHT], 1, layers[k, IN], layers[k, DELTA] + 4 * first, width,
+            layers[k - 1, DELTA] + 4 * first, width, layers[k, IN], at_once, layers[k, OUT], zero, 0, NO_LIMIT,
+            layers[k, X] + 4 * first,
+        )  # fmt: skip
+    for k in range(last + 1):
+        line = layers[k, LINE]
+        turned(
+            layers[k, X] + 4 * first,
+            layers[k, IN],
+            width,
+            end - first,
+            layers[k, BY_ROWS] + 4 * first * line,
+            line,
+        )
+
+
+@called
+def forwards(
+    layers: Array, weight: Scalar, bias: Scalar, x: Scalar, y: Scalar, first: Scalar, count: Scalar, width: Scalar
+) -> None:  # fmt: skip
+    """Through the network whose parameters lie in these columns, from one column's matrices to another's."""
+    for k in range(len(layers)):
+        low = NO_LIMIT if k == len(layers) - 1 else SINGLE(0.0)
+        product(
+            layers[k, weight], layers[k, IN], 1, layers[k, x] + 4 * first, width, layers[k, y] + 4 * first, width,
+            layers[k, OUT], count, layers[k, IN], layers[k, bias], 1, low, 0,
+        )  # fmt: skip
+
+
+@inner
+def load(obs: Array, first: Scalar, end: Scalar, x: Array, bytes_: Scalar) -> None:
+    """Observations as numbers, [features, samples]; bytes are read as 0 … 1, as the network does."""
+    for b in range(first, end):
+        for k in range(obs.shape[1]):
+            value = SINGLE(obs[b, k])
+            x[k, b] = value / SINGLE(255.0) if bytes_ else value
+
+
+@called
+def choose(q: Array, batch: Array, first: Scalar, end: Scalar, samples: Scalar, chosen: Array) -> None:
+    """The best legal action; the first of equals, and 0 where none is legal, as `masked_argmax` has it."""
+    for b in range(first, end):
+        best, action = SINGLE(-np.inf), 0
+        for a in range(len(q)):
+            value = q[a, b]
+            # NaN counts as the largest, as for torch.argmax
+            if (value > best or (value != value and best == best)) and (
+                batch[LEGAL] == 0 or flags(batch[LEGAL], samples, len(q))[b, a]
+            ):
+                best, action = value, a
+        chosen[b] = action
+
+
+@called
+def compare(
+    q: Array,  # [A, width]: Q(s, ·)
+    judged: Array,  # [A, width]: Q⁻(s', ·)
+    chosen: Array,
+    batch: Array,
+    huber: Scalar,
+    samples: Scalar,
+    first: Scalar,
+    end: Scalar,
+    slopes: Array,  # [A, width]: out, ∂loss / ∂Q(s, ·)
+    terms: Array,
+    priority: Array,  # [1, samples]: out
+) -> None:
+    """With e = Q(s, a) − r − γ Q⁻(s', a') and c = e cut to ±δ, the loss is mean(w · c · (e − c/2)), which is
+    Huber's on both of its branches, and its slope w · c / B."""
+    actions = matrix_like(batch[ACTION], 1, samples, chosen)
+    reward, discount = matrix(batch[REWARD], 1, samples), matrix(batch[DISCOUNT], 1, samples)
+    weight = matrix(batch[SAMPLE_WEIGHT], 1, samples)
+    for b in range(first, end):
+        for a in range(len(q)):
+            slopes[a, b] = 0.0
+        action = actions[0, b]
+        value = q[action, b]
+        error = value - (reward[0, b] + discount[0, b] * judged[chosen[b], b])
+        if abs(error) > huber:
+            cut = np.copysign(huber, error)
+            rest = error - 0.5 * cut
+        else:  # NaN comes here
+            cut, rest = error, 0.5 * error
+        slope = weight[0, b] * cut / samples
+        slopes[action, b] = slope
+        priority[0, b] = abs(error)
+        terms[0, b] = slope * rest
+        terms[1, b] = value
+
+
+@called
+def gradient_of_rows(
+    layer: Array, by_rows: Scalar, delta: Scalar, first: Scalar, rows: Scalar, sizes: Array, zero: Scalar
+) -> Scalar:
+    """The gradient of some rows of a layer, weights and biases, from δ there; returns the sum of its squares."""
+    samples, width, inputs, line = sizes[0], sizes[2], layer[IN], layer[LINE]
+    gradient = matrix(layer[WEIGHT_GRAD] + 4 * first * inputs, rows, inputs)
+    scratch = layer[SCRATCH]
+    to = scratch + 4 * first * line if scratch else layer[WEIGHT_GRAD] + 4 * first * line
+    product(delta, width, 1, by_rows, line, to, line, rows, line, samples, zero, 0, NO_LIMIT, 0)
+    if scratch:
+        copied = matrix(to, rows, line)
+        for i in range(rows):
+            for j in range(inputs):
+                gradient[i, j] = copied[i, j]
+    bias, deltas = matrix(layer[BIAS_GRAD] + 4 * first, 1, rows), matrix(delta, rows, width)
+    square = 0.0
+    for i in range(rows):
+        bias[0, i] = added(deltas[i, :samples])
+        square += bias[0, i] * bias[0, i] + squared(gradient[i])
+    return square
+
+
+@inner
+def apply(first: Scalar, places: Array, lengths: Array, settings: Array, norm: Scalar, step: Scalar) -> None:
+    """Move some of the parameters, and of the target."""
+    count = min(PIECE, lengths[0] - first)
+    values, gradient = matrix(places[2] + 4 * first, 1, count)[0], matrix(places[3] + 4 * first, 1, count)[0]
+    means, second = matrix(places[4] + 4 * first, 1, count)[0], matrix(places[5] + 4 * first, 1, count)[0]
+    target = matrix(places[6] + 4 * first, 1, count if lengths[1] else 0)[0]
+    adam_step(values, gradient, means, second, target, settings, norm, step)
+
+
+@inner
+def total(terms: Array) -> Scalar:
+    """From first to last, in float64."""
+    found = 0.0
+    for i in range(len(terms)):
+        found += terms[i]
+    return found
+
+
+@summing
+def added(row: Array) -> Scalar:
+    """The sum of a row, in whatever order is fast: always the same one."""
+    found = SINGLE(0.0)
+    for i in range(len(row)):
+        found += row[i]
+    return found
+
+
+@summing
+def squared(row: Array) -> Scalar:
+    """The sum of a row's squares."""
+    found = SINGLE(0.0)
+    for i in range(len(row)):
+        found += row[i] * row[i]
+    return found

@@ -1,0 +1,367 @@
+"""The same as `mlp_cpu` for MLPs of two hidden layers and few inputs, with less to carry from core to core.
+
+What one core writes, another must fetch, and two cores of a machine may be far apart (`benchmarks/cores.py`
+measures it). Where threads share out samples, each needs all weights, and half of them were changed by another.
+Here each keeps to its own rows of the large matrix, W₁, from the first pass to Adam, and needs of the others
+nothing but their part of Q(s, ·), a few numbers, and of the slope at the first hidden layer, one half. What is
+small is done by every thread for itself: the first layer, and the error.
+
+    by everyone   h₀ = relu(W₀ x + b₀)
+ 1. blocks        h₁ = relu(W₁ h₀ + b₁), and its part of q = W₂ h₁ + b₂
+    by everyone   q, the error, its slope s
+ 2. blocks        δ₁ = W₂ᵀ s where h₁ > 0; the gradients of W₁, b₁ and of their columns of W₂
+ 3. halves        each half's part of W₁ᵀ δ₁
+ 4. first blocks  δ₀, their sum where h₀ > 0; the gradients of W₀ and b₀
+ 5. pieces        clipping, Adam, and the soft update of the target
+
+Parts are the same whatever the number of threads, and so is the order of every sum. A thread that comes late may
+compute on weights that are about to change, but whoever still gets a part of a stage knows that no later stage has
+begun: so it has not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flashdqn.compute.gemm import (
+    LANES,
+    called,
+    matrix,
+    matrix_like,
+    peek,
+    product,
+    take,
+    turned,
+    wait_for_all,
+)
+from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.training.backends.cpu.mlp import (
+    APART,
+    BIAS,
+    BIAS_GRAD,
+    IN,
+    LINE,
+    NEXT_OBS,
+    NO_LIMIT,
+    OBS,
+    OLD_BIAS,
+    OLD_WEIGHT,
+    OUT,
+    PIECE,
+    PRIORITY,
+    SCRATCH,
+    SINGLE,
+    WEIGHT,
+    WEIGHT_GRAD,
+    added,
+    apply,
+    choose,
+    compare,
+    gradient_of_rows,
+    load,
+    next_part,
+    squared,
+    total,
+)  # fmt: skip
+
+#: Rows of W₁ that are taken at a time.
+BLOCK = 32
+STAGES = 5
+
+# The three passes: observations by the online network, next ones by the target and, for double DQN, by the online.
+SEEN, JUDGED, CHOOSING = range(3)
+
+# What each worker has of its own; matrices are [features, width] but for those by rows. The first three: one for
+# every pass, the one after the other.
+INPUT, HIDDEN, VALUES = 0, 3, 6
+INPUT_ROWS, HIDDEN_ROWS, SLOPES, CHOSEN, TERMS, ERRORS = range(9, 15)
+OWN_COLUMNS = 15
+
+# What all share.
+SECOND, PART_OF_Q = 0, 3  # h₁ of every pass, [out, width]; its parts of q, [blocks, actions, width]
+SECOND_ROWS, DELTA, HALVES, FIRST_DELTA = range(6, 10)  # halves: [2, in, width]
+SHARED_COLUMNS = 10
+
+
+@called
+def updates(
+    worker: Scalar,
+    threads: Scalar,
+    layers: Array,  # [3, LAYER_COLUMNS], as in `mlp_cpu`; of its columns the parameters', LINE and SCRATCH are used
+    shares: Array,  # [STAGES, threads + 1]
+    own: Array,  # [threads, OWN_COLUMNS]
+    shared: Array,  # [SHARED_COLUMNS]
+    squares: Array,  # [blocks + first blocks]
+    batches: Array,
+    sizes: Array,
+    places: Array,
+    lengths: Array,
+    settings: Array,
+    huber: Scalar,
+    like: Array,
+    results: Array,
+    sums: Array,
+    done: Array,
+) -> None:
+    """As `mlp_cpu.updates`."""
+    samples, applied, zero = sizes[0], sizes[5], places[1]
+    mine = own[worker]
+    terms = matrix_like(mine[TERMS], 2, samples, squares)
+    blocks, stage = shares[0, threads], (threads + 1) * APART
+    for u in range(len(batches)):
+        counters = places[0] + STAGES * stage * u
+        if u + 1 < len(batches) and peek(counters + STAGES * stage) > 0:
+            continue  # the others are further: this one has come late
+        go_in(layers, batches[u], sizes, mine, zero, like)
+        part = next_part(counters, shares[0], worker, threads)
+        while part >= 0:
+            go_on(layers, sizes, mine, shared, zero, part)
+            take(counters)
+            part = next_part(counters, shares[0], worker, threads)
+        wait_for_all(counters, blocks)
+        look(layers, batches[u], sizes, mine, shared, huber, blocks, terms)
+        loss, q = total(terms[0]), total(terms[1]) / samples
+
+        counters += stage
+        if applied and not np.isfinite(SINGLE(loss)):
+            if next_part(counters, shares[1], worker, threads) == 0:
+                results[u, 0] = loss
+            return
+        part = next_part(counters, shares[1], worker, threads)
+        while part >= 0:
+            if part == 0:
+                results[u, 0], results[u, 1] = loss, q
+                hand_over(mine, batches[u], samples)
+            squares[part] = go_back(layers, sizes, mine, shared, zero, part)
+            take(counters)
+            part = next_part(counters, shares[1], worker, threads)
+        wait_for_all(counters, blocks)
+
+        counters += stage
+        part = next_part(counters, shares[2], worker, threads)
+        while part >= 0:
+            go_back_further(layers, sizes, shared, zero, part, shares[2, threads] // 2)
+            take(counters)
+            part = next_part(counters, shares[2], worker, threads)
+        wait_for_all(counters, shares[2, threads])
+
+        counters += stage
+        part = next_part(counters, shares[3], worker, threads)
+        while part >= 0:
+            squares[blocks + part] = arrive(layers, sizes, mine, shared, zero, part)
+            take(counters)
+            part = next_part(counters, shares[3], worker, threads)
+        wait_for_all(counters, shares[3, threads])
+        norm = np.sqrt(total(squares))
+        if not applied:
+            return
+
+        counters += stage
+        part = next_part(counters, shares[4], worker, threads)
+        while part >= 0:
+            if part == 0:
+                results[u, 2] = norm
+                for k in range(3):
+                    sums[k] += results[u, k]
+                done[0] = u + 1
+            apply(part * PIECE, places, lengths, settings, norm, u + 1)
+            take(counters)
+            part = next_part(counters, shares[4], worker, threads)
+        wait_for_all(counters, shares[4, threads])
+
+
+@inner
+def passes(sizes: Array) -> Scalar:
+    """Two, and with double DQN three."""
+    return 3 if sizes[3] else 2
+
+
+@called
+def go_in(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Scalar, like: Array) -> None:
+    """The first layer, for all samples."""
+    samples, width, inputs, out = sizes[0], sizes[2], layers[0, IN], layers[0, OUT]
+    for k in range(2):
+        obs = matrix_like(batch[OBS] if k == SEEN else batch[NEXT_OBS], samples, inputs, like)
+        load(obs, 0, samples, matrix(mine[INPUT + k], inputs, width), sizes[4])
+    for k in range(passes(sizes)):
+        weight, bias = (
+            (layers[0, OLD_WEIGHT], layers[0, OLD_BIAS])
+            if k == JUDGED
+            else (layers[0, WEIGHT], layers[0, BIAS])
+        )
+        x = mine[INPUT + SEEN] if k == SEEN else mine[INPUT + JUDGED]
+        product(
+            weight,
+            inputs,
+            1,
+            x,
+            width,
+            mine[HIDDEN + k],
+            width,
+            out,
+            padded(sizes),
+            inputs,
+            bias,
+            1,
+            SINGLE(0.0),
+            0,
+        )
+    turned(mine[INPUT], inputs, width, samples, mine[INPUT_ROWS], layers[0, LINE])
+    turned(mine[HIDDEN], out, width, samples, mine[HIDDEN_ROWS], layers[1, LINE])
+
+
+@inner
+def padded(sizes: Array) -> Scalar:
+    """Samples, up to whole vectors."""
+    return (sizes[0] + sizes[1] - 1) // sizes[1] * sizes[1]
+
+
+@called
+def go_on(layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar) -> None:
+    """Some rows of the second layer, and what they give to q."""
+    width, inputs, out, actions = sizes[2], layers[1, IN], layers[1, OUT], layers[2, OUT]
+    first = block * BLOCK
+    rows = min(BLOCK, out - first)
+    for k in range(passes(sizes)):
+        old = k == JUDGED
+        weight, bias = (
+            (layers[1, OLD_WEIGHT], layers[1, OLD_BIAS]) if old else (layers[1, WEIGHT], layers[1, BIAS])
+        )
+        last = layers[2, OLD_WEIGHT] if old else layers[2, WEIGHT]
+        to = shared[SECOND + k] + 4 * first * width
+        product(
+            weight + 4 * first * inputs, inputs, 1, mine[HIDDEN + k], width, to, width, rows, padded(sizes), inputs,
+            bias + 4 * first, 1, SINGLE(0.0), 0,
+        )  # fmt: skip
+        product(
+            last + 4 * first, out, 1, to, width, shared[PART_OF_Q + k] + 4 * block * actions * width, width,
+            actions, padded(sizes), rows, zero, 0, NO_LIMIT, 0,
+        )  # fmt: skip
+    line = layers[2, LINE]
+    turned(shared[SECOND] + 4 * first * width, rows, width, sizes[0], shared[SECOND_ROWS] + 4 * first, line)
+
+
+@called
+def look(
+    layers: Array,
+    batch: Array,
+    sizes: Array,
+    mine: Array,
+    shared: Array,
+    huber: Scalar,
+    blocks: Scalar,
+    terms: Array,
+) -> None:
+    """q of all samples from its parts, and the slope of the loss there."""
+    samples, width, actions = sizes[0], sizes[2], layers[2, OUT]
+    for k in range(passes(sizes)):
+        bias = matrix(layers[2, OLD_BIAS] if k == JUDGED else layers[2, BIAS], 1, actions)
+        q = matrix(mine[VALUES + k], actions, width)
+        for a in range(actions):
+            for b in range(samples):
+                q[a, b] = bias[0, a]
+        for block in range(blocks):
+            part = matrix(shared[PART_OF_Q + k] + 4 * block * actions * width, actions, width)
+            for a in range(actions):
+                for b in range(samples):
+                    q[a, b] += part[a, b]
+    chosen = matrix_like(mine[CHOSEN], 1, samples, batch)[0]
+    judged = matrix(mine[VALUES + JUDGED], actions, width)
+    by = matrix(mine[VALUES + CHOOSING], actions, width) if sizes[3] else judged
+    choose(by, batch, 0, samples, samples, chosen)
+    compare(
+        matrix(mine[VALUES], actions, width), judged, chosen, batch, huber, samples, 0, samples,
+        matrix(mine[SLOPES], actions, width), terms, matrix(mine[ERRORS], 1, samples),
+    )  # fmt: skip
+
+
+@called
+def hand_over(mine: Array, batch: Array, samples: Scalar) -> None:
+    """The priorities."""
+    errors, priority = matrix(mine[ERRORS], 1, samples), matrix(batch[PRIORITY], 1, samples)
+    for b in range(samples):
+        priority[0, b] = errors[0, b]
+
+
+@called
+def go_back(layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar) -> Scalar:
+    """The slope at some rows of the second layer, and the gradients of all that meets there; its squares' sum."""
+    samples, width, out, actions = sizes[0], sizes[2], layers[1, OUT], layers[2, OUT]
+    first = block * BLOCK
+    rows = min(BLOCK, out - first)
+    delta = shared[DELTA] + 4 * first * width
+    product(
+        layers[2, WEIGHT] + 4 * first, 1, out, mine[SLOPES], width, delta, width, rows, padded(sizes), actions,
+        zero, 0, NO_LIMIT, shared[SECOND] + 4 * first * width,
+    )  # fmt: skip
+    found = gradient_of_rows(layers[1], mine[HIDDEN_ROWS], delta, first, rows, sizes, zero)
+    # columns of the last layer's weights: [actions, rows]
+    line = layers[2, LINE]
+    scratch = layers[2, SCRATCH] + 4 * first if layers[2, SCRATCH] else layers[2, WEIGHT_GRAD] + 4 * first
+    whole = (rows + LANES - 1) // LANES * LANES
+    product(
+        mine[SLOPES], width, 1, shared[SECOND_ROWS] + 4 * first, line, scratch, line, actions, whole, samples,
+        zero, 0, NO_LIMIT, 0,
+    )  # fmt: skip
+    gradient = matrix(layers[2, WEIGHT_GRAD], actions, out)
+    values = matrix(scratch, actions, line)
+    for a in range(actions):
+        if layers[2, SCRATCH]:
+            for i in range(rows):
+                gradient[a, first + i] = values[a, i]
+        found += squared(gradient[a, first : first + rows])
+    if block == 0:
+        bias, slopes = matrix(layers[2, BIAS_GRAD], 1, actions), matrix(mine[SLOPES], actions, width)
+        for a in range(actions):
+            bias[0, a] = added(slopes[a, :samples])
+        found += squared(bias[0])
+    return found
+
+
+@called
+def go_back_further(
+    layers: Array, sizes: Array, shared: Array, zero: Scalar, part: Scalar, blocks: Scalar
+) -> None:
+    """What one half of W₁'s rows gives to the slope at some rows of the first layer."""
+    width, inputs, out = sizes[2], layers[1, IN], layers[1, OUT]
+    half, block = part // blocks, part % blocks
+    # in whole blocks, so that a half is what one of two threads has
+    split = min(out, ((out + BLOCK - 1) // BLOCK + 1) // 2 * BLOCK)
+    first, count = (0, split) if half == 0 else (split, out - split)
+    at = block * BLOCK
+    rows = min(BLOCK, inputs - at)
+    to = shared[HALVES] + 4 * (half * inputs + at) * width
+    if count == 0:
+        nothing = matrix(to, rows, width)
+        for i in range(rows):
+            for b in range(width):
+                nothing[i, b] = 0.0
+        return
+    product(
+        layers[1, WEIGHT] + 4 * (first * inputs + at), 1, inputs, shared[DELTA] + 4 * first * width, width, to,
+        width, rows, padded(sizes), count, zero, 0, NO_LIMIT, 0,
+    )  # fmt: skip
+
+
+@called
+def arrive(layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar) -> Scalar:
+    """The slope at some rows of the first layer, and their gradient; the sum of its squares."""
+    width, inputs = sizes[2], layers[1, IN]
+    first = block * BLOCK
+    rows = min(BLOCK, inputs - first)
+    place = 4 * first * width
+    one, other = (
+        matrix(shared[HALVES] + place, rows, width),
+        matrix(shared[HALVES] + 4 * inputs * width + place, rows, width),
+    )
+    hidden, delta = (
+        matrix(mine[HIDDEN] + place, rows, width),
+        matrix(shared[FIRST_DELTA] + place, rows, width),
+    )
+    for i in range(rows):
+        for b in range(width):
+            slope = one[i, b] + other[i, b]
+            delta[i, b] = SINGLE(0.0) if hidden[i, b] <= 0.0 else slope
+    return gradient_of_rows(
+        layers[0], mine[INPUT_ROWS], shared[FIRST_DELTA] + place, first, rows, sizes, zero
+    )

@@ -1,0 +1,124 @@
+"""ε-greedy actions of a plain MLP on the CPU, in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flashdqn.compute.gemm import LANES, called, matrix, take, wait_for_all
+from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.compute.native import Views, crew
+from flashdqn.compute.threads import Team
+from flashdqn.training.backends.cpu import mlp as mlp_cpu
+from flashdqn.training.backends.cpu.mlp import APART, forwards, load, next_part
+from flashdqn.training.backends.cpu.update import linears
+
+#: Environments that a thread takes at a time; fewer than two such parts are one thread's work.
+PART = 2 * LANES
+
+
+@called
+def act(
+    worker: Scalar,
+    threads: Scalar,
+    layers: Array,  # as `mlp_cpu.updates` has them; X and Y alone are used
+    shares: Array,  # [threads + 1]
+    sizes: Array,  # environments at a time, width of the matrices, bytes as 0 … 1, address of counters
+    obs: Array,  # [N, inputs]
+    legal: Array,  # [N, A]
+    eps: Array,  # [N]
+    luck: Array,  # [2, N]
+    action: Array,  # [N]: out
+) -> None:
+    """The network's choice, or chance's, for every environment."""
+    at_once, width, bytes_, counters = sizes[0], sizes[1], sizes[2], sizes[3]
+    last = len(layers) - 1
+    x = matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
+    q = matrix(layers[last, mlp_cpu.Y], layers[last, mlp_cpu.OUT], width)
+    part = next_part(counters, shares, worker, threads)
+    while part >= 0:
+        first = part * at_once
+        end = min(first + at_once, len(action))
+        load(obs, first, end, x, bytes_)
+        forwards(layers, mlp_cpu.WEIGHT, mlp_cpu.BIAS, mlp_cpu.X, mlp_cpu.Y, first, at_once, width)
+        choose_actions(q, action, legal, eps, luck, first, end)
+        take(counters)
+        part = next_part(counters, shares, worker, threads)
+    wait_for_all(counters, shares[threads])
+
+
+@inner
+def choose_actions(
+    q: Array, action: Array, legal: Array, eps: Array, luck: Array, first: Scalar, end: Scalar
+) -> None:
+    """As `collector.explore`: the best legal action, or with probability ε_i a random legal one. q is [A, N]."""
+    for i in range(first, end):
+        if luck[0, i] < eps[i]:
+            count = 0
+            for a in range(len(q)):
+                count += legal[i, a]
+            nth = min(int(luck[1, i] * np.float32(count)), count - 1)
+            for a in range(len(q)):
+                nth -= legal[i, a]
+                if nth < 0:
+                    action[i] = a
+                    break
+        else:
+            best, chosen = q[0, i], -1
+            for a in range(len(q)):
+                value = q[a, i]
+                # NaN counts as the largest, as for torch.argmax
+                if legal[i, a] and (chosen < 0 or value > best or (value != value and best == best)):
+                    best, chosen = value, a
+            action[i] = max(chosen, 0)
+
+
+class WrittenPolicy:
+    """Chooses actions for so many environments; the network's parameters are bound when this is made."""
+
+    def __init__(self, network: nn.Module, num_envs: int, team: Team | None = None) -> None:
+        layers = linears(network)
+        few = num_envs <= LANES // 2
+        at_once = LANES // 2 if few else LANES if num_envs <= LANES else PART
+        width = -(-num_envs // PART) * PART + 16  # as in `written`: no power of two
+        self.parts = -(-num_envs // at_once)
+        self.team = team if team is not None and self.parts > 1 else Team(1)
+        self._layers, self._memory = self._table(layers, width)
+        self._counters = np.zeros((self.team.most + 1) * APART // 8, dtype=np.int64)
+        self._sizes = np.array([at_once, width, 0, self._counters.ctypes.data])
+        self._all_legal = torch.ones((num_envs, layers[-1].out_features), dtype=torch.bool)
+        self._views = Views()
+        self._shares = {
+            threads: np.rint(np.linspace(0, self.parts, threads + 1)).astype(np.int64)
+            for threads in self.team.sizes
+        }
+        self.action = torch.zeros(num_envs, dtype=torch.int64)
+        self._crews: dict[torch.dtype, Any] = {}
+
+    def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """[N] int64, in a buffer that the next call overwrites."""
+        self._counters.fill(0)
+        self._sizes[2] = obs.dtype == torch.uint8
+        seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)
+        threads = self.team.start()
+        arguments = (self._layers, self._shares[threads], self._sizes, seen.reshape(len(seen), -1), *others)
+        if obs.dtype not in self._crews:
+            self._crews[obs.dtype] = crew(act, arguments)
+        self._crews[obs.dtype](threads, *arguments)
+        self.team.stop()
+        return self.action
+
+    @staticmethod
+    def _table(layers: list[nn.Linear], width: int) -> tuple[np.ndarray[Any, Any], list[Tensor]]:
+        table = np.zeros((len(layers), mlp_cpu.LAYER_COLUMNS), dtype=np.int64)
+        memory = [torch.zeros(layers[0].in_features, width)]
+        for line, layer in zip(table, layers, strict=True):
+            line[mlp_cpu.IN], line[mlp_cpu.OUT] = layer.in_features, layer.out_features
+            line[mlp_cpu.WEIGHT], line[mlp_cpu.BIAS] = layer.weight.data_ptr(), layer.bias.data_ptr()
+            line[mlp_cpu.X] = memory[-1].data_ptr()
+            memory.append(torch.zeros(layer.out_features, width))
+            line[mlp_cpu.Y] = memory[-1].data_ptr()
+        return table, memory

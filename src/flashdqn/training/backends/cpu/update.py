@@ -1,0 +1,204 @@
+"""Gradient steps of a plain MLP on the CPU, written by hand: no autograd, and one call for a group of updates.
+
+A small update is short enough for bookkeeping to show: autograd's nodes, allocations, a pass over memory for every
+operation, a few microseconds of Python for each. Here nothing is left but the arithmetic, in `mlp_cpu`; this file
+gives it its memory. `benchmarks/update.py` measures whole updates against the matrix products that they cannot do
+without.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flashdqn.compute.gemm import LANES
+from flashdqn.compute.native import crew
+from flashdqn.compute.threads import Team
+from flashdqn.core.types import Batch
+from flashdqn.learn.adam import Adam
+from flashdqn.learn.adam_cpu import AdamSettings
+from flashdqn.learn.bootstraps import Bootstrap, double, greedy
+from flashdqn.learn.heads import Head, ScalarHead
+from flashdqn.learn.loss import TDLoss
+from flashdqn.networks.build import QNetwork
+from flashdqn.networks.torsos import MLP
+from flashdqn.training.backends.cpu import mlp as mlp_cpu
+from flashdqn.training.backends.cpu.memory import ByHalves, BySamples
+
+#: From so many samples on they are taken two vectors at a time, which is a little faster, but leaves fewer parts
+#: for threads to share.
+LARGE = 16 * LANES
+
+
+class WrittenUpdates:
+    """The TD loss of a plain MLP, its gradient, and Adam's steps along it.
+
+    The memory of the parameters and of their `grad` is bound when this is made, and where there is no `grad` one
+    is made. Write into them at will (an optimiser, `load_state_dict`), but do not replace them afterwards.
+    Actions are trusted to be in range, as those of a ring are. What is computed does not depend on the
+    number of threads.
+    """
+
+    def __init__(
+        self,
+        online: nn.Module,
+        target: nn.Module,
+        head: Head,
+        bootstrap: Bootstrap,
+        adam: Adam | None = None,
+        old: Tensor | None = None,
+        tau: float = 0.0,
+        team: Team | None = None,
+    ) -> None:
+        """Steps need `adam`, and for a soft update of the target its flat parameters, `old`, and `tau` > 0."""
+        if not (self.fits(online, head, bootstrap) and self.fits(target, head, bootstrap)):
+            raise ValueError("Written updates are for plain MLPs on the CPU, ScalarHead, greedy or double.")
+        for parameter in online.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.team = team or Team(1)
+        self._layers = linears(online), linears(target)
+        self._huber = float(cast(ScalarHead, head).huber or np.inf)  # Huber's loss with δ = ∞ is the square
+        self._double = bootstrap is double
+        self._zero = torch.zeros(1)
+        self._no_sums = torch.zeros(3)
+        self._settings = AdamSettings(adam, tau) if adam else None
+        self._flat = [] if adam is None else [adam.flat.values, adam.flat.gradient, adam.first, adam.second]
+        if adam is not None and old is not None and tau > 0:
+            self._flat.append(old)
+        self._spaces: dict[tuple[int, torch.dtype], _Workspace] = {}  # one, or a few
+
+    @staticmethod
+    def fits(network: nn.Module, head: Head, bootstrap: Bootstrap) -> bool:
+        """Whether the loss is the one that is written here: a plain float32 MLP on the CPU, a scalar head, greedy
+        or double. The types must be the very ones, as a subclass may compute something else.
+        """
+        known = type(head) is ScalarHead and (bootstrap is greedy or bootstrap is double)
+        return known and bool(linears(network))
+
+    def gradient(self, batch: Batch) -> TDLoss:
+        """As `td_loss` and `backward` do: overwrites every `parameter.grad`, returns loss, priority and q.
+
+        These are new tensors at every call, the caller's to keep.
+        """
+        priority, results, _ = self._space(batch, 1).run(batch, 1, self, applied=False, sums=self._no_sums)
+        loss, q, _ = torch.from_numpy(results[0]).unbind()
+        return TDLoss(loss, priority, q)
+
+    def steps(self, batch: Batch, count: int, sums: Tensor) -> tuple[Tensor, int, float]:
+        """So many gradient steps, on batches that lie one after the other in a large one; adds loss, Q and gradient
+        norm of each to `sums`.
+
+        Returns the samples' priorities, how many steps were done, and the loss of the last, or of the one that was
+        not done because it was not finite. A sampler may put other samples into the same batch for the next call;
+        priorities then come in the same memory too.
+        """
+        assert self._settings is not None
+        priority, results, done = self._space(batch, count).run(batch, count, self, applied=True, sums=sums)
+        self._settings.count(done)
+        return priority, done, float(results[min(done, count - 1), 0])
+
+    def _space(self, batch: Batch, count: int) -> _Workspace:
+        key = len(batch.index) // count, batch.transition.obs.dtype
+        space = self._spaces.get(key)
+        if space is None:
+            space = self._spaces[key] = _Workspace(self, *key)
+        return space
+
+
+class _Workspace:
+    """What batches of so many rows need, and a call that does updates with it."""
+
+    def __init__(self, owner: WrittenUpdates, rows: int, dtype: torch.dtype) -> None:
+        at_once = (2 if rows >= LARGE else 1) * LANES
+        # Not a power of two, or all features of a sample would compete for the same places in the cache.
+        width = -(-rows // at_once) * at_once + 16
+        length = len(owner._flat[0]) if owner._flat else 0
+        kind = ByHalves if ByHalves.fits(owner._layers[0]) else BySamples
+        self.rows = rows
+        self.memory = kind(*owner._layers, rows, width, at_once, length, owner.team.most)
+        self.sizes = np.array([rows, at_once, width, owner._double, dtype == torch.uint8, 1])
+        self.places = np.zeros(7, dtype=np.int64)
+        self.places[1] = owner._zero.data_ptr()
+        self.places[2 : 2 + len(owner._flat)] = [tensor.data_ptr() for tensor in owner._flat]
+        self.lengths = np.array([length, length if len(owner._flat) > 4 else 0])
+        self.like = torch.zeros(0, dtype=dtype).numpy()
+        self._counters = np.zeros(0, dtype=np.int64)
+        self._calls: dict[tuple[int, int], _Call] = {}  # by number of updates and of threads
+        self._crew: Any = None
+
+    def run(
+        self, batch: Batch, count: int, owner: WrittenUpdates, applied: bool, sums: Tensor
+    ) -> tuple[Tensor, np.ndarray[Any, Any], int]:
+        """Priorities, [loss, Q, norm] of every update, and how many were done."""
+        threads = owner.team.start()
+        call = self._calls.get((count, threads))
+        if call is None or call.batch is not batch or call.sums is not sums or not applied:
+            call = self._prepare(batch, count, threads, owner, sums)
+            if not call.copied:  # a copy would not hear of other numbers in the same batch
+                self._calls[count, threads] = call
+        self._counters.fill(0)
+        self.sizes[5] = applied
+        call.done[0] = 0
+        if owner._settings is not None:
+            owner._settings.now()
+        if self._crew is None:
+            self._crew = crew(self.memory.kernel, call.arguments)
+        self._crew(threads, *call.arguments)
+        owner.team.stop(count)
+        return call.priority, call.results, int(call.done[0])
+
+    def _prepare(self, batch: Batch, count: int, threads: int, owner: WrittenUpdates, sums: Tensor) -> _Call:
+        needed = count * self.memory.stages * (threads + 1) * mlp_cpu.APART // 8
+        if len(self._counters) < needed:
+            self._counters = np.zeros(needed, dtype=np.int64)
+            self.places[0] = self._counters.ctypes.data
+            self._calls.clear()
+        obs, action, reward, discount, next_obs, mask, _ = batch.transition
+        priority = torch.empty(count * self.rows)
+        columns = [obs, action, reward, discount, next_obs, batch.weight, priority]
+        columns += [] if mask is None else [mask]
+        copied = not all(column.is_contiguous() for column in columns)
+        columns = [column.contiguous() for column in columns]
+        table = np.zeros((count, mlp_cpu.BATCH_COLUMNS), dtype=np.int64)
+        for k, column in enumerate(columns):
+            table[:, k] = column.data_ptr() + np.arange(count) * (column.nbytes // count)
+        results, done = np.zeros((count, 3), dtype=np.float32), np.zeros(1, dtype=np.int64)
+        settings = NO_SETTINGS if owner._settings is None else owner._settings.array
+        arguments = (
+            *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, owner._huber,
+            self.like, results, sums.numpy(), done,
+        )  # fmt: skip
+        return _Call(batch, sums, columns, copied, arguments, priority, results, done)
+
+
+class _Call(NamedTuple):
+    """All that a call is given, made once for a batch that comes again and again with other numbers in it."""
+
+    batch: Batch
+    sums: Tensor
+    columns: list[Tensor]  # whose addresses were taken
+    copied: bool  # some of them are copies
+    arguments: tuple[Any, ...]
+    priority: Tensor
+    results: np.ndarray[Any, Any]
+    done: np.ndarray[Any, Any]
+
+
+NO_SETTINGS = np.zeros(6)
+
+
+def linears(network: nn.Module) -> list[nn.Linear]:
+    """The layers of a plain MLP from first to last; empty where the network is anything else."""
+    if type(network) is not QNetwork or type(network.torso) is not MLP:
+        return []
+    torso = list(network.torso.layers)
+    layers = [*torso[0::2], network.output]
+    plain = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers)
+    if not plain or len(torso) % 2 or any(type(layer) is not nn.ReLU for layer in torso[1::2]):
+        return []
+    known = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in network.parameters())
+    return cast("list[nn.Linear]", layers) if known else []

@@ -1,0 +1,1 @@
+"""Hand-written kernels for CUDA, compiled by Triton."""

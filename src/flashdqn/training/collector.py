@@ -1,0 +1,86 @@
+"""The collector: act, step, append. One call is one step of every environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.ops import explore
+from flashdqn.core.types import Step
+from flashdqn.learn.bootstraps import Net
+from flashdqn.learn.heads import Head
+from flashdqn.replay import Sampler
+from flashdqn.replay.ring import Ring
+from flashdqn.training.counts import Counts
+from flashdqn.training.metrics import EpisodeMetrics
+from flashdqn.training.phases import Phases
+
+#: Chooses actions, [N] int64, from observations, masks, ε and two random numbers for each environment.
+Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
+
+
+class Collector:
+    """Plays ε-greedily with the online network and fills the ring. Nothing in it asks the device."""
+
+    def __init__(
+        self,
+        env: VecEnv,
+        policy: Net,
+        head: Head,
+        ring: Ring,
+        sampler: Sampler,
+        metrics: EpisodeMetrics,
+        counts: Counts,
+        phases: Phases,
+        generator: torch.Generator,
+    ) -> None:
+        self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
+        self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
+        shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
+        # Buffers that stay where they are: a CUDA graph knows them by their address.
+        self.eps = torch.ones(env.num_envs, device=ring.device)
+        self.luck = torch.zeros((2, env.num_envs), device=ring.device)
+        self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
+        masked, size = env.mask is not None, (env.num_envs, env.num_actions)
+        self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
+        self.act: Act = self.act_eagerly  # how it runs is for `train.engine` to say
+        self.record: Callable[[Tensor, Step, Tensor], None] = self.record_eagerly
+
+    def start(self, seed: int) -> None:
+        """Begin with fresh episodes."""
+        self._see(self.env.reset(seed), self.env.mask)
+        self.ring.start(self.obs, self.mask)
+
+    def resume(self) -> None:
+        """Go on where ring and environments stand."""
+        self._see(self.ring.newest(), self.env.mask)
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """One step of every environment."""
+        with self.phases("act"):
+            self.luck.uniform_(generator=self.generator)
+            action = self.act(self.obs, self.mask, self.eps, self.luck)
+        with self.phases("step"):
+            step = self.env.step(action)
+        with self.phases("append"):
+            self.record(action, step, self.env.outcomes)
+            self.sampler.appended()
+
+    def act_eagerly(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """The network's choice, or chance's."""
+        return explore(self.head.q(self.policy(obs)), mask, eps, luck)
+
+    def record_eagerly(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
+        """Take what the environments answered into metrics and ring."""
+        self.metrics.observe(step, self.ring.ended, outcomes, self.counts.totals)
+        self.ring.append(action, step)
+        self._see(step.obs, step.mask)
+
+    def _see(self, obs: Tensor, mask: Tensor | None) -> None:
+        self.obs.copy_(obs)
+        if self.mask is not None and mask is not None:
+            self.mask.copy_(mask)

@@ -1,0 +1,87 @@
+"""Evaluation: games with ε = 0, one per board, so that short games are not counted more often than long ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.ops import masked_argmax
+from flashdqn.learn.bootstraps import Net
+from flashdqn.learn.heads import Head
+from flashdqn.networks import mean_mode
+
+#: Asking the device whether all games are over stops it: ask every so many steps.
+ASK_EVERY = 32
+#: A game that goes on for longer is cut off, and counted apart: an agent may walk in circles for ever.
+STEP_LIMIT = 50_000
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over the games that ended, NaN where none did; `outcomes` are the task's own, as causes of death."""
+
+    episodes: int
+    unfinished: int  # games still going on when the step limit cut them off
+    mean_score: float
+    score_error: float
+    mean_return: float
+    mean_length: float
+    outcomes: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dict(vars(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for JSON, which knows no NaN."""
+        flat = {name: none_for_nan(value) for name, value in vars(self).items() if name != "outcomes"}
+        return flat | {"outcomes": {name: none_for_nan(value) for name, value in self.outcomes.items()}}
+
+
+def none_for_nan(value: float) -> float | None:
+    """None in the place of NaN."""
+    return None if math.isnan(value) else value
+
+
+def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = STEP_LIMIT) -> Evaluation:
+    """Play the first game of every board to its end, without noise in the network."""
+    with mean_mode(online):
+        return _play(env, online, head, seed, step_limit)
+
+
+@torch.no_grad()
+def _play(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> Evaluation:
+    obs, mask = env.reset(seed), env.mask
+    running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    returns = torch.zeros(env.num_envs, device=env.device)
+    lengths = torch.zeros(env.num_envs, device=env.device)
+    outcomes = torch.zeros((env.num_envs, len(env.outcome_names)), device=env.device)
+    for count in range(1, step_limit + 1):
+        step = env.step(masked_argmax(head.q(online(obs)), mask))
+        obs, mask = step.obs, step.mask
+        returns += step.reward * running
+        lengths += running
+        ended = running & (step.terminated | step.truncated)
+        outcomes = torch.where(ended[:, None], env.outcomes, outcomes)
+        running &= ~ended
+        if count % ASK_EVERY == 0 and not running.any():
+            break
+    done = ~running
+    returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
+    means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
+    scores = outcomes[:, env.outcome_names.index("score")] if "score" in means else returns
+    spread = float(scores.std()) if len(scores) > 1 else 0.0
+    means.pop("score", None)
+    return Evaluation(
+        episodes=len(scores),
+        unfinished=int(running.sum()),
+        mean_score=float(scores.mean()),
+        score_error=spread / max(1, len(scores)) ** 0.5,
+        mean_return=float(returns.mean()),
+        mean_length=float(lengths.mean()),
+        outcomes=means,
+    )

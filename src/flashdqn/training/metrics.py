@@ -1,0 +1,58 @@
+"""Episode figures, summed up on the device and read once per report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flashdqn.core.errors import EnvError
+from flashdqn.core.types import Step
+
+
+class EpisodeMetrics:
+    """Per environment the running return and length; over the window the sums of the finished episodes."""
+
+    def __init__(self, num_envs: int, outcome_names: tuple[str, ...], device: torch.device) -> None:
+        if taken := {"episodes", "return", "length"} & set(outcome_names):
+            raise EnvError(
+                f"An environment's outcomes cannot be called {', '.join(sorted(taken))}: rename them."
+            )
+        self.names = ("episodes", "return", "length", *outcome_names)
+        self.running = torch.zeros((num_envs, len(self.names)), device=device)
+        self.running[:, 0] = 1.0
+        self.sums = torch.zeros(len(self.names), device=device)
+
+    def observe(self, step: Step, was_reset: Tensor, outcomes: Tensor, totals: Tensor) -> None:
+        """Take in one step; `totals` ([2] int64) are raised by its transitions and finished episodes."""
+        ended = step.terminated | step.truncated
+        keep = ~ended
+        running = self.running
+        running[:, 1] += step.reward
+        running[:, 2] += ~was_reset
+        # those of unfinished episodes mean nothing: they may be NaN, and 0 · NaN would spoil the product
+        running[:, 3:] = outcomes.masked_fill(keep[:, None], 0.0)
+        self.sums += ended.to(torch.float32) @ running
+        running[:, 1:3] *= keep[:, None]
+        totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))
+
+    def read(self) -> dict[str, float]:
+        """Episodes in the window, and their means; the window starts anew."""
+        episodes, *sums = self.sums.tolist()
+        self.sums.zero_()
+        means = (value / episodes if episodes else float("nan") for value in sums)
+        return {"episodes": episodes, **dict(zip(self.names[1:], means, strict=True))}
+
+    def cut_off(self) -> None:
+        """Forget the unfinished episodes: they will not go on."""
+        self.running[:, 1:3].zero_()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The unfinished episodes and the unfinished window."""
+        return {"running": self.running, "sums": self.sums}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a checkpoint."""
+        self.running.copy_(state["running"])
+        self.sums.copy_(state["sums"])

@@ -1,0 +1,237 @@
+"""What the person at the keyboard sees while it runs: a live display, or plain lines without a terminal."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from flashdqn.training.evaluate import Evaluation
+
+#: What a step of the loop consists of; a CUDA graph is timed as a whole.
+PHASES = ("act", "step", "append", "sample", "update")
+GRAPHS = ("collect", "learn")
+
+
+class Progress(Protocol):
+    """Hears of everything; shows what it likes."""
+
+    def note(self, text: str) -> None:
+        """Something that happens once."""
+
+    def begin(self, title: str, asked_ratio: float) -> None:
+        """Training starts."""
+
+    def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
+        """Once per iteration: must cost nothing."""
+
+    def report(self, row: dict[str, Any]) -> None:
+        """A window closed."""
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """An evaluation ended."""
+
+    def end(self) -> None:
+        """Training is over."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def begin(self, title: str, asked_ratio: float) -> None:
+        """Nothing."""
+
+    def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
+        """Nothing."""
+
+    def report(self, row: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+class Plain:
+    """A line every few seconds."""
+
+    EVERY = 5.0
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._share, self._start_share, self._seconds, self._start = 0.0, -1.0, 0.0, 0.0
+        self._next = 0.0
+        self._asked = 0.0
+
+    def note(self, text: str) -> None:
+        """A line of its own."""
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def begin(self, title: str, asked_ratio: float) -> None:
+        """The title."""
+        self._asked = asked_ratio
+        self.note(title)
+
+    def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
+        """Remember how far it is."""
+        if self._start_share < 0:
+            self._start_share, self._start = share, seconds
+        self._share, self._seconds = share, seconds
+
+    def report(self, row: dict[str, Any]) -> None:
+        """A line, if the last one is old enough or nothing will follow."""
+        if time.perf_counter() < self._next and self._share < 1.0:
+            return
+        self._next = time.perf_counter() + self.EVERY
+        self.note(
+            f"{self._share:4.0%}  {row['step']:>11,} steps  {row['episodes']:>8,} episodes  "
+            f"{rate_text(row):>9} steps/s  {score_text(row)}  length {number(row['length'])}  "
+            f"ε {row['eps']:.3f}  loss {number(row['loss'])}  "
+            f"ratio {row['ratio']:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
+        )
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """A line."""
+        self.note(f"      {step:>11,} steps  {evaluation_text(result)}")
+
+    def end(self) -> None:
+        """Nothing to tidy up."""
+
+    def left(self) -> str:
+        """Time left, from the pace since this session began."""
+        done = self._share - self._start_share
+        if done <= 0 or self._seconds - self._start < 1:
+            return "–"
+        return clock((1 - self._share) * (self._seconds - self._start) / done)
+
+
+class LiveDisplay(Plain):
+    """A panel that is redrawn a few times a second."""
+
+    EVERY = 0.25
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._title, self._steps, self._episodes = "", 0, 0
+        self._row: dict[str, Any] = {}
+        self._evaluation = "not yet"
+        self._live: Live | None = None
+
+    def begin(self, title: str, asked_ratio: float) -> None:
+        """Open the panel."""
+        self._title, self._asked = title, asked_ratio
+        self._live = Live(console=self.console, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
+        """Redraw if it is time."""
+        super().tick(share, steps, episodes, seconds)
+        self._steps, self._episodes = steps, episodes
+        if self._live is not None and time.perf_counter() >= self._next:
+            self._next = time.perf_counter() + self.EVERY
+            self._live.update(self.panel(), refresh=True)
+
+    def report(self, row: dict[str, Any]) -> None:
+        """Keep the row for the next drawing."""
+        self._row = row
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """Keep the result for the next drawing."""
+        self._evaluation = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
+
+    def end(self) -> None:
+        """Draw once more and leave the panel standing."""
+        if self._live is not None:
+            self._live.update(self.panel(), refresh=True)
+            self._live.stop()
+            self._live = None
+
+    def panel(self) -> RenderableType:
+        """Everything at a glance."""
+        row = self._row
+        head = Text.assemble((self._title, "bold"))
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(ratio=1)
+        bar.add_column(justify="right", no_wrap=True)
+        bar.add_row(ProgressBar(total=1.0, completed=self._share), f"{self._share:.0%}  left {self.left()}")
+        table = Table.grid(padding=(0, 3))
+        known = bool(row)
+        table.add_row(
+            cell("steps", f"{self._steps:,}"),
+            cell("episodes", f"{self._episodes:,}"),
+            cell("steps/s", rate_text(row) if known else "–"),
+            cell("time", clock(self._seconds)),
+        )
+        table.add_row(
+            cell("score", score_text(row).removeprefix("score ") if known else "–"),
+            cell("length", number(row["length"]) if known else "–"),
+            cell("ε", f"{row['eps']:.3f}" if known else "–"),
+            cell("loss", number(row["loss"]) if known else "–"),
+        )
+        lines: list[RenderableType] = [head, bar, table]
+        if known:
+            ratio = f"{row['ratio']:.5f} (asked {self._asked:g})"
+            lines += [cell("ratio", ratio), cell("time in", phase_text(row))]
+        return Group(*lines, cell("evaluation", self._evaluation))
+
+
+def progress_for(console: Console) -> Progress:
+    """A live display on a terminal, plain lines elsewhere."""
+    return LiveDisplay(console) if console.is_terminal else Plain(console)
+
+
+def cell(name: str, value: str) -> Text:
+    """A dim name and its value."""
+    return Text.assemble((f"{name} ", "dim"), value)
+
+
+def number(value: float) -> str:
+    """Three significant digits; a dash where nothing is known yet."""
+    return "–" if math.isnan(value) else f"{value:.3g}"
+
+
+def rate_text(row: dict[str, Any]) -> str:
+    """Transitions per second in the window; a dash where it has none of its own."""
+    speed = float(row["steps_per_second"])
+    return "–" if math.isnan(speed) else f"{speed:,.0f}"
+
+
+def score_text(row: dict[str, Any]) -> str:
+    """The window's mean score, or its mean return where the task has no score."""
+    return f"score {number(row['score'])}" if "score" in row else f"return {number(row['return'])}"
+
+
+def evaluation_text(result: Evaluation) -> str:
+    """The mean score of an evaluation."""
+    games = f"{result.episodes} game{'' if result.episodes == 1 else 's'}"
+    cut = f" ({result.unfinished} cut off)" if result.unfinished else ""
+    return f"evaluation: score {result.mean_score:.2f} ± {result.score_error:.2f} over {games}{cut}"
+
+
+def phase_text(row: dict[str, Any]) -> str:
+    """Share of the training time per phase."""
+    parts = {name: row[f"us_{name}"] for name in (*PHASES, *GRAPHS)}
+    graph = row["us_learn"] > 0 or row["us_collect"] > 0
+    parts = {name: part for name, part in parts.items() if part > 0 or (name in PHASES and not graph)}
+    total = max(1e-12, row["us_total"], sum(parts.values()))  # on CUDA the parts are samples
+    shares = {name: part / total for name, part in parts.items()}
+    shares["other"] = max(0.0, 1 - sum(shares.values()))
+    return "  ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, or hours."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

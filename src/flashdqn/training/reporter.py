@@ -1,0 +1,112 @@
+"""Reports: read what the device has summed up, once per window, and hand it to tables and displays."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from flashdqn.compute.device import used_bytes
+from flashdqn.config import Config
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.assemble import Parts
+from flashdqn.training.evaluate import Evaluation
+from flashdqn.training.progress import GRAPHS, PHASES, Progress
+from flashdqn.training.ratio import Ratio
+from flashdqn.training.sinks import Sink, open_sinks
+
+#: Phases that are not training: throughput does not count their time. A report is none of them: what it waits
+#: for is the window's own work, and the next window opens after it.
+ASIDE = ("evaluate", "checkpoint")
+
+
+class Reporter:
+    """A row per window. Throughput is that of the window, in transitions per second of training."""
+
+    def __init__(
+        self, config: Config, parts: Parts, folder: RunFolder, ratio: Ratio, progress: Progress
+    ) -> None:
+        self.config, self.parts, self.folder, self.ratio = config, parts, folder, ratio
+        self.progress = progress
+        self.step = self.updates = 0  # at the last report
+        self._opened = 0.0
+        self._timed_from = 0  # the step at which the window's clock started
+        self._iterations = 0  # of the loop, until then
+        self._sinks: list[Sink] = []
+
+    def begin(self, step: int, updates: int) -> None:
+        """Start at the beginning, or from where a resumed run's last report lay."""
+        self.step, self.updates = step, updates
+        here = self.parts.counts.transitions
+        self._sinks = open_sinks(self.config, self.folder.path, here, self.progress.note)
+
+    def open_window(self) -> None:
+        """Start the clock of a window."""
+        self._opened, self._timed_from = time.perf_counter(), self.parts.counts.transitions
+        self._iterations = self.parts.phases.iterations
+
+    def report(self, seconds: float) -> dict[str, Any]:
+        """Close the window: one row for metrics.csv, the sinks and the display."""
+        parts = self.parts
+        with parts.phases("report", host=True):
+            row = self._row(seconds)
+            self.folder.add_row("metrics.csv", row)
+            self._write({f"train/{k}": v for k, v in row.items() if k != "step"}, row["step"])
+        self.step, self.updates = row["step"], row["updates"]
+        self.open_window()
+        self.progress.report(row)
+        return row
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """One row for evaluations.csv and the sinks."""
+        row = result.to_dict()
+        row |= {"step": step, **row.pop("outcomes")}
+        self.folder.add_row("evaluations.csv", {"step": step} | row)
+        self._write({f"eval/{k}": v for k, v in row.items() if k != "step"}, step)
+        self.progress.evaluation(step, result)
+
+    def flush(self) -> None:
+        """Bring the figures to safety: what is older than a checkpoint must outlive a crash after it."""
+        for sink in self._sinks:
+            sink.flush()
+
+    def close(self, summary: Mapping[str, Any] | None = None) -> None:
+        """End the sinks, once: with the run's summary, or without if it failed."""
+        for sink in self._sinks:
+            sink.close(summary)
+        self._sinks = []
+
+    def _row(self, seconds: float) -> dict[str, Any]:
+        parts, counts = self.parts, self.parts.counts
+        episodes = parts.metrics.read()
+        sums = parts.learner.read_sums()
+        phases = parts.phases.read()
+        step, updates = counts.transitions, parts.learner.updates
+        transitions, done = step - self._timed_from, updates - self.updates
+        window = time.perf_counter() - self._opened
+        training = max(1e-9, window - sum(phases.get(name, 0.0) for name in ASIDE))
+        if parts.phases.iterations == self._iterations:  # transitions that became known late, on CUDA
+            training = math.nan
+        window_episodes = int(episodes.pop("episodes"))
+        row: dict[str, Any] = {
+            "step": step,
+            "updates": updates,
+            "episodes": counts.episodes,
+            "seconds": round(seconds, 3),
+            "steps_per_second": round(transitions / training, 1),
+            "ratio": self.ratio.achieved(step, updates),
+            "eps": float(parts.collector.eps.mean()),
+            "lr": float(parts.learner.lr),
+        }
+        row |= {name: value / done if done else float("nan") for name, value in sums.items()}
+        row |= {"window_episodes": window_episodes} | episodes
+        for name in (*PHASES, *GRAPHS):
+            row[f"us_{name}"] = round(phases.get(name, 0.0) / max(1, transitions) * 1e6, 4)
+        row["memory_mb"] = round(used_bytes(parts.learner.device) / 1e6, 1)
+        row["us_total"] = round(training / max(1, transitions) * 1e6, 4)
+        return row
+
+    def _write(self, values: dict[str, float], step: int) -> None:
+        for sink in self._sinks:
+            sink.scalars(values, step)

@@ -1,0 +1,225 @@
+"""A training session: check, make the parts, warm up, run the loop, sum up."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flashdqn.compute.device import choose_device, hardware
+from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.compute.threads import compute_threads, cores, threads
+from flashdqn.config import Config
+from flashdqn.core.contract import close
+from flashdqn.core.errors import ConfigError, DivergedError, EnvError
+from flashdqn.envs import build_env, build_games
+from flashdqn.learn.learner import build_learner
+from flashdqn.runs import checkpoint
+from flashdqn.runs.folder import RunFolder, check_writable
+from flashdqn.training.assemble import Parts, assemble, check_fits, memory_said
+from flashdqn.training.autotune import Choice, prepare
+from flashdqn.training.budget import Budget
+from flashdqn.training.counts import Counts
+from flashdqn.training.demonstrate import check_source
+from flashdqn.training.evaluate import Evaluation, evaluate
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Progress
+from flashdqn.training.sinks import check_installed
+from flashdqn.training.warm_times import WarmUp
+
+#: What is drawn of a finished run, by the words that a message uses for it: a function of the run's folder.
+Pages = Mapping[str, Callable[[Path], object]]
+NO_PAGES: Pages = {}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a session leaves behind: the folder, and how it ended."""
+
+    path: Path
+    config: Config
+    finished: bool  # False: Ctrl-C
+    summary: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        """Mean score of the best checkpoint over fresh games (NaN if the run was stopped before)."""
+        return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
+
+
+def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+    """A new run from its first step; `pages` are drawn of it when it ends."""
+    if config.steps is None and config.episodes is None and config.max_time is None:
+        raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
+    device = choose_device(config.device)
+    check_writable(config.out)
+    start = _announce(progress)
+    with own_threads(config, check_settings(config, device)), tensor_cores(device):
+        env = build_env(config.env, config.envs, device)
+        if said := memory_said(config, env):
+            progress.note(said)
+        parts = assemble(config, env)
+        engine, choice = prepare(config, parts, progress.note)
+        config = as_chosen(config, choice)
+        folder = RunFolder.create(config, hardware(device) | {"mode": choice.why})
+        games = build_games(config.env, config.eval.episodes, device)
+        loop = Loop(config, parts, folder, progress, games, engine)
+        loop.start()
+        with folder.locked():
+            return _finish(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
+
+
+def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+    """Go on with a run; `config` is its own, but for the budget."""
+    folder = RunFolder.open(path)
+    with folder.locked():
+        return _resume(config, folder, path, progress, pages)
+
+
+def _resume(config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages) -> Run:
+    checkpoint.recover(folder.checkpoints)
+    point = folder.resume_point(path)
+    counters = checkpoint.load_or_offer(point, with_state=True, command="flashdqn train --resume")[2]
+    check_budget(config, folder, counters)
+    device = choose_device(config.device)
+    check_writable(str(folder.path))
+    start = _announce(progress)
+    with own_threads(config, check_settings(config, device)), tensor_cores(device):
+        parts = assemble(config, build_env(config.env, config.envs, device))
+        engine, choice = prepare(config, parts, progress.note)
+        games = build_games(config.env, config.eval.episodes, device)
+        loop = Loop(config, parts, folder, progress, games, engine)
+        loop.resume(point)
+        (folder.path / "summary.json").unlink(missing_ok=True)
+        data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
+        data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
+        checkpoint.write_json(folder.path / "config.json", data)
+        return _finish(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
+
+
+def as_chosen(config: Config, choice: Choice) -> Config:
+    """The configuration with what `auto` chose, so that a resumed run goes on in the same way."""
+    return replace(config, runtime=replace(config.runtime, mode=choice.plan.mode, threads=choice.threads))
+
+
+def check_settings(config: Config, device: torch.device) -> int:
+    """Find what cannot work before anything is written: the task's own rules, the network, the memory.
+
+    Returns the number of threads that the network deserves.
+    """
+    probe = build_games(config.env, 1, device)
+    learner = build_learner(config, probe, torch.device("cpu"))
+    probe.num_envs = config.envs
+    check_fits(config, probe)
+    check_source(probe, config.demos.source)
+    check_installed(config.log)
+    return compute_threads(learner.online, probe.obs_spec, config.update_size)
+
+
+def own_threads(config: Config, compute: int) -> AbstractContextManager[None]:
+    """The threads that were asked for, or those that the rule chooses."""
+    asked = config.runtime.threads
+    return threads(asked or compute, asked or cores())
+
+
+def check_budget(config: Config, folder: RunFolder, counters: dict[str, Any]) -> None:
+    """Refuse to resume a finished run that has nothing left to do, before anything is touched."""
+    done = Counts(torch.device("cpu"))
+    done.load(counters["transitions"], counters["episodes"])
+    if Budget.of(config).share(done, counters["seconds"]) >= 1.0 and folder.finished():
+        raise ConfigError(
+            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
+            f"{counters['seconds']:.0f} s): give a larger --steps, --episodes or --max-time to go on."
+        )
+
+
+def _announce(progress: Progress) -> float:
+    progress.note("Warming up: compiling and allocating, before the clock starts")
+    return time.perf_counter()
+
+
+def _finish(loop: Loop, warm_up: WarmUp, pages: Pages) -> Run:
+    config, folder, parts = loop.config, loop.folder, loop.parts
+    device = parts.learner.device
+    title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
+    loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
+    loop.progress.begin(title, loop.ratio.asked)
+    finished: bool | None = None  # as long as an error may still come
+    try:
+        finished = loop.run()
+    except DivergedError as error:
+        whole = checkpoint.all_checkpoints(folder.checkpoints)
+        last = f"the last good checkpoint is {whole[-1]}" if whole else "there is no checkpoint before it"
+        raise DivergedError(
+            f"{error}, at step {parts.counts.transitions:,}; {last}. A smaller --learn.lr may help."
+        ) from None
+    except EnvError as error:
+        loop.save()
+        again = f"flashdqn train --resume {shlex.quote(str(folder.path))}"
+        raise EnvError(f"{error} What was learned before is saved; go on with: {again}") from error
+    finally:
+        close(parts.env)
+        close(loop.games)
+        loop.progress.end()
+        if finished is None:
+            loop.reporter.close()
+    summary = summarise(loop, warm_up, finished)
+    loop.reporter.close(summary)
+    checkpoint.write_json(folder.path / "summary.json", summary)
+    write_pages(folder.path, pages, loop.progress)
+    return Run(folder.path, config, finished, summary)
+
+
+def write_pages(path: Path, pages: Pages, progress: Progress) -> None:
+    """The curve and the report. What goes wrong here is a note: the run itself is whole."""
+    for what, write in pages.items():
+        try:
+            write(path)
+        except Exception as error:  # a drawing library, an environment's own pictures, a full disk
+            progress.note(f"The {what} could not be written: {type(error).__name__}: {error}")
+
+
+def summarise(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
+    """The run in figures. The best checkpoint is judged anew on fresh games, so that luck in choosing it does
+    not count."""
+    parts, config = loop.parts, loop.config
+    summary: dict[str, Any] = {
+        "finished": finished,
+        "steps": parts.counts.transitions,
+        "episodes": parts.counts.episodes,
+        "updates": parts.learner.updates,
+        "seconds": round(loop.seconds, 3),
+        "warm_up_seconds": round(warm_up.seconds, 3),
+        "first_warm_up_seconds": round(warm_up.first, 3),
+        "mode": str(warm_up.choice.plan),
+        "train_ratio_asked": loop.ratio.asked,
+        "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
+        "weights": checkpoint.weights_hash(parts.learner.weights()),
+    }
+    if (demos := loop.folder.path / "demos.json").exists():
+        summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
+    best = checkpoint.best(loop.folder.checkpoints)
+    if finished and best is not None:
+        result = judge(config, parts, best[0])
+        summary["best_checkpoint"] = best[0].name
+        if math.isfinite(result.mean_score):
+            summary["evaluation"] = result.to_json()
+    return summary
+
+
+def judge(config: Config, parts: Parts, path: Path, episodes: int = 100) -> Evaluation:
+    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
+    device = parts.learner.device
+    env = build_games(config.env, episodes, device)
+    learner = build_learner(config, env, device)
+    learner.online.load_state_dict(checkpoint.load(path, with_state=False)[0])
+    return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"))

@@ -1,0 +1,111 @@
+"""Where figures go besides the run folder: TensorBoard, Weights & Biases, MLflow.
+
+A sink may fail, or take its time: the network is down, the disk is full. That is noted once, and training goes on;
+a sink that talks to a server works in a thread of its own, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from flashdqn.config import Config, LogConfig
+from flashdqn.config.settings import to_dict
+from flashdqn.core.errors import ConfigError
+from flashdqn.runs.checkpoint import write_json
+from flashdqn.training.sinks.background import Background, Guarded
+
+#: The runs that a resumed training goes on with, by sink; in the run folder.
+RUNS = "loggers.json"
+_REMEMBERING = threading.Lock()  # sinks open in threads
+
+
+class Sink(Protocol):
+    """Takes figures."""
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Figures at a step: `train/loss`, `eval/mean_score`."""
+
+    def flush(self) -> None:
+        """Bring to safety what was taken: a checkpoint follows."""
+
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """The end: with the run's summary, or None if it failed."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a sink should know of the run when it opens."""
+
+    path: Path  # the run folder
+    config: dict[str, Any]  # every setting by its dotted name
+    log: LogConfig
+    step: int  # what was written after it belongs to a training that was cut off
+    known: str | None  # the name of the sink's own run, where this is a resumed training
+
+    def remember(self, sink: str, run: str) -> None:
+        """Keep the name of the sink's run for a later resume."""
+        with _REMEMBERING:
+            write_json(self.path / RUNS, read_runs(self.path) | {sink: run})
+
+
+def open_sinks(config: Config, path: Path, step: int, note: Callable[[str], None]) -> list[Sink]:
+    """All sinks that the configuration asks for."""
+    log, settings, known = config.log, flat(to_dict(config)), read_runs(path)
+
+    def about(name: str) -> About:
+        return About(path, settings, log, step, known.get(name))
+
+    sinks: list[Sink] = []
+    if log.tensorboard:
+        from flashdqn.training.sinks.tensorboard import TensorBoard
+
+        sinks.append(Guarded("TensorBoard", lambda: TensorBoard(about("tensorboard")), note))
+    if log.wandb:
+        from flashdqn.training.sinks.weights_and_biases import WeightsAndBiases
+
+        sinks.append(Background("Weights & Biases", lambda: WeightsAndBiases(about("wandb")), note))
+    if log.mlflow:
+        from flashdqn.training.sinks.ml_flow import MLflow
+
+        sinks.append(Background("MLflow", lambda: MLflow(about("mlflow")), note))
+    return sinks
+
+
+def check_installed(log: LogConfig) -> None:
+    """Say in one sentence what is missing, before anything is computed."""
+    for wanted, module in ((log.wandb, "wandb"), (log.mlflow, "mlflow")):
+        if wanted and not installed(module):
+            raise ConfigError(
+                f"--log.{module} needs the package {module}, which is not there: pip install 'flashdqn[{module}]'"
+            )
+
+
+def installed(module: str) -> bool:
+    """Whether a package can be imported; it is not imported yet."""
+    return module in sys.modules or importlib.util.find_spec(module) is not None
+
+
+def read_runs(path: Path) -> dict[str, str]:
+    """The sinks' own runs, by sink."""
+    try:
+        return dict(json.loads((path / RUNS).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    named: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            named |= flat(value, f"{prefix}{key}.")
+        else:
+            named[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return named

@@ -1,0 +1,49 @@
+"""Weights & Biases: online, or offline for `wandb sync` (--log.wandb-mode offline, or WANDB_MODE)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import wandb
+
+from flashdqn.training.sinks import About, flat
+
+
+class WeightsAndBiases:
+    """One run there for one run folder here; a resumed training goes on in the same."""
+
+    def __init__(self, about: About) -> None:
+        mode = about.log.wandb_mode
+        # The terminal is ours: no capture of what is printed, and no lines in between.
+        settings = wandb.Settings(console="off", silent=True)
+        self.run: Any = wandb.init(
+            project=about.log.wandb_project,
+            name=about.path.name,
+            id=about.known,
+            resume="allow",
+            dir=str(about.path),
+            config=about.config,
+            mode=None if mode == "auto" else mode,
+            settings=settings,
+        )
+        about.remember("wandb", self.run.id)
+        here = about.path / "wandb"
+        self.where = f"offline, in {here} (wandb sync uploads it)" if self.run.offline else str(self.run.url)
+        # Our own step is the axis: W&B's must never go back, and a training resumed from an earlier checkpoint
+        # does.
+        self.run.define_metric("step")
+        self.run.define_metric("*", step_metric="step")
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """One row."""
+        self.run.log({**values, "step": step})
+
+    def flush(self) -> None:
+        """It keeps what it has been given by itself."""
+
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """The summary, and the end."""
+        if summary is not None:
+            self.run.summary.update({f"summary/{name}": value for name, value in flat(summary).items()})
+        self.run.finish(exit_code=0 if summary is not None else 1)

@@ -1,0 +1,70 @@
+"""How long the warm-up took, now and the first time: compiled code is kept on disk, so later starts are short."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from flashdqn.compute.kernel_cache import cache_folder
+from flashdqn.config import Config
+from flashdqn.config.settings import to_dict
+from flashdqn.training.autotune import Choice
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The seconds before the clock started, and what was chosen in them."""
+
+    seconds: float
+    first: float  # of the first start with this configuration
+    choice: Choice
+
+    @classmethod
+    def took(cls, config: Config, seconds: float, choice: Choice) -> WarmUp:
+        """Remember the first start of a configuration."""
+        path, name = cache_folder() / "warm-up.json", key(config)
+        known = read(path)
+        if name not in known:
+            known[name] = round(seconds, 3)
+            with suppress(OSError):  # it is a nicety: without it every start counts as the first
+                write(path, known)
+        return cls(seconds, known[name], choice)
+
+    def __str__(self) -> str:
+        if self.first <= self.seconds:
+            return f"{self.seconds:.1f} s"
+        return f"{self.seconds:.1f} s (the first time: {self.first:.1f} s)"
+
+
+def read(path: Path) -> dict[str, float]:
+    """What is known; nothing, where the file is missing or spoiled."""
+    try:
+        return {str(name): float(seconds) for name, seconds in json.loads(path.read_text("utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write(path: Path, known: dict[str, float]) -> None:
+    """Whole or not at all, also beside other processes: of two at once the last one wins."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(known, file)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def key(config: Config) -> str:
+    """What makes two warm-ups comparable: all but seed, budget and place, and the version of PyTorch."""
+    same = replace(config, seed=0, steps=None, episodes=None, max_time=None, out="")
+    text = json.dumps([to_dict(same), torch.__version__], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

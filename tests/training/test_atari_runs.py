@@ -1,0 +1,94 @@
+"""Training on an Atari game, from its name to a resumed run; and where its settings come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import flashdqn
+from flashdqn import Config
+from flashdqn.config.settings import apply
+from flashdqn.envs import GymConfig, build_env
+from flashdqn.presets import PRESETS, base_config
+from flashdqn.training import session
+from flashdqn.training.assemble import assemble, memory_said, replay_bytes
+
+pytest.importorskip("ale_py")
+
+CPU = torch.device("cpu")
+
+SMALL: dict[str, Any] = {
+    "steps": 120,
+    "envs": 2,
+    "train_ratio": 0.1,
+    "device": "cpu",
+    "env.max_steps": 25,
+    "network.hidden": [16],
+    "replay.capacity": 80,
+    "learn.batch_size": 8,
+    "learn.starts": 40,
+    "eval.every": 0,
+    "eval.episodes": 2,
+    "log.tensorboard": False,
+    "runtime.threads": 1,
+    "runtime.mode": "eager",
+    "runtime.warmup": False,
+}
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "draw_curve", lambda path: None)
+
+
+def test_pong_trains_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.checkpoint, "best", lambda folder: None)  # nobody plays a hundred games here
+    first = flashdqn.train("gym:ALE/Pong-v5", progress=False, out=str(tmp_path), **SMALL)
+    assert first.finished
+    assert first.summary["updates"] == int((first.summary["steps"] - 40) * 0.1)
+    second = flashdqn.train(resume=first.path, steps=200, progress=False)
+    assert second.summary["steps"] >= 200
+    agent = flashdqn.load(first.path, device="cpu")
+    assert 0 <= agent.act(torch.zeros((4, 84, 84), dtype=torch.uint8)) < 6
+
+
+def test_a_million_frames_are_announced_at_seven_gigabytes() -> None:
+    config = apply(base_config("atari"), {"envs": 2})
+    env = build_env(config.env, config.envs, CPU)
+    said = memory_said(config, env)
+    assert said is not None
+    assert "1,000,000 transitions takes 7.06 GB on cpu, each frame once for stacks of 4" in said
+    small = apply(config, {"replay.capacity": 3200})
+    ring = assemble(small, env).ring
+    columns = [x for x in vars(ring).values() if isinstance(x, torch.Tensor) and x.dim() >= 2]
+    assert sum(x.untyped_storage().nbytes() for x in columns) == replay_bytes(small.replay, env, masked=False)
+    assert memory_said(small, env) is None
+
+
+def atari(name: str) -> tuple[Config, GymConfig]:
+    config = base_config(name)
+    assert isinstance(config.env, GymConfig)
+    return config, config.env
+
+
+def test_any_game_starts_from_the_atari_preset() -> None:
+    config, env = atari("gym:ALE/Seaquest-v5")
+    assert env.id == "ALE/Seaquest-v5"
+    assert (env.stack, env.clip_reward, env.atari.sticky, env.atari.life_loss) == (4, 1.0, 0.25, False)
+    assert config.network == PRESETS["atari"].config.network
+    assert config.preset == "gym:ALE/Seaquest-v5"
+    pong, _ = atari("gym:ALE/Pong-v5")
+    assert pong.learn == PRESETS["atari-pong"].config.learn
+
+
+@pytest.mark.parametrize("game", ["asterix", "breakout", "freeway", "seaquest", "space-invaders"])
+def test_all_five_games_of_minatar_have_a_preset(game: str) -> None:
+    pytest.importorskip("minatar")
+    config, env = atari(f"minatar-{game}")
+    made = build_env(env, 2, CPU)
+    assert made.obs_spec.stack == 1
+    assert made.reset(0).shape[2:] == (10, 10)
+    assert config.learn.v_max > config.learn.v_min

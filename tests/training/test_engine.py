@@ -1,0 +1,394 @@
+"""What could go wrong between plans: state left behind, code compiled for another training, errors in disguise."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_modes import SMALL, filled, make, small
+from torch import Tensor, nn
+
+import flashdqn
+from flashdqn.compute.graphs import Plan, compiled, own_code
+from flashdqn.core.errors import CheckpointError, DivergedError, EnvError, ExecutionError
+from flashdqn.core.types import Batch
+from flashdqn.learn.learner import Learner
+from flashdqn.replay import UniformSampler
+from flashdqn.replay.samplers_cpu import NativePick
+from flashdqn.runs import checkpoint
+from flashdqn.training import autotune as choosing
+from flashdqn.training import engine as engines
+from flashdqn.training.autotune import choose, choose_threads, prepare, warm
+from flashdqn.training.counts import Counts
+from flashdqn.training.engine import Engine, groups
+from flashdqn.training.warmup import exercise, put_back
+
+CPU = torch.device("cpu")
+
+#: What a warm-up may leave as it likes: written before it is read, or never read again.
+SCRATCH = {
+    "collector.obs",  # `collector.start` and `resume` write it
+    "collector.mask",
+    "collector.luck",  # drawn before every use
+    "env._action",
+    "learner.flat.gradient",
+    "learner._one_pass.settings.array",  # written before every pass
+    "sampler._rows",
+    "sampler._index",  # what belongs to a rollout is written when it is complete
+    "sampler._order",
+    "sampler._returns",
+    "sampler._used",
+    "sampler._weight",
+}
+RING = {f"ring.{name}" for name in ("obs", "action", "reward", "kind", "mask")}  # from the second row on
+
+
+def reachable(thing: Any, path: str, seen: set[int], found: dict[str, Any]) -> dict[str, Any]:
+    """Every tensor, number and generator that hangs on a thing, by its path."""
+    if thing is None or isinstance(thing, bool | int | float | str | torch.dtype | torch.device):
+        found[path] = thing
+    elif id(thing) in seen:
+        return found
+    elif isinstance(thing, Tensor):
+        found[path] = thing.detach().clone()
+    elif isinstance(thing, np.ndarray):
+        found[path] = torch.from_numpy(thing.copy())
+    elif isinstance(thing, torch.Generator):
+        found[path] = thing.get_state()
+    else:
+        seen.add(id(thing))
+        for name, part in parts_of(thing):
+            reachable(part, f"{path}.{name}" if path else str(name), seen, found)
+    return found
+
+
+def parts_of(thing: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(thing, dict):
+        yield from thing.items()
+    elif isinstance(thing, list | tuple):
+        yield from enumerate(thing)
+    elif isinstance(thing, nn.Module) or type(thing).__module__.startswith("flashdqn"):
+        yield from getattr(thing, "__dict__", {}).items()
+
+
+@pytest.mark.parametrize("algo", ["double", "rainbow", "iqn", "munchausen", "pqn"])
+def test_preparing_touches_nothing_that_is_read_later(algo: str) -> None:
+    config = small(algo)
+    _, parts = make(config)
+    before = reachable(parts, "", set(), {})
+    prepare(config, parts, note=pytest.fail)
+    after = reachable(parts, "", set(), {})
+    assert len(before) > 60
+    for name in before.keys() - SCRATCH:
+        one, other = before[name], after[name]
+        if isinstance(one, Tensor):
+            assert torch.equal(one[:1], other[:1]) if name in RING else torch.equal(one, other), name
+        else:
+            assert one == other, name
+
+
+# ---- compiled code
+
+
+class Adder:
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def add(self, x: Tensor, times: int = 1, *, sign: int = 1) -> Tensor:
+        return x + sign * times * self.number
+
+
+def test_own_code_is_the_same_function() -> None:
+    adder, x = Adder(3.0), torch.zeros(2)
+    copy = own_code(adder.add)
+    assert copy.__code__ is not adder.add.__code__
+    assert copy(x, 2, sign=-1).tolist() == [-6.0, -6.0]
+    assert copy(x).tolist() == [3.0, 3.0]
+    assert copy.__self__ is adder  # type: ignore[attr-defined]
+    number = 4.0
+    assert own_code(lambda y, k=2: y + k * number)(x).tolist() == [8.0, 8.0]
+
+
+def test_trainings_in_one_process_do_not_use_up_each_others_compilations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch compiles the same code eight times and then refuses; here, twice. No compiler is asked: it is the
+    tracing that counts."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for k in range(4):
+            assert compiled(Adder(float(k)).add)(torch.ones(3)).tolist() == [1.0 + k] * 3
+
+
+def test_an_engine_compiles_once_for_each_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(function: Any) -> Any:
+        asked.append(function.__name__)
+        return lambda *arguments: function(*arguments)
+
+    monkeypatch.setattr(engines, "compiled", noted)
+    monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
+    engine, _ = make(small())
+    every = ["act_eagerly", "pick_eagerly", "record_eagerly", "step_whole"]
+    warm(engine, Plan("compile"))
+    assert sorted(asked) == every
+    for plan in (Plan("eager"), Plan("compile")):
+        warm(engine, plan)
+    assert sorted(asked) == every
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    warm(engine, Plan("compile"))
+    assert sorted(asked) == sorted(2 * every)
+
+
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions that would be compiled, as they are: a compiler takes a minute."""
+    monkeypatch.setattr(engines, "compiled", lambda function: lambda *arguments: function(*arguments))
+    monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
+
+
+@pytest.mark.parametrize("way", ["written", "compile"])
+@pytest.mark.parametrize(("all_of_them", "best"), [(1.0, 1), (0.9, 1), (0.7, 2)])
+def test_threads_must_pay(way: Any, all_of_them: float, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    uncompiled(monkeypatch)
+    monkeypatch.setattr(
+        choosing, "time_updates", lambda engine: 1.0 if torch.get_num_threads() == 1 else all_of_them
+    )
+    engine, parts = make(small())
+    warm(engine, Plan(way))
+    try:
+        assert choose_threads(engine) == 0  # one is all there is
+        torch.set_num_threads(2)
+        warm(engine, Plan(way))
+        made = parts.collector.record
+        assert choose_threads(engine) == torch.get_num_threads() == best
+        # compiled code belongs to a number of threads, and everything was run with it
+        assert (parts.collector.record == made) == (way == "written" or best == 2)
+    finally:
+        torch.set_num_threads(1)
+
+
+# ---- groups
+
+
+@pytest.mark.parametrize("every", [0, 1, 3, 7, 16, 23, 1000])
+@pytest.mark.parametrize("done", [0, 5])
+def test_the_warm_up_sees_every_size_of_group(every: int, done: int) -> None:
+    engine, parts = make(small(train_ratio=1.0, learn__target_every=every))
+    assert engine.largest <= (every or 16)
+    drawn: list[int] = []
+    batches = parts.sampler.batches
+    parts.sampler.batches = lambda count, size: drawn.append(count) or batches(count, size)  # type: ignore
+    parts.learner.updates = done
+    exercise(engine)
+    assert drawn == groups(engine.largest)
+    drawn.clear()
+    engine.learn(100)
+    assert set(drawn) <= set(groups(engine.largest))
+
+
+# ---- errors
+
+
+class TroubleError(Exception):
+    """Like Triton's: no RuntimeError."""
+
+
+def test_whatever_a_mode_raises_leads_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Engine) -> Any:
+        raise TroubleError("out of resource: shared memory, Required: 270336, Hardware limit: 101376.\nmore")
+
+    monkeypatch.setattr(Engine, "_write", broken)
+    heard: list[str] = []
+    engine, _ = make(small(runtime__mode="written"))
+    assert choose(engine.config, engine, heard.append).plan == engine.plan == Plan("eager")
+    assert len(heard) == 1
+    assert "'written' does not work here: out of resource: shared memory" in heard[0]
+
+
+@pytest.mark.parametrize("error", [TroubleError("as it is"), EnvError("as it is"), RuntimeError("as it is")])
+def test_an_error_that_no_mode_is_to_blame_for_comes_out_as_it_is(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small()
+    _, parts = make(config)
+
+    def step(action: Tensor) -> Any:
+        raise error
+
+    monkeypatch.setattr(parts.env, "step", step)
+    with pytest.raises(type(error), match="as it is") as caught:
+        prepare(config, parts, note=lambda text: None)
+    assert not isinstance(caught.value, ExecutionError)
+
+
+def test_without_a_warm_up_a_mode_that_does_not_apply_is_named_too() -> None:
+    heard: list[str] = []
+    config = small(runtime__mode="written", runtime__warmup=False, network__dueling=True)
+    engine, choice = prepare(config, make(config)[1], heard.append)
+    assert choice.plan == engine.plan == Plan("eager")
+    assert len(heard) == 1
+    assert "for plain MLPs" in heard[0]
+
+
+@pytest.mark.parametrize("way", ["eager", "written", "compile"])
+def test_a_bad_loss_is_reported_with_its_own_number_also_inside_a_group(
+    way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncompiled(monkeypatch)
+    engine, parts = filled(small(learn__target_every=0, train_ratio=0.5), Plan(way))
+    engine.learn(3)
+    assert isinstance(parts.sampler, UniformSampler)
+    pick, size = parts.sampler.pick, engine.config.update_size
+
+    def spoiled(batch: Batch) -> Batch:
+        third = min(2, len(batch.index) // size - 1) * size
+        batch.transition.reward[third : third + size] = float("nan")
+        return batch
+
+    if isinstance(pick, NativePick) and way == "written":
+        again = pick.again
+        pick.again = lambda size: spoiled(again(size))  # type: ignore[method-assign]
+    else:
+        parts.sampler.pick = lambda bits: spoiled(pick(bits))
+    with pytest.raises(DivergedError, match="gradient step 5 is"):  # the third of the group after 0, 1, 2
+        engine.learn(4)
+
+
+# ---- graphs, as far as the CPU can tell
+
+
+class Replayed:
+    """Records which functions would become graphs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.captured: list[Any] = []
+
+    def rehearse(self, function: Any) -> None:
+        function()
+
+    def capture(self, function: Any, generators: Any) -> Any:
+        list(generators)
+        return function
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_games_that_are_only_tried_out_never_end_up_in_a_graph(
+    resumable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "Recorder", Replayed)
+    config = small()
+    engine, parts = make(config)
+    parts.env.capturable, parts.env.resumable = True, resumable  # type: ignore[attr-defined]
+    with put_back(config, parts):
+        assert (parts.collector.env is parts.env) == resumable
+        engine.capture(rehearse=lambda: exercise(engine))
+    assert (engine._collect is not None) == resumable
+    assert list(engine._graphs) == groups(engine.largest)
+
+
+# ---- resuming
+
+
+def settings(path: Path, **changes: Any) -> dict[str, Any]:
+    common = {"steps": 1500, "device": "cpu", "out": str(path), "progress": False}
+    return SMALL | common | changes
+
+
+def change_mode(run: Path, mode: str) -> None:
+    data = json.loads((run / "config.json").read_text())
+    data["config"]["runtime"]["mode"] = mode
+    (run / "config.json").write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("eager", "written"), ("written", "eager"), ("written", "graph")]
+)
+def test_a_run_can_go_on_in_another_mode(first: str, then: str, tmp_path: Path) -> None:
+    run = flashdqn.train("snake", **settings(tmp_path / "one", runtime={"mode": first}))
+    change_mode(run.path, then)
+    flashdqn.train(resume=run.path, steps=2500, progress=False)
+    whole = flashdqn.train("snake", **settings(tmp_path / "two", runtime={"mode": first}, steps=2500))
+    ours, theirs = (
+        checkpoint.load(checkpoint.all_checkpoints(path / "checkpoints")[-1], with_state=False)[0]
+        for path in (run.path, whole.path)
+    )
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("updates", [True, False])
+def test_a_checkpoint_of_before_flat_parameters_is_refused_in_one_sentence(
+    updates: bool, tmp_path: Path
+) -> None:
+    run = flashdqn.train("snake", **settings(tmp_path))
+    path = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)[-1]
+    weights, state, counters = checkpoint.load(path, with_state=True)
+    state = {name: tensor for name, tensor in state.items() if ".optimizer." not in name}
+    if updates:  # PyTorch's own optimiser, parameter by parameter
+        for i, tensor in enumerate(weights.values()):
+            state[f"learner.optimizer.{i}.step"] = torch.tensor(9.0)
+            state[f"learner.optimizer.{i}.exp_avg"] = torch.zeros_like(tensor)
+    checkpoint.save(path.parent, weights, state, counters)
+    with pytest.raises(CheckpointError, match="written by an earlier flashdqn: resume with that version"):
+        flashdqn.train(resume=run.path, steps=2500, progress=False)
+    assert flashdqn.load(run.path).evaluate(2).episodes == 2
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize("mode", ["eager", "written"])
+def test_a_finished_training_leaves_nothing_in_memory(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[weakref.ref[Any]] = []
+    start = Learner.__init__
+
+    def noted(self: Learner, *arguments: Any, **options: Any) -> None:
+        start(self, *arguments, **options)
+        kept.append(weakref.ref(self))
+
+    monkeypatch.setattr(Learner, "__init__", noted)
+    flashdqn.train("snake", **settings(tmp_path, runtime={"mode": mode}))
+    gc.collect()
+    assert len(kept) > 1
+    assert [reference() for reference in kept] == [None] * len(kept)
+
+
+# ---- counts
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_couriers_are_few_pinned_and_late_by_a_fixed_number() -> None:
+    counts = Counts(torch.device("cuda"))
+    seen = []
+    for _ in range(50):
+        counts.totals += torch.tensor([8, 1], device="cuda")
+        counts.publish()
+        seen.append((counts.transitions, counts.episodes))
+    expected = [max(0, k + 1 - Counts.LAG) for k in range(50)]
+    assert seen == [(8 * k, k) for k in expected]
+    couriers = [courier for courier, _ in (*counts._travelling, *counts._idle)]
+    assert len(couriers) == Counts.LAG + 1
+    assert all(courier.is_pinned() for courier in couriers)
+    counts.settle()
+    assert (counts.transitions, counts.episodes) == (400, 50)
+    counts.load(5, 2)
+    assert counts.totals.tolist() == [5, 2]
+    assert (counts.transitions, counts.episodes) == (5, 2)
+
+
+def test_on_the_cpu_the_host_knows_at_once() -> None:
+    counts = Counts(CPU)
+    counts.totals += torch.tensor([8, 1])
+    counts.publish()
+    assert (counts.transitions, counts.episodes) == (8, 1)

@@ -1,0 +1,285 @@
+"""Modes of execution: the same learning, whatever runs it; what cannot work falls to the next, loudly."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import flashdqn
+from flashdqn.compute import graphs as execute
+from flashdqn.compute.graphs import Plan
+from flashdqn.compute.precision import tensor_cores
+from flashdqn.config import Config
+from flashdqn.config.settings import apply
+from flashdqn.core.errors import ExecutionError
+from flashdqn.envs import build_env
+from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.presets import base_config
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training import autotune as choosing
+from flashdqn.training import engine as engines
+from flashdqn.training.assemble import Parts, assemble
+from flashdqn.training.autotune import Choice, choose, plans, prepare, warm
+from flashdqn.training.engine import Engine, group, groups
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Silent
+from flashdqn.training.warmup import copies, put_back
+
+SMALL: dict[str, Any] = {
+    "envs": 16,
+    "train_ratio": 0.25,
+    "network.hidden": (32, 32),
+    "replay": {"capacity": 2000},
+    "learn": {"batch_size": 32, "starts": 100, "target_every": 5},
+    "pqn": {"rollout": 8, "epochs": 2, "minibatches": 4},
+    "eval.episodes": 4,
+    "log.tensorboard": False,
+}
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")),
+]
+
+
+def small(algo: str = "double", **changes: Any) -> Config:
+    config = with_algorithm(apply(base_config("snake-flood"), SMALL), algo)
+    return apply(config, {"replay.capacity": 2000} | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+def make(config: Config, device: str = "cpu") -> tuple[Engine, Parts]:
+    parts = assemble(config, build_env(config.env, config.envs, torch.device(device)))
+    return Engine(config, parts), parts
+
+
+def filled(config: Config, plan: Plan, device: str = "cpu") -> tuple[Engine, Parts]:
+    """Warm in a plan, then with a replay that eager play has filled: the same whatever the plan."""
+    engine, parts = make(config, device)
+    with put_back(config, parts):
+        warm(engine, plan)
+    parts.collector.start(3)
+    for _ in range(config.pqn.rollout if isinstance(parts.sampler, RolloutSampler) else 30):
+        parts.collector.act, kept = parts.collector.act_eagerly, parts.collector.act
+        parts.collector.collect()
+        parts.collector.act = kept
+        parts.sampler.rows_added()
+    return engine, parts
+
+
+def learned(config: Config, plan: Plan, updates: int, device: str = "cpu") -> dict[str, torch.Tensor]:
+    """All that learning has touched after so many updates."""
+    with tensor_cores(torch.device(device)):
+        engine, parts = filled(config, plan, device)
+        engine.learn(updates)
+    return copies(parts.learner.weights()) | copies(parts.learner.state_dict())
+
+
+def assert_alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], tolerance: float) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.allclose(tensor, other[name], rtol=tolerance, atol=tolerance), name
+
+
+# ---- parity
+
+
+@pytest.mark.parametrize("bootstrap", ["double", "greedy"])
+@pytest.mark.parametrize(
+    "change", [{}, {"learn__target_every": 0}, {"replay__n_step": 3, "replay__priority": 0.6}]
+)
+def test_written_learns_what_eager_learns(bootstrap: str, change: dict[str, Any]) -> None:
+    config = small(learn__bootstrap=bootstrap, **change)
+    assert_alike(learned(config, Plan("eager"), 12), learned(config, Plan("written"), 12), 2e-5)
+
+
+@pytest.mark.skipif(execute.compiler_missing(torch.device("cpu")) is not None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("algo", ["double", "rainbow"])
+def test_compiled_learns_what_eager_learns(algo: str) -> None:
+    config = small(algo, learn__target_every=0)
+    assert_alike(learned(config, Plan("eager"), 6), learned(config, Plan("compile"), 6), 5e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize(
+    "algo", ["double", "per", "noisy", "c51", "qr-dqn", "iqn", "munchausen", "rainbow", "pqn"]
+)
+def test_a_graph_repeats_eager_bit_by_bit(algo: str) -> None:
+    config = small(algo)
+    eager = learned(config, Plan("eager"), 8, "cuda")
+    assert_alike(eager, learned(config, Plan("eager", graph=True), 8, "cuda"), 0.0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("way", ["compile", "written"])
+def test_graphs_of_faster_updates_learn_what_eager_learns(way: Any) -> None:
+    config = small()
+    eager = learned(config, Plan("eager"), 8, "cuda")
+    assert_alike(eager, learned(config, Plan(way, graph=True), 8, "cuda"), 2e-2)  # TF32 has ten bits
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize(
+    "plan", [Plan("eager"), Plan("eager", graph=True), Plan("written", graph=True)], ids=str
+)
+@pytest.mark.parametrize("algo", ["double", "per"])
+def test_an_iteration_never_waits_for_the_device(plan: Plan, algo: str, tmp_path: Path) -> None:
+    """PyTorch itself raises at whatever would make the host wait; and a graph does all in a handful of launches."""
+    config = small(algo)
+    engine, parts = make(config, "cuda")
+    with put_back(config, parts), tensor_cores(parts.env.device):
+        warm(engine, plan)
+    loop = Loop(config, parts, RunFolder(tmp_path), Silent(), parts.env, engine)
+    loop.start()
+    for _ in range(30):
+        loop.iterate()
+    torch.cuda.synchronize()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns that it is a prototype
+            torch.cuda.set_sync_debug_mode("error")
+        for _ in range(10):
+            loop.iterate()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            for _ in range(10):
+                loop.iterate()
+    names = {event.key: event.count for event in profile.key_averages()}
+    for waiting in (
+        "cudaStreamSynchronize",
+        "cudaDeviceSynchronize",
+        "cudaMalloc",
+        "cudaHostAlloc",
+        "aten::item",
+    ):
+        assert waiting not in names
+    if plan.graph:
+        assert names.get("cudaGraphLaunch", 0) >= 10
+        # ε, learning rate, β, and two numbers for each generator of a graph
+        assert names.get("cudaLaunchKernel", 0) <= 10 * (3 + 2 * 4)
+
+
+# ---- what the trial does and leaves behind
+
+
+@pytest.mark.parametrize("algo", ["double", "rainbow", "iqn", "pqn"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_preparing_leaves_no_trace(algo: str, device: str) -> None:
+    config = small(algo)
+    _, cold = make(config, device)
+    _, warmed = make(config, device)
+    prepare(config, warmed, note=lambda text: None)
+    assert_alike(cold.learner.weights(), warmed.learner.weights(), 0.0)
+    for name, tensor in cold.state_dict().items():
+        assert torch.equal(tensor, warmed.state_dict()[name]), name
+    assert warmed.counts.transitions == warmed.learner.updates == 0
+    assert warmed.phases.read() == {}
+
+
+def test_auto_takes_the_first_unless_another_is_clearly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small()
+    for eager, expected in ((1.0, "written"), (0.9, "written"), (0.5, "eager")):
+        engine, _ = make(config)
+        monkeypatch.setattr(
+            choosing, "time_updates", lambda engine, t=eager: 1.0 if engine.plan.way == "written" else t
+        )
+        choice = choose(config, engine, note=pytest.fail)
+        assert choice.plan == engine.plan == Plan(expected)  # type: ignore[arg-type]
+        assert "written 1,000,000 µs" in choice.why
+
+
+def test_what_does_not_work_falls_to_the_next_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    for changes, mode in (
+        ({}, "graph"),
+        ({"network__dueling": True}, "written"),
+        ({"learn__head": "iqn"}, "compile"),
+    ):
+        engine, _ = make(small(runtime__mode=mode, **changes))
+        assert choose(engine.config, engine, heard.append).plan == Plan("eager" if changes else "written")
+    assert len(heard) == 3
+    assert "'graph' does not work here: CUDA graphs need --device cuda. Falling" in heard[0]
+    assert "for plain MLPs with a scalar head" in heard[1]
+    assert "where the compiler cannot follow" in heard[2]
+
+
+def test_a_compiler_that_fails_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(function: Any, dynamic: bool = False) -> Any:
+        def fail(*arguments: Any) -> Any:
+            raise RuntimeError("internal compiler error\nand a long story")
+
+        return fail
+
+    monkeypatch.setattr(engines, "compiled", broken)
+    monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
+    heard: list[str] = []
+    config = small(runtime__mode="compile")
+    _, parts = make(config)
+    assert prepare(config, parts, heard.append)[1].plan == Plan("eager")
+    assert heard == [
+        "The mode 'compile' does not work here: internal compiler error. Falling back to the next."
+    ]
+
+
+def test_a_run_says_what_it_picked_and_goes_on_with_it(tmp_path: Path) -> None:
+    settings = SMALL | {"steps": 1500, "device": "cpu", "out": str(tmp_path), "progress": False}
+    run = flashdqn.train("snake", **settings)
+    assert run.config.runtime.mode == run.summary["mode"] == "written"
+    assert run.summary["first_warm_up_seconds"] > 0
+    again = flashdqn.train(resume=run.path, steps=2000, progress=False)
+    assert again.config.runtime.mode == "written"
+
+
+def test_modes_that_differ_in_rounding_alone_give_nearly_the_same_run(tmp_path: Path) -> None:
+    settings = SMALL | {"steps": 1000, "device": "cpu", "progress": False}
+    weights = []
+    for mode in ("eager", "written"):
+        run = flashdqn.train("snake", **settings, out=str(tmp_path), runtime={"mode": mode})
+        network = flashdqn.load(run.path).network
+        weights.append({name: tensor.clone() for name, tensor in network.state_dict().items()})
+    assert_alike(weights[0], weights[1], 1e-4)
+
+
+def test_cpu_plans_of_every_mode() -> None:
+    def names(mode: str, **changes: Any) -> list[str]:
+        config = small(runtime__mode=mode, **changes)
+        return [str(plan) for plan in plans(config, make(config)[1])]
+
+    assert names("eager") == ["eager"]
+    assert names("auto") == ["written", "eager"]
+    short: dict[str, Any] = {"network__dueling": True, "steps": 1000}
+    compiles = execute.compiler_missing(torch.device("cpu")) is None
+    assert names("auto", **short) == ["eager"]
+    for long in ({"steps": 200_000}, {"episodes": 5000}, {"max_time": 600.0}):
+        assert names("auto", **short | long) == ["eager", *["compile"] * compiles]
+    assert names("written", network__dueling=True) == ["written", "eager"]
+    assert names("graph") == ["graph", "written", "eager"]
+
+
+def test_an_engine_refuses_what_does_not_apply() -> None:
+    engine, _ = make(small(runtime__precision="bf16"))
+    with pytest.raises(ExecutionError, match="fp32 alone"):
+        engine.use(Plan("written"))
+    assert Choice(Plan("compile", graph=True)).why == "graph of compile updates"
+
+
+# ---- groups
+
+
+def test_groups_are_powers_of_two_and_stop_at_a_copy_into_the_target() -> None:
+    assert [group(n) for n in (1, 2, 3, 4, 7, 8, 15, 16)] == [1, 2, 2, 4, 4, 8, 8, 16]
+    assert groups(8) == [8, 4, 2, 1]
+    config = small(learn__target_every=5, train_ratio=1.0)
+    engine, parts = filled(config, Plan("eager"))
+    drawn: list[int] = []
+    batches = parts.sampler.batches
+    parts.sampler.batches = lambda count, size: drawn.append(count) or batches(count, size)  # type: ignore
+    engine.learn(13)
+    assert drawn == [4, 1, 4, 1, 2, 1]  # up to 5, up to 10, and three more
+    assert parts.learner.updates == 13

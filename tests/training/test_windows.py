@@ -1,0 +1,93 @@
+"""Throughput by window, with a clock that the test turns."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from test_modes import make, small
+
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.progress import Plain, Silent
+from flashdqn.training.ratio import build_ratio
+from flashdqn.training.reporter import Reporter
+
+
+class Clock:
+    """It stands still until somebody turns it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def reporter_in(folder: Path) -> Reporter:
+    config = small("double")
+    _, parts = make(config)
+    reporter = Reporter(config, parts, RunFolder(folder), build_ratio(config, parts.sampler), Silent())
+    reporter.begin(step=0, updates=0)
+    reporter.open_window()
+    return reporter
+
+
+def train(reporter: Reporter, clock: Clock, transitions: int, seconds: float) -> None:
+    """As an iteration does, for the counters and the clock."""
+    reporter.parts.phases.next_iteration()
+    reporter.parts.counts.transitions += transitions
+    clock.now += seconds
+
+
+def slow_reads(reporter: Reporter, clock: Clock, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that has to wait for the device: what it waits for is the window's own work."""
+    read = reporter.parts.metrics.read
+
+    def wait() -> dict[str, float]:
+        clock.now += seconds
+        return read()
+
+    monkeypatch.setattr(reporter.parts.metrics, "read", wait)
+
+
+def test_what_a_report_waits_for_counts_in_its_own_window_and_never_in_the_next(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporter = reporter_in(tmp_path)
+    slow_reads(reporter, clock, 1.0, monkeypatch)
+    for _ in range(3):
+        train(reporter, clock, 1000, 3.0)
+        assert reporter.report(0.0)["steps_per_second"] == 250.0  # 1000 in 3 + 1 seconds
+
+
+def test_evaluations_and_checkpoints_are_no_training(tmp_path: Path, clock: Clock) -> None:
+    reporter = reporter_in(tmp_path)
+    train(reporter, clock, 1000, 2.0)
+    for aside in ("evaluate", "checkpoint"):
+        with reporter.parts.phases(aside, host=True):
+            clock.now += 5.0
+    assert reporter.report(0.0)["steps_per_second"] == 500.0
+
+
+def test_a_window_without_an_iteration_has_no_speed(tmp_path: Path, clock: Clock) -> None:
+    """On CUDA the last transitions become known when the loop is over."""
+    reporter = reporter_in(tmp_path)
+    train(reporter, clock, 1000, 2.0)
+    reporter.report(0.0)
+    reporter.parts.counts.transitions += 64
+    row: dict[str, Any] = reporter.report(0.0)
+    assert row["step"] == 1064
+    assert math.isnan(row["steps_per_second"])
+    assert math.isnan(row["us_total"])
+    console = Console(width=200, record=True)
+    progress = Plain(console)
+    progress.tick(1.0, 1064, 0, 2.0)
+    progress.report(row)
+    assert "– steps/s" in console.export_text()
