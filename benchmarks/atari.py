@@ -25,11 +25,11 @@ import torch
 
 import flashdqn
 from flashdqn.compute.device import choose_device, used_bytes
-from flashdqn.core.contract import close
+from flashdqn.core.contract import close_env
 from flashdqn.envs import GymConfig, VecEnv, build_env
 from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
-from flashdqn.training.assemble import assemble
+from flashdqn.training.assemble import assemble_parts
 from measure import context, cpu_seconds, read_csv, write_json
 
 FRAMES = 4  # to a step
@@ -62,7 +62,7 @@ def time_games(
                 speeds[kind].append(taken / now)
                 costs[kind].append((cpu_seconds(vector) - before) / taken * 1e6)
     for env in envs.values():
-        close(env)
+        close_env(env)
     return [
         {
             "kind": kind,
@@ -82,7 +82,7 @@ def innermost(env: Any) -> Any:
 
 def memory(capacity: int, count: int, device: torch.device) -> dict[str, Any]:
     """Bytes of the ring as computed before it is made, and as they are when every row was written."""
-    config = flashdqn.config.settings.apply(
+    config = flashdqn.config.settings.apply_settings(
         base_config("atari"), {"envs": count, "replay.capacity": capacity, "network.hidden": [8]}
     )
     env = games("auto", count, device)
@@ -91,10 +91,10 @@ def memory(capacity: int, count: int, device: torch.device) -> dict[str, Any]:
     stacks = ring_bytes(capacity, count, whole, env.num_actions, masked=False)
     gc.collect()  # the ring of the last call
     before = used_bytes(device)
-    ring = assemble(config, env).ring
+    ring = assemble_parts(config, env).ring
     ring.obs.fill_(1)  # touched, so that it lies in memory
     taken = used_bytes(device) - before
-    close(env)
+    close_env(env)
     return {"capacity": capacity, "computed": computed, "taken": taken, "whole_stacks": stacks}
 
 

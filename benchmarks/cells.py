@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from flashdqn.compute.graphs import Plan, compiled
-from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.graphs import ExecutionPlan, compiled
+from flashdqn.compute.precision import allow_tf32
 from flashdqn.envs import build_env
 from flashdqn.networks.torsos import BoardNorm
 from flashdqn.presets import PRESETS
-from flashdqn.training.assemble import assemble
-from flashdqn.training.autotune import warm
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.autotune import warm_up_plan
 from flashdqn.training.engine import Engine
 from measure import context, write_json
 
@@ -127,9 +127,9 @@ def time_training(batch: int, boards: int, precision: str, pick: bool) -> tuple[
     )
     device = torch.device("cuda")
     env = build_env(config.env, config.envs, device)
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     engine = Engine(config, parts)
-    warm(engine, Plan("compile"))
+    warm_up_plan(engine, ExecutionPlan("compile"))
     count = 2
     learning = milliseconds(lambda: engine.learn(count), 10) / count
     acting = milliseconds(engine.collect, 10)
@@ -169,7 +169,7 @@ def main() -> None:
         if asked.json:
             write_json(asked.json, {"context": context("cuda"), "rows": rows})
 
-    with tensor_cores(torch.device("cuda")):
+    with allow_tf32(torch.device("cuda")):
         if asked.layers:
             for channels in (128, 256):
                 keep([time_product(asked.batch, channels)])

@@ -29,17 +29,17 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.compute.gemm import peek, take
-from flashdqn.compute.threads import Team, cores, threads
+from flashdqn.compute.gemm import increment_counter, read_counter
+from flashdqn.compute.threads import Team, cores, limit_threads
 from flashdqn.config import LearnConfig
 from flashdqn.learn.adam import Adam
-from flashdqn.learn.bootstraps import greedy
+from flashdqn.learn.bootstraps import greedy_target
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.networks.roles import make_target
 from flashdqn.training.backends.cpu import update as written
 from flashdqn.training.backends.cpu.memory import BySamples
-from flashdqn.training.backends.cpu.update import WrittenUpdates
+from flashdqn.training.backends.cpu.update import NativeUpdates
 from measure import context, write_json
 from update import CASES, joined, make_batches, make_network
 
@@ -51,9 +51,9 @@ FAR = 100  # nanoseconds
 def call_and_answer(counter, who, times):  # type: ignore[no-untyped-def]
     """Count up in turns with somebody else."""
     for i in range(times):
-        while peek(counter) != 2 * i + who:
+        while read_counter(counter) != 2 * i + who:
             pass
-        take(counter)
+        increment_counter(counter)
 
 
 def nanoseconds(times: int = 20_000) -> float:
@@ -77,7 +77,7 @@ def updates(team: Team, by_samples: bool = False) -> Callable[[], object]:
     target = make_target(online)
     learn = LearnConfig(bootstrap="greedy", huber=1.0, lr=1e-4)
     adam = Adam(learn, Flat(online), torch.tensor(learn.lr))
-    steps = WrittenUpdates(online, target, ScalarHead(learn.huber), greedy, adam, team=team)
+    steps = NativeUpdates(online, target, ScalarHead(learn.huber), greedy_target, adam, team=team)
     batch, sums = joined(make_batches(CASE, GROUP)), torch.zeros(3)
     chosen = written.ByHalves
     try:
@@ -140,7 +140,7 @@ def main() -> None:
     if cores() < 2:
         parser.error("This needs two cores.")
     rows = []
-    with threads(1, cores()):
+    with limit_threads(1, cores()):
         works = {
             "one thread": updates(Team(1)),
             "two, by samples": updates(Team(2), by_samples=True),

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from doctor import PATIENTS, names
-from flashdqn.doctor.examine import examine
+from flashdqn.doctor.examine import build_report
 from flashdqn.doctor.record import make_record
 from flashdqn.doctor.run import Patient, describe
 from measure import context, write_json
@@ -55,7 +55,7 @@ def apart(script: Path, seconds: float) -> Row:
     return {
         "ratios": [on / off for on, off in pairs],
         "beside": raw["own"]["clerk_seconds"] / sum(window["seconds"] for window in raw["windows"]),
-        "said": 2 * examine(make_record(raw)).overhead,  # it was there half of the time
+        "said": 2 * build_report(make_record(raw)).overhead,  # it was there half of the time
     }
 
 

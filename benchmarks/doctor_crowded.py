@@ -74,7 +74,7 @@ def watch_hard(script: Path, seconds: float) -> None:
     """In this process's child, with a plan of our own."""
     plan = run.describe
     run.describe = lambda *given: plan(*given) | HARD
-    record = run.watch(run.Patient(str(script), (), seconds=seconds, probe=0.01))
+    record = run.watch_patient(run.Patient(str(script), (), seconds=seconds, probe=0.01))
     print(f"ended without warning at {seconds} s" if record.raw["ended"] == "killed" else record.raw["ended"])
 
 

@@ -97,13 +97,13 @@ class Turns:
 
     def run(self, plan: str) -> dict[bool, list[float]]:
         """The script to its end, or for its time; the seconds per step of each turn."""
-        turns, begin = self, self.script.Watch.begin
+        turns, begin = self, self.script.ScriptWatch.begin
 
         def known(watch: Any) -> None:
             turns.watch = watch
             begin(watch)
 
-        self.script.Watch.begin = known
+        self.script.ScriptWatch.begin = known
         try:
             self.script.main(plan)
         except SystemExit as stop:

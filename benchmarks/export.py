@@ -22,14 +22,14 @@ from rich.table import Table
 
 from flashdqn.agent.agent import load
 from flashdqn.agent.onnx import OnnxAgent
-from flashdqn.cli.export import cells, time_text
+from flashdqn.cli.export import format_export_row, format_latency
 from flashdqn.compute.seeds import purpose_seed
-from flashdqn.compute.threads import threads
-from flashdqn.export.describe import describe
-from flashdqn.export.flow import CALIBRATION, Exported, Wanted, export
-from flashdqn.export.int8 import Keep, Way, quantise
-from flashdqn.export.measure import TorchPlayer, agreement, latencies
-from flashdqn.export.observations import play
+from flashdqn.compute.threads import limit_threads
+from flashdqn.export.describe import describe_policy
+from flashdqn.export.flow import CALIBRATION, Exported, Wanted, export_policy
+from flashdqn.export.int8 import Keep, Way, quantize_onnx
+from flashdqn.export.measure import TorchPlayer, measure_agreement, measure_latencies
+from flashdqn.export.observations import collect_observations
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
 from flashdqn.runs.folder import RunFolder
@@ -60,8 +60,10 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
 def measure(run: Path, observations: int, episodes: int) -> list[Exported]:
     """Both formats, each with its own turn of PyTorch."""
     with tempfile.TemporaryDirectory() as folder:
-        int8 = export(Wanted(run, "onnx", True, Path(folder) / "p.onnx", "best", observations, episodes))
-        script = export(
+        int8 = export_policy(
+            Wanted(run, "onnx", True, Path(folder) / "p.onnx", "best", observations, episodes)
+        )
+        script = export_policy(
             Wanted(run, "torchscript", False, Path(folder) / "p.pt", "best", observations, episodes)
         )
     return [int8, script]
@@ -82,21 +84,22 @@ CHOICES: dict[str, tuple[Way, Keep, tuple[str, ...] | None]] = {
 def choices(run: Path, observations: int) -> list[dict[str, Any]]:
     """How often files agree with PyTorch by what was quantised, and how fast they are."""
     agent = load(run, "cpu")
-    seen = play(agent, observations, purpose_seed(agent.config.seed, "export"))
-    calibration = play(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
+    seen = collect_observations(agent, observations, purpose_seed(agent.config.seed, "export"))
+    calibration = collect_observations(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
     policy = GreedyPolicy(agent.network, agent.head)
-    texts = describe(agent, RunFolder.open(run).play_point(run), run).to_texts()
-    with tempfile.TemporaryDirectory() as folder, threads(1, 1):
+    texts = describe_policy(agent, RunFolder.open(run).play_point(run), run).to_texts()
+    with tempfile.TemporaryDirectory() as folder, limit_threads(1, 1):
         plain = Path(folder) / "plain.onnx"
         write_onnx(policy, seen, plain, texts)
         players = {}
         for number, (name, (way, keep, kinds)) in enumerate(CHOICES.items()):
             file = Path(folder) / f"{number}.onnx"
-            quantise(plain, file, way, calibration, texts, keep, kinds)
+            quantize_onnx(plain, file, way, calibration, texts, keep, kinds)
             players[name] = OnnxAgent(file)
-        taken = latencies(players, seen)
+        taken = measure_latencies(players, seen)
         same = {
-            name: agreement(player, TorchPlayer(policy), seen).actions for name, player in players.items()
+            name: measure_agreement(player, TorchPlayer(policy), seen).actions
+            for name, player in players.items()
         }
     return [
         {"int8": name, "same_action": same[name]}
@@ -110,7 +113,7 @@ def show_choices(name: str, rows: list[dict[str, Any]]) -> None:
     for column in ("int8", "same action", "fastest call: batch 1", "batch 256"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        times = [time_text(row[f"fastest_us_{batch}"] / 1e6) for batch in (1, 256)]
+        times = [format_latency(row[f"fastest_us_{batch}"] / 1e6) for batch in (1, 256)]
         table.add_row(row["int8"], f"{row['same_action']:.2%}", *times)
     Console(width=140).print(table)
 
@@ -133,7 +136,7 @@ def show(name: str, done: Exported) -> None:
     ):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*cells(row), *(time_text(x.fastest) for x in row.latency.values()))
+        table.add_row(*format_export_row(row), *(format_latency(x.fastest) for x in row.latency.values()))
     Console(width=140).print(table)
     gap, regret = rows[0].agreement.mean_gap, max(row.agreement.regret for row in rows)
     Console().print(

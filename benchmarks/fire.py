@@ -26,10 +26,10 @@ import torch
 from fire_ask import ROOT, Reference
 from fire_cases import KINDS, SIZE, Case, make_case, reference_input, with_duration
 from fire_picture import draw
-from flashdqn.envs.fuelbreaks.fire import BURN, Spread, fire_behaviour, spread_tables
+from flashdqn.envs.fuelbreaks.fire import BURN, Spread, fire_behavior, spread_tables
 from flashdqn.envs.fuelbreaks.fire import behaviour as behaviour_module
 from flashdqn.envs.fuelbreaks.fire.weather import DRY
-from flashdqn.envs.fuelbreaks.generate import generate
+from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from measure import context, write_json
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -43,7 +43,7 @@ def ours(case: Case, directions: int = 16) -> tuple[np.ndarray, float, float]:
     for _ in range(REPEATS):
         behaviour_module._memory.clear()
         start = time.process_time()
-        tables = spread_tables([fire_behaviour(case.landscape, case.weather)], count=directions)
+        tables = spread_tables([fire_behavior(case.landscape, case.weather)], count=directions)
         prepared = time.process_time() - start
         spread = Spread(tables, 1, 1, case.duration)
         spread.ignition.fill_(case.ignition[0] * SIZE + case.ignition[1])
@@ -140,8 +140,8 @@ def throughput(device: str, size: int, threads: int, boards: int, fires: int) ->
     """Fires per second on generated landscapes, dry weather, four hours: from scratch, after one more break."""
     if device == "cpu":
         numba.set_num_threads(threads)
-    landscapes = [generate(seed, size) for seed in range(16)]
-    tables = spread_tables([fire_behaviour(landscape, DRY) for landscape in landscapes], device)
+    landscapes = [generate_landscape(seed, size) for seed in range(16)]
+    tables = spread_tables([fire_behavior(landscape, DRY) for landscape in landscapes], device)
     spread = Spread(tables, boards, fires, 240.0)
     generator = torch.Generator().manual_seed(0)
     spread.table.copy_(torch.arange(boards) % len(landscapes))

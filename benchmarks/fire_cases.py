@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour
+from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
-from flashdqn.envs.fuelbreaks.generate import generate
+from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import Landscape
 
 SIZE, CELL = 50, 30.0
@@ -39,8 +39,8 @@ def make_case(kind: str, seed: int) -> Case:
     rng = np.random.default_rng([KINDS.index(kind), seed])
     weather = _weather(rng, kind)
     mixed = kind.startswith("mixed")
-    landscape = generate(10_000 + seed, SIZE, CELL) if mixed else _uniform(rng, kind)
-    behaviour = fire_behaviour(landscape, weather)
+    landscape = generate_landscape(10_000 + seed, SIZE, CELL) if mixed else _uniform(rng, kind)
+    behaviour = fire_behavior(landscape, weather)
     burnable = np.argwhere(behaviour.burnable)
     middle = burnable[(np.abs(burnable - SIZE / 2) <= SIZE / 6).all(1)]
     choice = middle if len(middle) else burnable

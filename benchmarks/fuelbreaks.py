@@ -26,7 +26,7 @@ from torch import Tensor
 
 import flashdqn
 from flashdqn.agent.agent import Agent
-from flashdqn.compute.threads import threads
+from flashdqn.compute.threads import limit_threads
 from flashdqn.core.ops import masked_argmax
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
@@ -231,7 +231,7 @@ def main() -> None:
     if asked.landscape_seed is not None:
         count = asked.landscapes or config.held_out
         config = replace(config, landscape_seed=asked.landscape_seed, landscapes=1, held_out=count)
-    with threads(1, 2):
+    with limit_threads(1, 2):
         results = compare(config, agent, run, asked)
     write_json(asked.out, results)
     print(table(results))

@@ -36,11 +36,11 @@ from flashdqn.networks.roles import make_target
 from flashdqn.training.backends.cuda.update import (
     FusedPolicy,
     FusedUpdate,
-    Plan,
     PolicyPlan,
-    choose_plan,
+    UpdatePlan,
     choose_policy_plan,
-    sizes_of,
+    choose_update_plan,
+    mlp_sizes,
 )
 
 Case = tuple[int, int, int, int]  # inputs, width, actions, batch size
@@ -60,7 +60,7 @@ class Setup:
     """A network, its batches, and the fused update with everything that it changes."""
 
     def __init__(
-        self, case: Case, plan: Plan | None = None, batches: int = 4, config: LearnConfig = CONFIG
+        self, case: Case, plan: UpdatePlan | None = None, batches: int = 4, config: LearnConfig = CONFIG
     ) -> None:
         inputs, _, actions, size = case
         self.online, self.target = make_networks(case)
@@ -150,7 +150,7 @@ def setup_copies(setup: Setup) -> tuple[QNetwork, QNetwork]:
     return online.double().requires_grad_(True), target.double()
 
 
-def check(case: Case, plan: Plan) -> dict[str, float]:
+def check(case: Case, plan: UpdatePlan) -> dict[str, float]:
     """Relative distances ‖found − expected‖ / ‖expected‖ after one update; every output poisoned before."""
     setup = Setup(case, plan, batches=1)
     expected = reference(setup, setup.batches[0])
@@ -169,7 +169,7 @@ def check(case: Case, plan: Plan) -> dict[str, float]:
     }
 
 
-def check_repeats(case: Case, plan: Plan) -> bool:
+def check_repeats(case: Case, plan: UpdatePlan) -> bool:
     """The same inputs must give the same bits, twenty updates long."""
     ends = []
     for _ in range(2):
@@ -185,7 +185,9 @@ def check_all(say: Callable[[str], None]) -> None:
                          (200, 512, 32, 700), (11, 256, 3, 5000), (11, 256, 3, 16384)]  # fmt: skip
     for case, precision in itertools.product(cases, ("tf32", "ieee")):
         try:
-            plan = replace(choose_plan(sizes_of(make_networks(case)[0]), case[3]), precision=precision)  # type: ignore[arg-type]
+            plan = replace(
+                choose_update_plan(mlp_sizes(make_networks(case)[0]), case[3]), precision=precision
+            )  # type: ignore[arg-type]
             far = check(case, plan)
             same = check_repeats(case, plan) if precision == "tf32" else True
             # Adam's first step is the gradient's sign, so a change near 0 shows nothing but rounding.
@@ -223,7 +225,7 @@ def time_launches(call: Callable[[int], Any], inner: int = INNER) -> float:
     return statistics.median(times)
 
 
-def time_stage(case: Case, plan: Plan, stage: str) -> float:
+def time_stage(case: Case, plan: UpdatePlan, stage: str) -> float:
     setup = Setup(case, plan)
     call = setup.stages()[stage]
     for batch in setup.batches:
@@ -241,7 +243,7 @@ def time_policy(case: Case, plan: PolicyPlan) -> float:
     return time_launches(lambda i: policy(obs[i % 4], mask[i % 4], eps, coin, luck))
 
 
-def forward_variants(case: Case, base: Plan) -> list[Plan]:
+def forward_variants(case: Case, base: UpdatePlan) -> list[UpdatePlan]:
     names = ("joint", "rows", "columns", "depth", "forward_warps", "forward_stages")
     if case[3] < 1024:
         grid = [(False, 16, 32, 256, 4, 2), (False, 16, 32, 256, 8, 2), (False, 16, 32, 128, 4, 2),
@@ -258,7 +260,7 @@ def forward_variants(case: Case, base: Plan) -> list[Plan]:
     return [replace(base, **dict(zip(names, values, strict=True))) for values in grid]
 
 
-def gradient_variants(case: Case, base: Plan) -> list[Plan]:
+def gradient_variants(case: Case, base: UpdatePlan) -> list[UpdatePlan]:
     names = ("chunks", "block1", "block2", "block3", "gradient_warps", "gradient_stages")
     if case[3] < 1024:
         grid = [(1, (64, 32, 128), (64, 32, 64), (64, 32), 8, 1), (1, (64, 32, 128), (64, 32, 64), (64, 32), 4, 1),
@@ -289,7 +291,7 @@ def gradient_variants(case: Case, base: Plan) -> list[Plan]:
     return [replace(base, **dict(zip(names, values, strict=True))) for values in grid]
 
 
-def adam_variants(base: Plan) -> list[Plan]:
+def adam_variants(base: UpdatePlan) -> list[UpdatePlan]:
     sizes = [(512, 4), (512, 2), (1024, 4), (1024, 8), (256, 2), (2048, 8)]
     return [replace(base, adam_size=size, adam_warps=warps) for size, warps in sizes]
 
@@ -310,7 +312,7 @@ Job = tuple[str, Case, Any]  # stage or "policy", case, plan
 def all_jobs(quick: bool) -> list[Job]:
     jobs: list[Job] = []
     for case in CASES:
-        base = choose_plan(sizes_of(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
+        base = choose_update_plan(mlp_sizes(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
         plans = {"forward": [base], "gradient": [base], "adam": [base]}
         if not quick:
             plans["forward"] += forward_variants(case, base)
@@ -318,7 +320,7 @@ def all_jobs(quick: bool) -> list[Job]:
             plans["adam"] += adam_variants(base)
         jobs += [(stage, case, plan) for stage, choices in plans.items() for plan in dict.fromkeys(choices)]
     for case in POLICIES:
-        policy = choose_policy_plan(sizes_of(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
+        policy = choose_policy_plan(mlp_sizes(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
         jobs += [
             ("policy", case, plan)
             for plan in dict.fromkeys([policy, *([] if quick else policy_variants(case[3]))])
@@ -370,7 +372,7 @@ def short(plan: Any, stage: str) -> str:
     return " ".join(words).replace(", ", ",").replace("True", "1").replace("False", "0")
 
 
-def take(into: Plan, stage: str, source: Plan) -> Plan:
+def take(into: UpdatePlan, stage: str, source: UpdatePlan) -> UpdatePlan:
     return replace(into, **{name: getattr(source, name) for name in STAGE_FIELDS[stage]})
 
 
@@ -391,7 +393,7 @@ def measure(jobs: list[Job], say: Callable[[str], None]) -> list[dict[str, Any]]
     for stage, case, plan in jobs:
         record(stage, case, plan)
     for case in CASES:
-        base = choose_plan(sizes_of(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
+        base = choose_update_plan(mlp_sizes(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
         record("all", case, base, "default")
         record("all", case, replace(base, pdl=True), "default with PDL")
         if base.chunks > 1:

@@ -12,12 +12,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flashdqn.compute.device import choose_device, hardware
+from flashdqn.compute.device import choose_device, describe_hardware
 
 
 def context(device: str) -> dict[str, Any]:
     """Date, commit, hardware and versions."""
-    return {"date": datetime.date.today().isoformat(), "commit": commit(), **hardware(choose_device(device))}
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        **describe_hardware(choose_device(device)),
+    }
 
 
 def commit() -> str:

@@ -22,23 +22,23 @@ from rich.table import Table
 from torch import Tensor
 
 from flashdqn.compute.device import choose_device
-from flashdqn.compute.graphs import Plan
-from flashdqn.compute.precision import tensor_cores
-from flashdqn.compute.threads import threads
+from flashdqn.compute.graphs import ExecutionPlan
+from flashdqn.compute.precision import allow_tf32
+from flashdqn.compute.threads import limit_threads
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ExecutionError
 from flashdqn.envs import build_env
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.presets import base_config
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import assemble
-from flashdqn.training.autotune import warm
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.autotune import warm_up_plan
 from flashdqn.training.engine import Engine
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
-from flashdqn.training.warmup import copies, put_back
+from flashdqn.training.warmup import clone_tensors, restore_after
 from measure import context, draw_bars, write_json
 
 #: The work: preset, and what is changed in it.
@@ -62,13 +62,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "grid": ("snake-grid", {}),
 }
 PLANS = {
-    "cpu": [Plan("eager"), Plan("compile"), Plan("written")],
+    "cpu": [ExecutionPlan("eager"), ExecutionPlan("compile"), ExecutionPlan("written")],
     "cuda": [
-        Plan("eager"),
-        Plan("compile"),
-        Plan("eager", graph=True),
-        Plan("compile", graph=True),
-        Plan("written", graph=True),
+        ExecutionPlan("eager"),
+        ExecutionPlan("compile"),
+        ExecutionPlan("eager", graph=True),
+        ExecutionPlan("compile", graph=True),
+        ExecutionPlan("written", graph=True),
     ],
 }
 
@@ -77,19 +77,19 @@ PLANS = {
 class Candidate:
     """A training in one mode."""
 
-    plan: Plan
+    plan: ExecutionPlan
     loop: Loop
     warm_up: float
     rates: list[float]
 
 
-def start(config: Config, plan: Plan, device: torch.device, folder: Path) -> Candidate:
+def start(config: Config, plan: ExecutionPlan, device: torch.device, folder: Path) -> Candidate:
     """A training that has filled its replay, warm."""
     begun = time.perf_counter()
-    parts = assemble(config, build_env(config.env, config.envs, device))
+    parts = assemble_parts(config, build_env(config.env, config.envs, device))
     engine = Engine(config, parts)
-    with put_back(config, parts):
-        warm(engine, plan)
+    with restore_after(config, parts):
+        warm_up_plan(engine, plan)
     seconds = time.perf_counter() - begun
     loop = Loop(config, parts, RunFolder(folder), Silent(), parts.env, engine)
     loop.start()
@@ -157,14 +157,14 @@ def main() -> None:
     arguments = parser.parse_args()
     device, console = choose_device(arguments.device), Console(width=110)
     preset, changes = CASES[arguments.case]
-    config = apply(base_config(preset), changes | {"runtime.precision": arguments.precision})
-    config = with_algorithm(config, arguments.algo) if arguments.algo else config
+    config = apply_settings(base_config(preset), changes | {"runtime.precision": arguments.precision})
+    config = apply_algorithm(config, arguments.algo) if arguments.algo else config
     if device.type == "cpu":
         config = replace(config, device="cpu")
     wanted = [w for w in arguments.plans.split(",") if w]
     plans = [p for p in PLANS[device.type] if not wanted or any(w == str(p) for w in wanted)]
     rows: list[dict[str, Any]] = []
-    with threads(1, 1), tensor_cores(device), tempfile.TemporaryDirectory() as folder:
+    with limit_threads(1, 1), allow_tf32(device), tempfile.TemporaryDirectory() as folder:
         candidates: list[Candidate] = []
         for plan in plans:
             try:
@@ -172,7 +172,7 @@ def main() -> None:
             except ExecutionError as error:
                 console.print(f"{plan}: {error}", highlight=False, markup=False)
         first = candidates[0].loop.parts
-        weights, state = copies(first.learner.weights()), copies(first.state_dict())
+        weights, state = clone_tensors(first.learner.weights()), clone_tensors(first.state_dict())
         for candidate in candidates:
             relearn(candidate, weights, state, arguments.updates)
         differences = [apart(candidate, candidates[0]) for candidate in candidates]

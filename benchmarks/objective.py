@@ -16,7 +16,7 @@ import torch
 
 import flashdqn
 from flashdqn.envs import build_env
-from flashdqn.runs.checkpoint import all_checkpoints
+from flashdqn.runs.checkpoint import list_checkpoints
 
 
 @torch.no_grad()
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=1000)
     arguments = parser.parse_args()
     print("      step   score  steps/food   discounted return: first state   all states")
-    for path in all_checkpoints(arguments.run / "checkpoints"):
+    for path in list_checkpoints(arguments.run / "checkpoints"):
         row = play(flashdqn.load(path, "cpu"), arguments.games, seed=77)
         print(
             f"{int(path.name):>10,}  {row['score']:6.2f}  {row['steps/food']:10.2f}   "

@@ -22,7 +22,7 @@ import torch
 
 from flashdqn.core.contract import ObsSpec
 from flashdqn.replay import Kind, PrioritizedSampler, Ring, UniformSampler
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.sum_tree import TorchSumTree
 from measure import context, write_json
 
@@ -73,7 +73,7 @@ def works(sampler: Measured, batch: int) -> dict[str, tuple[Work, int]]:
     return {
         "sample": (lambda: sampler.sample(batch), 1),
         "sample/16": (lambda: sampler.batches(GROUP, batch), GROUP),
-        "gather": (lambda: gather(sampler.ring, drawn[next(turns)], N_STEP, 0.99), 1),
+        "gather": (lambda: gather_transitions(sampler.ring, drawn[next(turns)], N_STEP, 0.99), 1),
         "update": (update, 1),
         "append": (sampler.appended, 1),
     }

@@ -31,21 +31,21 @@ from rich.console import Console
 from rich.table import Table
 
 from flashdqn.compute.device import choose_device
-from flashdqn.compute.precision import tensor_cores
-from flashdqn.compute.threads import cores, threads
+from flashdqn.compute.precision import allow_tf32
+from flashdqn.compute.threads import cores, limit_threads
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_env
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.presets import base_config
-from flashdqn.profile.ready import end_rollout, settle
+from flashdqn.profile.ready import end_rollout, finish_updates
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import assemble
-from flashdqn.training.autotune import prepare
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.autotune import prepare_engine
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
-from flashdqn.training.session import check_settings, own_threads
+from flashdqn.training.session import check_settings, use_run_threads
 from measure import context, write_json
 
 HERE = Path(__file__).parent
@@ -85,8 +85,8 @@ def configure(arguments: argparse.Namespace, setting: str, value: float) -> Conf
     if arguments.flood:
         changes["env.features"] = "flood"
     changes["replay.capacity"] = max(500_000, 16 * int(changes["envs"]))
-    config = apply(base_config("snake"), changes)
-    config = with_algorithm(config, arguments.algo) if arguments.algo else config
+    config = apply_settings(base_config("snake"), changes)
+    config = apply_algorithm(config, arguments.algo) if arguments.algo else config
     if config.learn.method == "pqn" and setting != "envs":
         raise ConfigError("PQN has neither a replay's batch nor a train ratio of its own.")
     return config
@@ -94,9 +94,9 @@ def configure(arguments: argparse.Namespace, setting: str, value: float) -> Conf
 
 def start(config: Config, value: float, device: torch.device, folder: Path) -> Point:
     """A training that is warm and has filled its replay."""
-    with own_threads(config, check_settings(config, device)):
-        parts = assemble(config, build_env(config.env, config.envs, device))
-        engine, choice = prepare(config, parts, lambda _: None)
+    with use_run_threads(config, check_settings(config, device)):
+        parts = assemble_parts(config, build_env(config.env, config.envs, device))
+        engine, choice = prepare_engine(config, parts, lambda _: None)
         loop = Loop(config, parts, RunFolder(folder), Silent(), parts.env, engine)
         loop.start()
         while parts.counts.transitions < loop.ratio.starts:
@@ -107,14 +107,14 @@ def start(config: Config, value: float, device: torch.device, folder: Path) -> P
 def measure(point: Point, seconds: float) -> None:
     """One round."""
     loop, counts = point.loop, point.loop.parts.counts
-    with threads(point.threads, cores()):
-        settle(loop)
+    with limit_threads(point.threads, cores()):
+        finish_updates(loop)
         end_rollout(loop)
         transitions, begun = counts.transitions, time.perf_counter()
         while time.perf_counter() - begun < seconds:
             loop.iterate()
         end_rollout(loop)
-        settle(loop)
+        finish_updates(loop)
         took = time.perf_counter() - begun
     point.rates.append((counts.transitions - transitions) / took)
     point.seconds += took
@@ -302,7 +302,7 @@ def main() -> None:
     settings = {"device": machine(device), "features": features, "algo": algo}
     title = f"Snake 10x10, {features}, {algo}, MLP 2x256, {machine(device).upper()}"
     axes = read_axes(path, settings)
-    with tensor_cores(device):
+    with allow_tf32(device):
         for axis in wanted:
             rows, skipped = run_axis(axis, arguments, device, console)
             if rows:

@@ -16,10 +16,10 @@ import time
 
 import torch
 
-from flashdqn.compute.threads import cores, threads
+from flashdqn.compute.threads import cores, limit_threads
 from flashdqn.envs import build_env
 from flashdqn.presets import base_config
-from flashdqn.training.assemble import assemble
+from flashdqn.training.assemble import assemble_parts
 from measure import context
 
 
@@ -31,8 +31,8 @@ def busy() -> None:
 def update_microseconds(count: int, seconds: float) -> list[float]:
     """Times of single updates of the preset snake-flood with so many threads."""
     config = base_config("snake-flood")
-    with threads(count, 1):
-        parts = assemble(config, build_env(config.env, config.envs, torch.device("cpu")))
+    with limit_threads(count, 1):
+        parts = assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
         parts.collector.start(0)
         for _ in range(20):
             parts.collector.collect()

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec, VecEnv
 from flashdqn.core.types import Step
-from flashdqn.envs.host_env import Moved
+from flashdqn.envs.host_env import HostEnv
 from measure import context, write_json
 
 #: name, environments, observation, actions, masks
@@ -105,7 +105,7 @@ def main() -> None:
     for name, count, spec, actions, masked in CASES:
         ways: dict[str, Any] = {
             "plain": Plain(Still(count, spec, actions, masked), device),
-            "packed": Moved(Still(count, spec, actions, masked), device),
+            "packed": HostEnv(Still(count, spec, actions, masked), device),
         }
         times: dict[str, list[float]] = {way: [] for way in ways}
         for number in range(options.rounds + 1):

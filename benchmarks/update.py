@@ -27,22 +27,22 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from flashdqn.compute.gemm import LANES, product
+from flashdqn.compute.gemm import LANES, multiply_matrices
 from flashdqn.compute.kernels import Array, inner
-from flashdqn.compute.native import native
-from flashdqn.compute.threads import Team, cores, threads
+from flashdqn.compute.native import compile_native
+from flashdqn.compute.threads import Team, cores, limit_threads
 from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.adam import Adam
-from flashdqn.learn.bootstraps import double
+from flashdqn.learn.bootstraps import double_target
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.loss import td_loss
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
-from flashdqn.training.backends.cpu.update import WrittenUpdates
+from flashdqn.training.backends.cpu.update import NativeUpdates
 from measure import context, draw_bars, write_json
 
 #: Below so many inputs, MKL is faster at the transposed form of a layer's weight gradient.
@@ -133,7 +133,7 @@ def multiply_all(works: Array, zero: Array) -> None:
     """Products that a table lists: m, n, k, and the addresses of the factors and of the result."""
     for i in range(len(works)):
         m, n, k, a, b, c = works[i, 0], works[i, 1], works[i, 2], works[i, 3], works[i, 4], works[i, 5]
-        product(a, k, 1, b, n, c, n, m, n, k, zero[0], 0, np.float32(-np.inf), 0)
+        multiply_matrices(a, k, 1, b, n, c, n, m, n, k, zero[0], 0, np.float32(-np.inf), 0)
 
 
 def tiled_floor(case: Case) -> Update:
@@ -157,7 +157,7 @@ def tiled_floor(case: Case) -> Update:
             add(width, case.batch, size)
     memory.append(torch.zeros(1))
     arrays = np.array(works), np.array([memory[-1].data_ptr()])
-    driver = native(multiply_all, tuple(map(numba.typeof, arrays)))
+    driver = compile_native(multiply_all, tuple(map(numba.typeof, arrays)))
 
     def multiply(batch: Batch) -> None:
         assert memory
@@ -175,7 +175,7 @@ def autograd(case: Case, fused: bool | None) -> Update:
     optimizer = torch.optim.Adam(parameters, lr=LEARN.lr, fused=fused)
 
     def update(batch: Batch) -> None:
-        loss = td_loss(online, target, batch, head, double).loss
+        loss = td_loss(online, target, batch, head, double_target).loss
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, LEARN.grad_clip)
@@ -197,8 +197,8 @@ def written(case: Case, group: int = 1, threads: int = 1) -> Update:
     target = make_target(online)
     flat, old = Flat(online), Flat(target)
     adam, sums = Adam(LEARN, flat, torch.tensor(LEARN.lr)), torch.zeros(3)
-    updates = WrittenUpdates(
-        online, target, ScalarHead(LEARN.huber), double, adam, old.values, LEARN.target_tau, Team(threads)
+    updates = NativeUpdates(
+        online, target, ScalarHead(LEARN.huber), double_target, adam, old.values, LEARN.target_tau, Team(threads)
     )  # fmt: skip
     large = joined(make_batches(case, group))
     return lambda batch: updates.steps(large, group, sums)
@@ -262,7 +262,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
     for case in CASES:
-        with threads(1, cores()):
+        with limit_threads(1, cores()):
             measured = measure(case, arguments.rounds, arguments.seconds)
         table = Table("µs per update", title=str(case))
         for column in ("least", "median", "to floor"):

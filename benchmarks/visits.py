@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.examine import examine
-from flashdqn.doctor.run import Patient, watch
+from flashdqn.doctor.examine import build_report
+from flashdqn.doctor.run import Patient, watch_patient
 from measure import context, write_json
 
 HERE = Path(__file__).parent
@@ -90,7 +90,7 @@ def shares(stacks: Iterable[tuple[list[str], float]], visit: Visit) -> dict[str,
 def by_doctor(visit: Visit, seconds: float) -> tuple[dict[str, float], Any]:
     """The doctor's split, and its report."""
     script = str(HERE / "visits" / visit.script)
-    record = watch(Patient(script, visit.arguments, seconds=seconds, python=str(PYTHON)))
+    record = watch_patient(Patient(script, visit.arguments, seconds=seconds, python=str(PYTHON)))
     evidence = Evidence(record)
     spent: Counter[int] = Counter()
     for window in record.windows:
@@ -100,7 +100,7 @@ def by_doctor(visit: Visit, seconds: float) -> tuple[dict[str, float], Any]:
         ([f"{frame.function.rpartition('.')[2]} {frame.file}" for frame in evidence.frames(number)], weight)
         for number, weight in spent.items()
     )
-    return shares(stacks, visit), examine(record)
+    return shares(stacks, visit), build_report(record)
 
 
 def by_spy(visit: Visit, seconds: float) -> dict[str, float]:

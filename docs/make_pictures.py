@@ -9,7 +9,7 @@ from pathlib import Path
 import flashdqn
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.film import save_film, save_strip
-from flashdqn.show.play import play
+from flashdqn.show.play import play_turns
 from flashdqn.show.views import open_stage
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     shutil.copy(curve, images / "curve.png")
     agent = flashdqn.load(arguments.run, "cpu")
     stage = open_stage(agent.config.env)
-    turns = list(play(agent, stage, arguments.seed))
+    turns = list(play_turns(agent, stage, arguments.seed))
     save_strip(stage.view, turns, images / "game.png")
     save_film(stage.view, turns, images / "game.gif", width=121)
 

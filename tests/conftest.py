@@ -15,7 +15,7 @@ import torch
 
 import flashdqn
 from flashdqn import Config, Run
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.presets import base_config
 
 #: Everything about a tiny training; nested settings by their dotted names.
@@ -44,7 +44,7 @@ TINY: dict[str, Any] = {
 def tiny_config(**changes: Any) -> Config:
     """A tiny training with some settings changed; `learn__lr` stands for `learn.lr`."""
     named = {key.replace("__", "."): value for key, value in changes.items()}
-    return apply(base_config("snake"), TINY | named)
+    return apply_settings(base_config("snake"), TINY | named)
 
 
 def tiny_flags(**changes: Any) -> list[str]:

@@ -97,7 +97,7 @@ def test_the_last_evaluation_is_not_done_twice(tiny_run: Callable[..., Run], che
         steps = [int(row["step"]) for row in read_table(run.path / name)]
         assert len(steps) == 2
         assert steps[-1] == run.summary["steps"]
-    newest = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)[-1]
+    newest = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)[-1]
     assert int(newest.name) == run.summary["steps"]
 
 
@@ -154,11 +154,11 @@ def test_load_takes_the_best_or_the_one_named(finished_run: Run, agent: Agent) -
     assert best is not None
     assert finished_run.summary["best_checkpoint"] == best[0].name
     hashes = {}
-    for path in checkpoint.all_checkpoints(folder):
+    for path in checkpoint.list_checkpoints(folder):
         named = flashdqn.load(path)
-        hashes[path] = checkpoint.weights_hash(named.network.state_dict())
+        hashes[path] = checkpoint.hash_weights(named.network.state_dict())
     assert len(set(hashes.values())) == len(hashes)
-    assert checkpoint.weights_hash(agent.network.state_dict()) == hashes[best[0]]
+    assert checkpoint.hash_weights(agent.network.state_dict()) == hashes[best[0]]
     assert hashes[max(hashes)] == finished_run.summary["weights"]
 
 

@@ -10,8 +10,8 @@ import torch
 
 import flashdqn
 from flashdqn import Config
-from flashdqn.cli.train import parse_training, starting_point
-from flashdqn.config.settings import apply, to_dict
+from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import GymConfig, SnakeConfig
 from flashdqn.presets import PRESETS, base_config
@@ -19,7 +19,7 @@ from flashdqn.runs.folder import RunFolder
 
 
 def resolve(*words: str) -> Config:
-    base, _, rest = starting_point(list(words))
+    base, _, rest = resolve_base_config(list(words))
     return parse_training(base, rest)
 
 
@@ -35,7 +35,7 @@ def test_the_command_line_names_any_environment() -> None:
 
 def test_a_preset_serves_its_environment_by_name() -> None:
     named, preset = base_config("gym:CartPole-v1"), base_config("cartpole")
-    assert named == apply(preset, {"preset": "gym:CartPole-v1"})
+    assert named == apply_settings(preset, {"preset": "gym:CartPole-v1"})
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_help_shows_the_tasks_own_flags(capsys: pytest.CaptureFixture[str]) -> N
 def test_every_configuration_survives_a_file(name: str, tmp_path: Path) -> None:
     config = base_config(name)
     data = json.loads(json.dumps(to_dict(config)))
-    assert apply(Config(), data) == config
-    assert apply(base_config("cartpole"), data) == config
+    assert apply_settings(Config(), data) == config
+    assert apply_settings(base_config("cartpole"), data) == config
     (tmp_path / "c.json").write_text(json.dumps({"config": data}))
     assert resolve("--config", str(tmp_path / "c.json")) == config
 
 
 def test_the_task_can_be_said_in_settings() -> None:
-    changed = apply(Config(), {"env": {"task": "gym", "id": "Acrobot-v1"}})
+    changed = apply_settings(Config(), {"env": {"task": "gym", "id": "Acrobot-v1"}})
     assert changed.env == GymConfig(id="Acrobot-v1")
-    assert apply(changed, {"env": {"task": "snake", "size": 8}}).env == SnakeConfig(size=8)
+    assert apply_settings(changed, {"env": {"task": "snake", "size": 8}}).env == SnakeConfig(size=8)
     with pytest.raises(ConfigError, match=r"Unknown task 'gmy' in 'env\.task'; did you mean 'gym'"):
-        apply(Config(), {"env": {"task": "gmy"}})
+        apply_settings(Config(), {"env": {"task": "gmy"}})
 
 
 def test_a_run_folder_has_a_plain_name(tmp_path: Path) -> None:
-    config = apply(base_config("gym:ALE/Pong-v5"), {"out": str(tmp_path)})
+    config = apply_settings(base_config("gym:ALE/Pong-v5"), {"out": str(tmp_path)})
     assert RunFolder.create(config, {}).path.parent == tmp_path
 
 

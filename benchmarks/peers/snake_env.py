@@ -16,7 +16,7 @@ import torch
 import flashdqn
 from flashdqn.compute.kernels import Array, Kernel, Scalar, scalar
 from flashdqn.envs.snake import Snake
-from flashdqn.envs.snake.env import _params
+from flashdqn.envs.snake.env import _make_params
 from flashdqn.envs.snake.features import observe_vector
 from flashdqn.envs.snake.rules import OVER, start_episode
 
@@ -48,7 +48,7 @@ class Boards:
         assert self._obs.shape[1:] == OBSERVATION_SPACE.shape
         assert env.num_actions == ACTION_SPACE.n
         self._restart = Kernel(restart, parallel_from=1024).bind(
-            num_boards, env._state, env._body, env._bits, env._rng, _params(env.config), env._step.obs
+            num_boards, env._state, env._body, env._bits, env._rng, _make_params(env.config), env._step.obs
         )
         # Numba's OpenMP layer, when it starts, sets the number of threads of the whole process, PyTorch's too.
         torch.set_num_threads(threads)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from flashdqn.as_gymnasium.names import register as _register
+from flashdqn.as_gymnasium.names import register_gymnasium_envs as _register
 
 if TYPE_CHECKING:
     from flashdqn import config, envs, presets

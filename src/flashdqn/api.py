@@ -10,16 +10,16 @@ from rich.console import Console
 
 from flashdqn.compute.device import choose_device
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.envs import ENVS, build_env
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs.folder import RunFolder
 from flashdqn.show.report import RUN_PAGES
-from flashdqn.training.progress import Silent, progress_for
+from flashdqn.training.progress import Silent, choose_progress
 from flashdqn.training.session import Run, resume_run, start_run
 
 
@@ -37,15 +37,17 @@ def train(
     command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`. With `resume`
     the run goes on with its own configuration; only the budget may change.
     """
-    shown = progress_for(Console(stderr=True)) if progress else Silent()
+    shown = choose_progress(Console(stderr=True)) if progress else Silent()
     if resume is not None:
         if algo is not None:
             raise ConfigError("A resumed run keeps its algorithm: leave out algo, or start a new run.")
         config = RunFolder.open(Path(resume)).config()
-        return resume_run(check_resume(config, apply(config, settings)), Path(resume), shown, RUN_PAGES)
+        return resume_run(
+            check_resume(config, apply_settings(config, settings)), Path(resume), shown, RUN_PAGES
+        )
     base = preset if isinstance(preset, Config) else base_config(preset)
-    base = base if algo is None else with_algorithm(base, algo)
-    return start_run(apply(base, settings), shown, RUN_PAGES)
+    base = base if algo is None else apply_algorithm(base, algo)
+    return start_run(apply_settings(base, settings), shown, RUN_PAGES)
 
 
 def check_resume(run: Config, wanted: Config) -> Config:
@@ -67,7 +69,7 @@ def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> 
     elif name in ENVS:
         config = ENVS[name][0]()
     else:
-        raise ConfigError(f"Unknown environment '{name}'{nearest(name, {*ENVS, *PRESETS})}")
+        raise ConfigError(f"Unknown environment '{name}'{suggest_nearest(name, {*ENVS, *PRESETS})}")
     if num_envs < 1:
         raise ConfigError(f"num_envs must be at least 1, and is {num_envs}.")
-    return build_env(apply(config, settings, "env."), num_envs, choose_device(device))
+    return build_env(apply_settings(config, settings, "env."), num_envs, choose_device(device))

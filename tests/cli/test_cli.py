@@ -26,14 +26,14 @@ from conftest import start, tiny_config, tiny_flags
 from flashdqn import Config, Run
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import flag_names
-from flashdqn.cli.train import parse_training, starting_point
+from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config.settings import to_dict
 from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import read_table
 from flashdqn.show.terminal import show_summary
 from flashdqn.training.loop import Loop
-from flashdqn.training.progress import LiveDisplay, Plain, progress_for
+from flashdqn.training.progress import LiveDisplay, Plain, choose_progress
 from flashdqn.training.session import start_run
 
 WARMING_UP = "Warming up: compiling and allocating, before the clock starts\n"
@@ -60,7 +60,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 def resolve(*words: str) -> Config:
     """The configuration that a command line comes to, without training."""
-    base, _, rest = starting_point(list(words))
+    base, _, rest = resolve_base_config(list(words))
     return parse_training(base, rest)
 
 
@@ -377,7 +377,7 @@ def test_eval_says_json_and_nothing_else(call: Called, finished_run: Run) -> Non
 
 
 def test_eval_for_people_and_of_one_checkpoint(call: Called, finished_run: Run) -> None:
-    point = checkpoint.all_checkpoints(finished_run.path / "checkpoints")[0]
+    point = checkpoint.list_checkpoints(finished_run.path / "checkpoints")[0]
     code, out, err = call("eval", point, "--episodes", "10")
     assert (code, err) == (0, "")
     assert re.search(r"score \d+\.\d+ ± \d+\.\d+ over 10 games", out)
@@ -399,7 +399,7 @@ def test_eval_of_a_damaged_checkpoint(call: Called, run_copy: Path) -> None:
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_offered(
     spoil: str, call: Called, run_copy: Path, finished_run: Run
 ) -> None:
-    older, newest = checkpoint.all_checkpoints(run_copy / "checkpoints", with_state=True)
+    older, newest = checkpoint.list_checkpoints(run_copy / "checkpoints", with_state=True)
     path = newest / (checkpoint.MANIFEST if spoil == "manifest" else checkpoint.STATE)
     data = path.read_bytes()
     middle = len(data) // 2
@@ -478,7 +478,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(call: Called, tmp_path: Path) -
     for statistic in ("loss", "largest |obs|", "least reward", "largest reward", "mean discount"):
         assert statistic in err
     (run,) = (tmp_path / "out").iterdir()
-    points = checkpoint.all_checkpoints(run / "checkpoints")
+    points = checkpoint.list_checkpoints(run / "checkpoints")
     named = f"the last good checkpoint is {points[-1]}" if points else "there is no checkpoint before it"
     assert named in err
 
@@ -498,7 +498,7 @@ def test_the_last_good_checkpoint_is_named(
         code, _, err = call("train", "snake", *tiny_flags(out=tmp_path / "out"))
     assert code == 1
     (run,) = (tmp_path / "out").iterdir()
-    last = checkpoint.all_checkpoints(run / "checkpoints")[-1]
+    last = checkpoint.list_checkpoints(run / "checkpoints")[-1]
     assert f"the last good checkpoint is {last}" in err
     assert 2000 <= int(last.name) < 2100
     assert call("eval", run, "--json", "--episodes", "3")[0] == 0
@@ -522,7 +522,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(call: Called, tmp_path: Path) -> Non
     assert shlex.split(line)[1:] == ["train", "--resume", str(run)]
     (stopped,) = re.findall(r"Stopped at ([\d,]+) steps", out)
     steps = int(stopped.replace(",", ""))
-    assert int(checkpoint.all_checkpoints(run / "checkpoints", with_state=True)[-1].name) == steps
+    assert int(checkpoint.list_checkpoints(run / "checkpoints", with_state=True)[-1].name) == steps
     code, out, _ = call(*shlex.split(line)[1:], "--steps", steps + 600)
     assert code == 0
     never = flashdqn.train(tiny_config(out=str(tmp_path / "never"), steps=steps + 600), progress=False)
@@ -610,7 +610,7 @@ def test_the_next_commands_work(call: Called, run_copy: Path, capsys: pytest.Cap
 def test_the_live_display_shows_everything(tmp_path: Path) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, color_system=None, legacy_windows=False)
-    display = progress_for(console)
+    display = choose_progress(console)
     assert isinstance(display, LiveDisplay)
     start_run(tiny_config(out=str(tmp_path)), display)
     text = screen.getvalue()
@@ -622,7 +622,7 @@ def test_the_live_display_shows_everything(tmp_path: Path) -> None:
     assert "evaluation evaluation" not in last
     rows = read_table(next(tmp_path.glob("*/metrics.csv")))
     assert f"{int(rows[-1]['step']):,}" in last
-    assert isinstance(progress_for(Console(file=io.StringIO())), Plain)
+    assert isinstance(choose_progress(Console(file=io.StringIO())), Plain)
 
 
 def test_the_live_display_has_nothing_to_say_at_first() -> None:
@@ -656,7 +656,7 @@ def test_a_real_terminal_gets_the_live_display(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("COLUMNS", "120")
     with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", terminal)
-        code = cli.run(["train", "snake", *tiny_flags(out=tmp_path / "out")])
+        code = cli.dispatch_command(["train", "snake", *tiny_flags(out=tmp_path / "out")])
     reader.join()
     os.close(master)
     text = b"".join(shown).decode()

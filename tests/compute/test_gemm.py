@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from flashdqn.compute.gemm import (
     LANES,
-    called,
+    increment_counter,
     make_tile,
     make_transpose,
-    peek,
-    product,
-    take,
-    turned,
-    wait_for_all,
+    multiply_matrices,
+    never_inlined,
+    read_counter,
+    transpose_matrix,
+    wait_for_counter,
 )
-from flashdqn.compute.native import crew
+from flashdqn.compute.native import compile_for_threads
 
 Numbers = np.ndarray[Any, Any]
 NO_LIMIT = np.float32(-np.inf)
@@ -29,12 +29,12 @@ NO_LIMIT = np.float32(-np.inf)
 
 @numba.njit
 def multiply(a, row, column, b, line, c, out, m, n, k, start, step, low, gate):  # type: ignore[no-untyped-def]
-    product(a, row, column, b, line, c, out, m, n, k, start, step, low, gate)
+    multiply_matrices(a, row, column, b, line, c, out, m, n, k, start, step, low, gate)
 
 
 @numba.njit
 def turn(x, rows, line, columns, y, out):  # type: ignore[no-untyped-def]
-    turned(x, rows, line, columns, y, out)
+    transpose_matrix(x, rows, line, columns, y, out)
 
 
 def draw(rng: np.random.Generator, *shape: int) -> Numbers:
@@ -134,25 +134,25 @@ def test_turning(rows: int, columns: int, seed: int) -> None:
     assert (y[:, rows:] == 7).all()
 
 
-@called
+@never_inlined
 def count_up(worker: Any, threads: Any, counters: Any, times: Any) -> None:
     """Every thread counts the first counter up, then the second, and waits until one has."""
     for _ in range(times):
-        take(counters)
-    take(counters + 64)
-    wait_for_all(counters + 64, 1)
+        increment_counter(counters)
+    increment_counter(counters + 64)
+    wait_for_counter(counters + 64, 1)
 
 
 @numba.njit
 def read(address):  # type: ignore[no-untyped-def]
-    return peek(address)
+    return read_counter(address)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_counters_are_everybodys(threads: int) -> None:
     counters = np.zeros(16, dtype=np.int64)
     arguments = (at(counters), 100_000)
-    crew(count_up, arguments)(threads, *arguments)
+    compile_for_threads(count_up, arguments)(threads, *arguments)
     assert counters[0] == 100_000 * threads
     assert counters[8] == threads
     assert read(at(counters)) == counters[0]

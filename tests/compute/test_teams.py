@@ -8,7 +8,7 @@ import torch
 
 from flashdqn.compute import threads as threading
 from flashdqn.compute.native import Views
-from flashdqn.compute.threads import KEPT, LONGEST, TRIES, Team, team_of
+from flashdqn.compute.threads import KEPT, LONGEST, TRIES, Team, make_team
 
 
 def play(team: Team, calls: int, seconds: dict[int, float], clock: list[float], amount: int = 1) -> list[int]:
@@ -63,11 +63,11 @@ def test_compares_by_the_amount_of_work(clock: list[float]) -> None:
 
 def test_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "cores", lambda: 8)
-    assert team_of(3).sizes == (3,)
-    assert team_of(0).sizes == (1, 8)
-    assert team_of(0).most == 8
+    assert make_team(3).sizes == (3,)
+    assert make_team(0).sizes == (1, 8)
+    assert make_team(0).most == 8
     monkeypatch.setattr(threading, "cores", lambda: 1)
-    assert team_of(0).sizes == (1,)
+    assert make_team(0).sizes == (1,)
 
 
 def test_views_are_of_the_tensors_that_come() -> None:

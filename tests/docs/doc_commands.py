@@ -27,9 +27,9 @@ from flashdqn import Config
 from flashdqn import cli as cli_package
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import flag_value, parse
-from flashdqn.core.contract import close
+from flashdqn.core.contract import close_env
 from flashdqn.core.errors import FlashDQNError
-from flashdqn.envs import OwnConfig, build_games
+from flashdqn.envs import UserEnvConfig, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 
 #: names that pages use for a run folder: RUN, runs/snake-20261115-120000, runs/my_game-…
@@ -82,7 +82,7 @@ def check_flashdqn(arguments: list[str]) -> str | None:
         Path(file).write_text("{}" if file.endswith(".json") else "", encoding="utf-8")  # the reader's own
     try:
         with stopped_after_parsing(), contextlib.redirect_stdout(io.StringIO()):
-            code = cli.run(arguments)
+            code = cli.dispatch_command(arguments)
     except Reached:
         return None
     except FlashDQNError as error:
@@ -130,14 +130,14 @@ def names_something_of_the_readers(config: Config) -> bool:
     """A game, a network or tables of their own: only building it says whether the page is right about it."""
     env = config.env
     named = [config.network.torso, getattr(env, "id", ""), *[":"] * bool(getattr(env, "tables", ""))]
-    return isinstance(env, OwnConfig) or any(":" in name for name in named)
+    return isinstance(env, UserEnvConfig) or any(":" in name for name in named)
 
 
 def build(config: Config) -> None:
     """The games and the network, as a training would."""
-    games = build_games(config.env, 2, torch.device("cpu"))
+    games = build_evaluation_env(config.env, 2, torch.device("cpu"))
     build_learner(config, games, torch.device("cpu"))
-    close(games)
+    close_env(games)
 
 
 def command_modules() -> list[str]:

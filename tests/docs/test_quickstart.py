@@ -98,7 +98,7 @@ def test_the_first_ten_minutes(desk: Path, finished_run: Run, capsys: pytest.Cap
         if "--web" in arguments:
             said["web"] = serve(arguments)
             continue
-        code = cli.run(smaller(arguments))
+        code = cli.dispatch_command(smaller(arguments))
         output = capsys.readouterr().out
         assert code == 0, f"{command.where} {' '.join(command.words)}\n{output}"
         said[name_of(arguments)] = output
@@ -120,7 +120,7 @@ def test_the_first_ten_minutes(desk: Path, finished_run: Run, capsys: pytest.Cap
 def test_landscapes_are_shown(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in in_blocks("tasks.md"):
         if command.words[1] == "landscapes":
-            assert cli.run(smaller(list(command.words[1:]))) == 0
+            assert cli.dispatch_command(smaller(list(command.words[1:]))) == 0
     assert "can burn" in capsys.readouterr().out
     assert (desk / "landscape.png").is_file()
 

@@ -21,8 +21,8 @@ from doc_pages import ROOT, Block, blocks, commands, pages
 
 import flashdqn
 from flashdqn import Config, Run
-from flashdqn.config.settings import apply
-from flashdqn.export.flow import Wanted, export
+from flashdqn.config.settings import apply_settings
+from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.presets import base_config
 from flashdqn.training.session import start_run
 
@@ -58,14 +58,14 @@ EXCUSED = [block for page in PAGES for block in blocks(page) if block.not_run]
 def cartpole_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run on a Gymnasium environment; copy it before you change it."""
     out = str(tmp_path_factory.mktemp("cartpole"))
-    return flashdqn.train(apply(base_config("cartpole"), SMALL | {"out": out}), progress=False)
+    return flashdqn.train(apply_settings(base_config("cartpole"), SMALL | {"out": out}), progress=False)
 
 
 @pytest.fixture(scope="session")
 def cartpole_onnx(cartpole_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a file."""
     out = tmp_path_factory.mktemp("exported") / "cartpole.onnx"
-    export(Wanted(run=cartpole_run.path, out=out, observations=100, episodes=2), lambda text: None)
+    export_policy(Wanted(run=cartpole_run.path, out=out, observations=100, episodes=2), lambda text: None)
     return out
 
 
@@ -86,8 +86,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def small_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings that a program starts are over in a second."""
 
-    def small(config: Config, progress: Any) -> Run:
-        return start_run(apply(config, SMALL), progress)
+    def small(config: Config, progress: Any, pages: Any) -> Run:
+        return start_run(apply_settings(config, SMALL), progress, pages)
 
     monkeypatch.setattr("flashdqn.api.start_run", small)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flashdqn.doctor.evidence import Evidence
 from flashdqn.doctor.phases import CALL, WATCH
-from flashdqn.doctor.record import Record, make_record
+from flashdqn.doctor.record import WatchRecord, make_record
 
 Frame = tuple[str, str, int, bool]
 
@@ -103,7 +103,7 @@ class Maker:
         pairs = [[float(second), size] for second, size in enumerate(sizes)]
         self.raw["containers"].append(row | {"name": name, "sizes": pairs} | more)
 
-    def record(self) -> Record:
+    def record(self) -> WatchRecord:
         return make_record(self.raw | {"frames": [list(f) for f in self.frames], "stacks": self.stacks})
 
     def evidence(self) -> Evidence:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashdqn.doctor.report import Finding, HotLine, Phase, Report, Window
+from flashdqn.doctor.report import Finding, HotLine, PhaseShare, Report, Window
 
 NAN = float("nan")
 NASTY = '</script><script>alert("&")</script> [bold]brackets[/bold] [/] \x1b[31m <b>'
@@ -55,7 +55,7 @@ def example(**changes: Any) -> Report:
     return replace(report, **changes)
 
 
-def phases() -> tuple[Phase, ...]:
+def phases() -> tuple[PhaseShare, ...]:
     seconds = {
         "data movement": 25.9,
         "backward": 10.2,
@@ -69,7 +69,7 @@ def phases() -> tuple[Phase, ...]:
         "printing": 0.3,
         "logging": 0.1,
     }
-    return tuple(Phase(name, value, value / 60.4) for name, value in seconds.items())
+    return tuple(PhaseShare(name, value, value / 60.4) for name, value in seconds.items())
 
 
 def windows(count: int = 60) -> tuple[Window, ...]:
@@ -209,7 +209,7 @@ def nasty() -> Report:
         device=NASTY,
         bound=NASTY,
         bound_because=NASTY,
-        phases=(Phase(NASTY, 30.0, 0.5), Phase("acting", 30.4, 0.5)),
+        phases=(PhaseShare(NASTY, 30.0, 0.5), PhaseShare("acting", 30.4, 0.5)),
         windows=tuple(replace(window, phases={NASTY: 0.5, "acting": 0.5}) for window in windows(5)),
         lines=(line,),
         findings=(finding,),
@@ -225,7 +225,7 @@ def unknown() -> Report:
     return example(
         seconds=NAN,
         overhead=NAN,
-        phases=(Phase("acting", NAN, NAN), Phase("forward", NAN, NAN)),
+        phases=(PhaseShare("acting", NAN, NAN), PhaseShare("forward", NAN, NAN)),
         lines=(HotLine("train.py", 1, "", "", NAN, ""),),
         windows=(window, replace(window, start=NAN, seconds=NAN), replace(window, start=2.0, seconds=0.0)),
         findings=(finding,),

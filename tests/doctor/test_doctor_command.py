@@ -10,7 +10,7 @@ import pytest
 from watching import write_script
 
 from flashdqn.cli import main as cli
-from flashdqn.cli.doctor import split
+from flashdqn.cli.doctor import split_script_arguments
 from flashdqn.core.errors import ConfigError
 
 SCRIPT = """
@@ -126,12 +126,12 @@ def test_no_training_is_a_mistake_too(
     ],
 )
 def test_whose_words_they_are(words: str, ours: str, module: bool, script: str, theirs: str) -> None:
-    assert split(words.split()) == (ours.split(), module, script, theirs.split())
+    assert split_script_arguments(words.split()) == (ours.split(), module, script, theirs.split())
 
 
 def test_a_module_without_a_name() -> None:
     with pytest.raises(ConfigError, match="-m needs the name of a module"):
-        split(["--deep", "-m"])
+        split_script_arguments(["--deep", "-m"])
 
 
 def test_help_says_whose_flags_are_whose(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from record_maker import STEP, Maker, library, stand_in
 
-from flashdqn.doctor.examine import examine
-from flashdqn.doctor.json_file import write_json
+from flashdqn.doctor.examine import build_report
+from flashdqn.doctor.json_file import write_report_json
 from flashdqn.doctor.record import make_record
 from flashdqn.doctor.report import Report
 
@@ -22,7 +22,7 @@ def strict(report: Report, path: Path) -> dict[str, Any]:
     def refuse(word: str) -> None:
         raise AssertionError(word)
 
-    write_json(report, path)
+    write_report_json(report, path)
     return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)  # type: ignore[no-any-return]
 
 
@@ -33,7 +33,7 @@ def maker(tmp_path: Path) -> Maker:
 
 def test_an_empty_record(maker: Maker, tmp_path: Path) -> None:
     maker.raw |= {"training_began": None, "widths": {}, "looks": 0, "torch": ""}
-    report = examine(maker.record())
+    report = build_report(maker.record())
     assert (report.seconds, report.samples, report.overhead) == (0.0, 0, 0.0)
     assert (report.phases, report.lines, report.windows, report.findings, report.growth) == (
         (),
@@ -53,7 +53,7 @@ def test_an_empty_record(maker: Maker, tmp_path: Path) -> None:
 def test_a_script_that_never_trained(maker: Maker, tmp_path: Path) -> None:
     maker.raw |= {"training_began": None, "widths": {}}
     maker.train({maker.stack(maker.own(3), library("gymnasium/core.py")): 1.0}, 20)
-    report = examine(maker.record())
+    report = build_report(maker.record())
     assert [(phase.name, phase.share) for phase in report.phases] == [("start-up", 1.0)]
     assert report.findings == ()
     assert report.lines == ()
@@ -72,7 +72,7 @@ def trained(maker: Maker, shares: dict[str, float]) -> Report:
     }
     samples = {maker.stack(*frames[name]): share for name, share in shares.items()}
     maker.train(samples, vector_steps=10.0, transitions=80.0, updates=20.0, episodes=2.0, episode_steps=30.0)
-    return examine(maker.record())
+    return build_report(maker.record())
 
 
 def test_what_is_in_a_report(maker: Maker, tmp_path: Path) -> None:
@@ -154,4 +154,6 @@ def test_records_from_a_file(maker: Maker, tmp_path: Path) -> None:
     raw = maker.record().raw
     path = tmp_path / "record.json"
     path.write_text(json.dumps(raw), encoding="utf-8")
-    assert examine(make_record(json.loads(path.read_text(encoding="utf-8")))) == examine(maker.record())
+    assert build_report(make_record(json.loads(path.read_text(encoding="utf-8")))) == build_report(
+        maker.record()
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from record_maker import STEP, Frame, Maker, library, stand_in
 
-from flashdqn.doctor.findings.environment import COMPILED, python_env, single_env
+from flashdqn.doctor.findings.environment import COMPILED, detect_python_env, detect_single_env
 from flashdqn.doctor.findings.everything import diagnose
 
 STEP_LINE, CELL, OTHER, ACT = 5, 20, 21, 4
@@ -38,7 +38,7 @@ def test_an_environment_in_python(maker: Maker) -> None:
     other = step(maker, maker.own(OTHER, "Snake.step"))
     arrays = step(maker, maker.own(OTHER, "Snake.step"), library("numpy/core.py"))
     train(maker, {cell: 0.4, queue: 0.1, other: 0.2, arrays: 0.1})
-    (found,) = python_env(maker.evidence())
+    (found,) = detect_python_env(maker.evidence())
     assert (found.name, found.line) == ("python-env", CELL)
     assert found.share == pytest.approx(0.7)  # without what numpy does
     assert found.speedup == pytest.approx(1 / (0.3 + 0.7 / COMPILED))
@@ -49,19 +49,19 @@ def test_an_environment_in_python(maker: Maker) -> None:
 
 def test_an_environment_that_takes_little_time(maker: Maker) -> None:
     train(maker, {step(maker, maker.own(CELL, "Snake.flood")): 0.14})
-    (found,) = python_env(maker.evidence())
+    (found,) = detect_python_env(maker.evidence())
     assert found.certainty < 0.95
 
 
 def test_an_environment_in_arrays(maker: Maker) -> None:
     train(maker, {step(maker, maker.own(CELL, "Snake.flood"), library("numpy/core.py")): 0.8})
-    assert not list(python_env(maker.evidence()))
+    assert not list(detect_python_env(maker.evidence()))
 
 
 def test_few_looks_at_an_environment(maker: Maker) -> None:
     maker.raw["looks"] = 8
     train(maker, {step(maker, maker.own(CELL, "Snake.flood")): 0.3})
-    assert next(python_env(maker.evidence())).certainty < 0.95
+    assert next(detect_python_env(maker.evidence())).certainty < 0.95
 
 
 def acting(maker: Maker, share: float = 0.6, many: float = 4e-4, width: int = 1) -> None:
@@ -73,7 +73,7 @@ def acting(maker: Maker, share: float = 0.6, many: float = 4e-4, width: int = 1)
 
 def test_acting_for_one_environment(maker: Maker) -> None:
     acting(maker)
-    (found,) = single_env(maker.evidence())
+    (found,) = detect_single_env(maker.evidence())
     assert (found.name, found.line) == ("single-env-acting", ACT)
     assert found.share == pytest.approx(0.6)
     assert found.speedup == pytest.approx(1 / (0.4 + 0.6 / 8))  # sixteen for the price of two
@@ -84,26 +84,26 @@ def test_acting_for_one_environment(maker: Maker) -> None:
 
 def test_acting_that_takes_little_time(maker: Maker) -> None:
     acting(maker, share=0.14)
-    assert next(single_env(maker.evidence())).certainty < 0.95
+    assert next(detect_single_env(maker.evidence())).certainty < 0.95
 
 
 @pytest.mark.parametrize("many", [2.4e-3, 3.2e-3, 6.4e-3])
 def test_a_network_that_gains_nothing_from_a_batch(maker: Maker, many: float) -> None:
     acting(maker, many=many)
-    (found,) = single_env(maker.evidence())
+    (found,) = detect_single_env(maker.evidence())
     assert found.certainty == 0.0
     assert found.speedup >= 1.0
 
 
 def test_several_environments(maker: Maker) -> None:
     acting(maker, width=16)
-    assert not list(single_env(maker.evidence()))
+    assert not list(detect_single_env(maker.evidence()))
 
 
 def test_acting_without_a_probe_or_a_network(maker: Maker) -> None:
     acting(maker)
     maker.raw["probes"] = {}
-    assert not list(single_env(maker.evidence()))
+    assert not list(detect_single_env(maker.evidence()))
     acting(maker)
     maker.raw["forwards"] = []
-    assert not list(single_env(maker.evidence()))
+    assert not list(detect_single_env(maker.evidence()))

@@ -9,7 +9,13 @@ from record_maker import Maker, library
 from watching import line_of, write_script
 
 from flashdqn.doctor.findings.everything import diagnose
-from flashdqn.doctor.findings.growth import graph_leak, growing, longer_episodes, memory, slow_down
+from flashdqn.doctor.findings.growth import (
+    detect_graph_leaks,
+    detect_growing_containers,
+    detect_longer_episodes,
+    detect_memory_growth,
+    detect_slow_down,
+)
 
 MB = 2**20
 
@@ -57,7 +63,7 @@ def test_graphs_that_are_kept(
     maker.container(name, range(100, 1100, 100), type=kind, holds_graph=True)
     maker.train({0: 1.0}, **STEADY)
     maker.raw["windows"][-1]["memory"] = 300 * MB
-    (found,) = graph_leak(maker.evidence())
+    (found,) = detect_graph_leaks(maker.evidence())
     assert (found.name, found.line) == ("graph-leak", line_of(script, mark) if mark else 0)
     assert found.title.startswith(title)
     assert (found.share, found.speedup) == (0.0, 1.0)
@@ -70,7 +76,7 @@ def test_two_names_of_one_list_are_one_leak(maker: Maker) -> None:
     for name in ("agent.losses", "self.losses"):
         maker.container(name, range(100, 1100, 100), holds_graph=True)
     maker.train({0: 1.0}, **STEADY)
-    assert len(list(graph_leak(maker.evidence()))) == 1
+    assert len(list(detect_graph_leaks(maker.evidence()))) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,8 +94,8 @@ def test_what_does_not_grow(maker: Maker, sizes: list[int]) -> None:
     maker.container("rows", [25 * size for size in sizes])
     maker.train({0: 1.0}, **STEADY)
     maker.raw["windows"][-1]["memory"] = 300 * MB
-    assert not list(graph_leak(maker.evidence()))
-    assert not list(growing(maker.evidence()))
+    assert not list(detect_graph_leaks(maker.evidence()))
+    assert not list(detect_growing_containers(maker.evidence()))
 
 
 def slower(maker: Maker, script: Path, at_last: float = 0.6, **late: float) -> int:
@@ -103,7 +109,7 @@ def slower(maker: Maker, script: Path, at_last: float = 0.6, **late: float) -> i
 def test_a_list_that_is_gone_through_at_every_step(maker: Maker, script: Path) -> None:
     maker.container("returns", range(10_000, 20_000, 1000))
     slower(maker, script)
-    (found,) = growing(maker.evidence())
+    (found,) = detect_growing_containers(maker.evidence())
     assert (found.name, found.line) == ("growing-buffer", line_of(script, "# sum"))
     assert found.share == pytest.approx(1 / 3)
     assert found.speedup == pytest.approx(1.5)
@@ -115,21 +121,21 @@ def test_a_list_that_is_gone_through_at_every_step(maker: Maker, script: Path) -
 def test_a_list_that_only_takes_memory(maker: Maker, script: Path) -> None:
     maker.container("seen", range(10_000, 20_000, 1000))
     maker.train({0: 1.0}, **STEADY)
-    assert not list(growing(maker.evidence()))
+    assert not list(detect_growing_containers(maker.evidence()))
     maker.raw["windows"][-1]["memory"] = 101 * MB
-    (found,) = growing(maker.evidence())
+    (found,) = detect_growing_containers(maker.evidence())
     assert (found.line, found.speedup, found.certainty) == (line_of(script, "# add"), 1.0, 1.0)
 
 
 def test_updates_that_begin_late_make_no_line_slower(maker: Maker, script: Path) -> None:
     maker.container("replay", range(10_000, 20_000, 1000))
     slower(maker, script, updates=100.0)
-    assert not list(growing(maker.evidence()))
+    assert not list(detect_growing_containers(maker.evidence()))
 
 
 def test_a_line_that_grows_without_a_list(maker: Maker, script: Path) -> None:
     slower(maker, script)
-    assert not list(growing(maker.evidence()))
+    assert not list(detect_growing_containers(maker.evidence()))
 
 
 def getting_slower(
@@ -143,7 +149,7 @@ def getting_slower(
 
 def test_steps_that_cost_more_and_more(maker: Maker, script: Path) -> None:
     getting_slower(maker, script)
-    (found,) = slow_down(maker.evidence())
+    (found,) = detect_slow_down(maker.evidence())
     assert (found.name, found.line) == ("slow-down", line_of(script, "# sum"))
     assert found.title == "A transition costs 2.0 times what it cost at first"
     assert found.share == pytest.approx(1 - 750 / 900)  # 10 ms each would have been 7.5 of 9 seconds
@@ -161,12 +167,12 @@ def test_steps_that_cost_more_and_more(maker: Maker, script: Path) -> None:
 )
 def test_steps_that_cost_no_more(maker: Maker, script: Path, change: dict[str, float]) -> None:
     getting_slower(maker, script, **change)
-    assert not list(slow_down(maker.evidence()))
+    assert not list(detect_slow_down(maker.evidence()))
 
 
 def test_more_updates_later_are_no_slow_down(maker: Maker, script: Path) -> None:
     getting_slower(maker, script, updates=50.0)
-    assert all(found.certainty == 0.0 for found in slow_down(maker.evidence()))
+    assert all(found.certainty == 0.0 for found in detect_slow_down(maker.evidence()))
 
 
 def test_what_grows_explains_a_slow_down(maker: Maker, script: Path) -> None:
@@ -179,12 +185,12 @@ def remember(maker: Maker, sizes: list[int], key: str = "memory") -> list[str]:
     maker.train({0: 1.0}, len(sizes), **STEADY)
     for window, size in zip(maker.raw["windows"], sizes, strict=True):
         window[key] = size * MB
-    return [found.title for found in memory(maker.evidence())]
+    return [found.title for found in detect_memory_growth(maker.evidence())]
 
 
 def test_memory_that_grows_all_along(maker: Maker) -> None:
     assert remember(maker, list(range(0, 300, 25))) == ["The process holds more and more memory"]
-    (found,) = memory(maker.evidence())
+    (found,) = detect_memory_growth(maker.evidence())
     assert (found.name, found.line, found.speedup) == ("memory-growth", 0, 1.0)
     assert "100 MB after a third of the time, 275 MB at last" in found.evidence[0]
 
@@ -221,14 +227,14 @@ def play(maker: Maker, late_length: float = 50.0, late_steps: float = 1000.0) ->
             "episode_steps": steps,
         }
         maker.train({0: 1.0}, 3, **counts)
-    return [found.line for found in longer_episodes(maker.evidence())]
+    return [found.line for found in detect_longer_episodes(maker.evidence())]
 
 
 def test_longer_episodes(maker: Maker, script: Path) -> None:
     maker.site("print", line_of(script, "# both"), 20)
     maker.site("print", line_of(script, "# games"), 20)
     assert play(maker) == [line_of(script, "# games")]
-    (found,) = longer_episodes(maker.evidence())
+    (found,) = detect_longer_episodes(maker.evidence())
     assert (found.name, found.share, found.speedup) == ("longer-episodes", 0.0, 1.0)
     assert "100.0 in the first third, 20.0 in the last" in found.evidence[0]
     assert "10, then 50" in found.evidence[1]
@@ -255,4 +261,9 @@ def test_too_short_to_tell(maker: Maker, script: Path) -> None:
     maker.container("returns", range(10_000, 20_000, 1000))
     maker.train({0: 1.0}, 5, **STEADY)
     evidence = maker.evidence()
-    assert not [*growing(evidence), *slow_down(evidence), *memory(evidence), *longer_episodes(evidence)]
+    assert not [
+        *detect_growing_containers(evidence),
+        *detect_slow_down(evidence),
+        *detect_memory_growth(evidence),
+        *detect_longer_episodes(evidence),
+    ]

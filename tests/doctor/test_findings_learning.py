@@ -9,7 +9,12 @@ from record_maker import STEP, Maker, library, stand_in
 from watching import line_of, write_script
 
 from flashdqn.doctor.findings.everything import diagnose
-from flashdqn.doctor.findings.learning import no_grad, optimizer, subnormals, updates_per_step
+from flashdqn.doctor.findings.learning import (
+    detect_many_updates,
+    detect_missing_no_grad,
+    detect_subnormals,
+    detect_unfused_optimizer,
+)
 
 SOURCE = """
     def main():
@@ -67,7 +72,7 @@ def train(
 
 def test_many_updates_for_each_step(maker: Maker, script: Path) -> None:
     train(maker, script, 0.9, width=64, updates=64)
-    (found,) = updates_per_step(maker.evidence())
+    (found,) = detect_many_updates(maker.evidence())
     assert (found.name, found.line) == ("many-updates", line_of(script, "# updates"))
     assert found.title == "64 updates after every step of 64 environments"
     assert found.share == pytest.approx(0.9)
@@ -79,7 +84,7 @@ def test_many_updates_for_each_step(maker: Maker, script: Path) -> None:
 
 def test_an_update_after_every_single_step(maker: Maker, script: Path) -> None:
     train(maker, script, 0.8, width=1, updates=1)
-    (found,) = updates_per_step(maker.evidence())
+    (found,) = detect_many_updates(maker.evidence())
     assert (found.name, found.line) == ("train-every-step", line_of(script, "# learn"))
     assert found.speedup == pytest.approx(1 / (0.2 + 0.8 / 4))  # 1/4 as in the first DQN
     assert found.changes_learning
@@ -98,19 +103,19 @@ def test_an_update_after_every_single_step(maker: Maker, script: Path) -> None:
 )
 def test_usual_ratios_are_no_finding(maker: Maker, script: Path, width: int, updates: float) -> None:
     train(maker, script, 0.9, width=width, updates=updates)
-    assert not list(updates_per_step(maker.evidence()))
+    assert not list(detect_many_updates(maker.evidence()))
 
 
 def test_many_updates_that_take_little_time_are_not_reported(maker: Maker, script: Path) -> None:
     train(maker, script, 0.39, width=64, updates=64)
-    (found,) = updates_per_step(maker.evidence())
+    (found,) = detect_many_updates(maker.evidence())
     assert found.certainty < 0.95
 
 
 def test_an_optimizer_in_python(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.raw["probes"] = {"optimizer": {"as it is": 300e-6, "fused": 100e-6}}
-    (found,) = optimizer(maker.evidence())
+    (found,) = detect_unfused_optimizer(maker.evidence())
     assert (found.name, found.line) == ("unfused-optimizer", line_of(script, "# optimizer"))
     assert found.share == pytest.approx(0.2)  # 2 of 10 seconds
     # By its share 2/3 of a fifth; by the probe 6400 times 200 µs of 10 s: the smaller.
@@ -123,17 +128,17 @@ def test_an_optimizer_in_python(maker: Maker, script: Path) -> None:
 def test_an_optimizer_that_is_as_good(maker: Maker, script: Path, fused: float) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.raw["probes"] = {"optimizer": {"as it is": 300e-6, "fused": fused}}
-    (found,) = optimizer(maker.evidence())
+    (found,) = detect_unfused_optimizer(maker.evidence())
     assert found.certainty == 0.0
     assert found.speedup >= 1.0
 
 
 def test_an_optimizer_without_a_probe_or_a_step(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
-    assert not list(optimizer(maker.evidence()))  # fused already: there is no probe
+    assert not list(detect_unfused_optimizer(maker.evidence()))  # fused already: there is no probe
     maker.raw["probes"] = {"optimizer": {"as it is": 3e-4, "fused": 1e-4}}
     maker.raw["sites"] = []
-    assert not list(optimizer(maker.evidence()))
+    assert not list(detect_unfused_optimizer(maker.evidence()))
 
 
 def subnormal(
@@ -150,7 +155,7 @@ def subnormal(
 
 def test_subnormal_numbers(maker: Maker, script: Path) -> None:
     assert subnormal(maker, script) == ["subnormals"]
-    (found,) = subnormals(maker.evidence())
+    (found,) = detect_subnormals(maker.evidence())
     assert found.line == line_of(script, "# optimizer")
     assert found.share == pytest.approx(0.8 * 0.75)
     assert found.speedup == pytest.approx(1 / (0.2 + 0.8 / 4))
@@ -160,14 +165,14 @@ def test_subnormal_numbers(maker: Maker, script: Path) -> None:
 @pytest.mark.parametrize("change", [{"count": 99}, {"flushed": 1.0}, {"slow": 1.05e-3}, {"slow": 0.5e-3}])
 def test_numbers_that_do_no_harm(maker: Maker, script: Path, change: dict[str, float]) -> None:
     assert subnormal(maker, script, **change) == []
-    assert all(found.speedup >= 1.0 for found in subnormals(maker.evidence()))
+    assert all(found.speedup >= 1.0 for found in detect_subnormals(maker.evidence()))
 
 
 def test_acting_with_a_graph(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
     maker.raw["probes"] = {"no_grad": {"graph": 2e-4, "no_grad": 1e-4}}
-    (found,) = no_grad(maker.evidence())
+    (found,) = detect_missing_no_grad(maker.evidence())
     assert (found.name, found.line) == ("no-grad-forgotten", line_of(script, "# act"))
     assert found.title.startswith("A network that only acts")
     assert found.share == pytest.approx(0.2)  # half of 4 in 10 seconds
@@ -180,7 +185,7 @@ def test_targets_with_a_graph_cost_a_backward_pass(maker: Maker, script: Path) -
     learning = {"acting": 0, "learning": 1000, "graded": 1000}
     maker.forward(line_of(script, "# target"), 1000, 1.0, **learning, trained=False, given_gradients=True)
     maker.forward(line_of(script, "# forward"), 1000, 1.0, **learning)
-    (found,) = no_grad(maker.evidence())
+    (found,) = detect_missing_no_grad(maker.evidence())
     assert found.line == line_of(script, "# target")
     assert found.title.startswith("A network that only gives targets")
     assert found.share == pytest.approx(0.3)  # half of the backward passes; no probe for the forward ones
@@ -200,12 +205,12 @@ def test_graphs_where_they_belong(maker: Maker, script: Path, change: dict[str, 
     train(maker, script, 0.5, width=64, updates=2)
     row = {"count": 1000, "graded": 1000} | change
     maker.forward(line_of(script, "# act"), row.pop("count"), 4.0, **row)
-    assert not list(no_grad(maker.evidence()))
+    assert not list(detect_missing_no_grad(maker.evidence()))
 
 
 def test_a_graph_that_costs_nothing_is_no_matter_of_time(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
     maker.raw["probes"] = {"no_grad": {"graph": 0.9e-4, "no_grad": 1e-4}}  # by chance
-    (found,) = no_grad(maker.evidence())
+    (found,) = detect_missing_no_grad(maker.evidence())
     assert (found.share, found.speedup) == (0.0, 1.0)

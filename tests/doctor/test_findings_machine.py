@@ -9,7 +9,12 @@ from record_maker import Maker, library
 from watching import line_of, write_script
 
 from flashdqn.doctor.findings.everything import diagnose
-from flashdqn.doctor.findings.machine import compilation, starved, syncs, threads
+from flashdqn.doctor.findings.machine import (
+    detect_compilation,
+    detect_excess_threads,
+    detect_host_syncs,
+    detect_idle_gpu,
+)
 
 SOURCE = """
     torch.set_num_threads(8)  # threads
@@ -49,7 +54,7 @@ def compile_in(maker: Maker, script: Path, spells: str, share: float = 0.4) -> N
 
 def test_compiling_in_the_middle_of_training(maker: Maker, script: Path) -> None:
     compile_in(maker, script, "..cc..c...")
-    (found,) = compilation(maker.evidence())
+    (found,) = detect_compilation(maker.evidence())
     assert (found.name, found.line) == ("compile-in-training", line_of(script, "# learn"))
     assert found.share == pytest.approx(0.12)
     assert found.speedup == pytest.approx(1 / 0.88)
@@ -81,7 +86,7 @@ def thread(maker: Maker, script: Path, now: int, probe: dict[str, float]) -> Non
 
 def test_too_many_threads(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {"1": 1e-3, "4": 2e-3, "8": 4e-3})
-    (found,) = threads(maker.evidence())
+    (found,) = detect_excess_threads(maker.evidence())
     assert (found.name, found.line) == ("too-many-threads", line_of(script, "# threads"))
     assert found.title == "8 threads for work that is faster with 1"
     assert found.share == pytest.approx(0.8 * 0.75)
@@ -101,16 +106,16 @@ def test_too_many_threads(maker: Maker, script: Path) -> None:
 )
 def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: dict[str, float]) -> None:
     thread(maker, script, now, probe)
-    (found,) = threads(maker.evidence())
+    (found,) = detect_excess_threads(maker.evidence())
     assert found.certainty == 0.0
     assert found.speedup >= 1.0
 
 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
-    assert not list(threads(maker.evidence()))
+    assert not list(detect_excess_threads(maker.evidence()))
     maker.raw["probes"] = {"threads": {"1": 1e-3}}  # somebody changed their number at the end
-    assert not list(threads(maker.evidence()))
+    assert not list(detect_excess_threads(maker.evidence()))
 
 
 def wait(maker: Maker, script: Path, seconds: float, busy: float | None = None) -> None:
@@ -124,7 +129,7 @@ def wait(maker: Maker, script: Path, seconds: float, busy: float | None = None) 
 
 def test_the_host_waits_for_the_gpu(maker: Maker, script: Path) -> None:
     wait(maker, script, 5.0)
-    (found,) = syncs(maker.evidence())
+    (found,) = detect_host_syncs(maker.evidence())
     assert (found.name, found.line) == ("host-syncs", line_of(script, "# step"))
     assert found.title == "The host waits for the GPU 1 times a step"
     assert found.share == pytest.approx(0.5)
@@ -135,24 +140,24 @@ def test_the_host_waits_for_the_gpu(maker: Maker, script: Path) -> None:
 
 def test_no_more_than_the_gpu_has_left(maker: Maker, script: Path) -> None:
     wait(maker, script, 5.0, busy=0.8)
-    (found,) = syncs(maker.evidence())
+    (found,) = detect_host_syncs(maker.evidence())
     assert found.speedup == pytest.approx(1.25)
     assert found.evidence[-1] == "The GPU was busy 80% of the time."
     maker.raw["utilization"] = 1.0
-    assert next(syncs(maker.evidence())).speedup == 1.0
+    assert next(detect_host_syncs(maker.evidence())).speedup == 1.0
 
 
 def test_waits_that_cost_nothing_and_no_waits_at_all(maker: Maker, script: Path) -> None:
     wait(maker, script, 0.3)
-    assert next(syncs(maker.evidence())).certainty < 0.95
+    assert next(detect_host_syncs(maker.evidence())).certainty < 0.95
     maker.raw["sites"] = [site for site in maker.raw["sites"] if not site["on_device"]]
-    assert not list(syncs(maker.evidence()))
+    assert not list(detect_host_syncs(maker.evidence()))
 
 
 def test_a_gpu_with_little_to_do(maker: Maker, script: Path) -> None:
     wait(maker, script, 0.0, busy=0.1)
     maker.forward(line_of(script, "# learn"), 100, 1.0, acting=0, learning=100, batch=64)
-    (found,) = starved(maker.evidence())
+    (found,) = detect_idle_gpu(maker.evidence())
     assert (found.name, found.speedup) == ("starved-device", 1.0)
     assert found.title == "The GPU is idle 90% of the time"
     assert "batches of 64" in found.evidence[0]
@@ -162,4 +167,4 @@ def test_a_gpu_with_little_to_do(maker: Maker, script: Path) -> None:
 def test_a_gpu_that_is_busy_or_none(maker: Maker, script: Path, device: str, busy: float | None) -> None:
     wait(maker, script, 0.0, busy=busy)
     maker.raw["device"] = device
-    assert not list(starved(maker.evidence()))
+    assert not list(detect_idle_gpu(maker.evidence()))

@@ -9,7 +9,7 @@ from record_maker import PRINTED, Maker, library, stand_in
 from watching import line_of, write_script
 
 from flashdqn.doctor.findings.everything import diagnose
-from flashdqn.doctor.findings.output import claims, logging, printing
+from flashdqn.doctor.findings.output import detect_logging, detect_printing, detect_wrong_claims
 
 SOURCE = """
     while True:
@@ -50,7 +50,7 @@ def prints(maker: Maker, script: Path, count: int, writing: float, text: float) 
 
 def test_printing_with_the_making_of_the_text(maker: Maker, script: Path) -> None:
     prints(maker, script, 1000, 0.2, 0.3)
-    (found,) = printing(maker.evidence())
+    (found,) = detect_printing(maker.evidence())
     assert (found.name, found.line) == ("printing", line_of(script, "# print"))
     assert found.share == pytest.approx(0.5)
     assert found.speedup == pytest.approx(2.0)
@@ -62,9 +62,9 @@ def test_printing_with_the_making_of_the_text(maker: Maker, script: Path) -> Non
 
 def test_prints_that_are_rare_or_cheap(maker: Maker, script: Path) -> None:
     prints(maker, script, 49, 0.2, 0.3)
-    assert not list(printing(maker.evidence()))
+    assert not list(detect_printing(maker.evidence()))
     maker.site("print", line_of(script, "# claim"), 1000)
-    assert next(printing(maker.evidence())).certainty < 0.95
+    assert next(detect_printing(maker.evidence())).certainty < 0.95
 
 
 def logs(maker: Maker, script: Path, share: float) -> None:
@@ -74,7 +74,7 @@ def logs(maker: Maker, script: Path, share: float) -> None:
 
 def test_logging(maker: Maker, script: Path) -> None:
     logs(maker, script, 0.4)
-    (found,) = logging(maker.evidence())
+    (found,) = detect_logging(maker.evidence())
     assert (found.name, found.line, found.share) == ("logging", line_of(script, "# log"), pytest.approx(0.4))
     assert found.speedup == pytest.approx(1 / 0.6)
     assert [f.name for f in diagnose(maker.evidence())] == ["logging"]
@@ -82,10 +82,10 @@ def test_logging(maker: Maker, script: Path) -> None:
 
 def test_logging_that_costs_little_or_nothing(maker: Maker, script: Path) -> None:
     logs(maker, script, 0.04)
-    assert next(logging(maker.evidence())).certainty < 0.95
+    assert next(detect_logging(maker.evidence())).certainty < 0.95
     healthy = Maker(script)
     train(healthy, script, {})
-    assert not list(logging(healthy.evidence()))
+    assert not list(detect_logging(healthy.evidence()))
 
 
 def claim(maker: Maker, script: Path, values: list[float], rates: list[float] | None = None) -> list[str]:
@@ -98,12 +98,12 @@ def claim(maker: Maker, script: Path, values: list[float], rates: list[float] | 
              "text": f"{value} steps/s", "transitions": done}
         )  # fmt: skip
     train(maker, script, {})
-    return [found.title for found in claims(maker.evidence()) if found.certainty >= 0.95]
+    return [found.title for found in detect_wrong_claims(maker.evidence()) if found.certainty >= 0.95]
 
 
 def test_a_claim_that_is_not_so(maker: Maker, script: Path) -> None:
     assert claim(maker, script, [800.0] * 6) == ["The script says it is 8.0 times faster than it is"]
-    (found,) = claims(maker.evidence())
+    (found,) = detect_wrong_claims(maker.evidence())
     assert (found.name, found.line, found.speedup) == ("throughput-claim", line_of(script, "# claim"), 1.0)
     assert found.evidence[0] == "It printed: 800.0 steps/s"
     assert (

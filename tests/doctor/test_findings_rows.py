@@ -9,7 +9,7 @@ from record_maker import METHOD, STEP, Maker, library, stand_in
 from watching import line_of, write_script
 
 from flashdqn.doctor.findings.everything import diagnose
-from flashdqn.doctor.findings.rows import BATCHED, list_batches, row_copies, row_loops
+from flashdqn.doctor.findings.rows import BATCHED, detect_list_batches, detect_row_copies, detect_row_loops
 from flashdqn.doctor.report import Finding
 
 SOURCE = """
@@ -60,7 +60,7 @@ def copying(maker: Maker, script: Path, share: float, count: int = 6400, **more:
     line = line_of(script, "# copy")
     maker.site("item", line, count)
     train(maker, script, {maker.stack(maker.own(line), stand_in(METHOD)): share}, **more)
-    return list(row_copies(maker.evidence()))
+    return list(detect_row_copies(maker.evidence()))
 
 
 def test_copies_in_a_loop_over_rows(maker: Maker, script: Path) -> None:
@@ -80,10 +80,10 @@ def test_other_lines_of_the_loop_belong_to_it(maker: Maker, script: Path) -> Non
     maker.site("item", line, 6400)
     maker.site("cpu", line, 6400)
     train(maker, script, {maker.stack(maker.own(line)): 0.3, index: 0.2})
-    (found,) = row_copies(maker.evidence())
+    (found,) = detect_row_copies(maker.evidence())
     assert (found.share, found.line) == (pytest.approx(0.5), line)
     assert found.title.startswith("128 values a step")
-    assert not list(row_loops(maker.evidence()))  # once is enough
+    assert not list(detect_row_loops(maker.evidence()))  # once is enough
 
 
 def test_few_copies_are_none(maker: Maker, script: Path) -> None:
@@ -101,7 +101,7 @@ def test_few_looks_make_nobody_sure(maker: Maker, script: Path) -> None:
     (found,) = copying(maker, script, 0.15)
     assert found.certainty < 0.95
     maker.raw["looks"] = 2000
-    assert next(row_copies(maker.evidence())).certainty > 0.95
+    assert next(detect_row_copies(maker.evidence())).certainty > 0.95
 
 
 @pytest.mark.parametrize("mark", ["# step", "# learn"])
@@ -111,12 +111,12 @@ def test_a_loop_that_trains_is_not_one_over_rows(maker: Maker, script: Path, mar
     update = maker.stack(maker.own(line_of(script, "# learn")), maker.own(line_of(script, "# backward"), "learn"),
                          library("torch/autograd/__init__.py"))  # fmt: skip
     train(maker, script, {maker.stack(maker.own(line)): 0.3, update: 0.3})
-    assert not list(row_copies(maker.evidence()))
+    assert not list(detect_row_copies(maker.evidence()))
 
 
 def looping(maker: Maker, script: Path, share: float) -> list[Finding]:
     train(maker, script, {maker.stack(maker.own(line_of(script, "# index"))): share})
-    return list(row_loops(maker.evidence()))
+    return list(detect_row_loops(maker.evidence()))
 
 
 def test_a_loop_over_rows(maker: Maker, script: Path) -> None:
@@ -139,14 +139,14 @@ def test_a_loop_within_the_environment_is_its_affair(maker: Maker, script: Path)
         maker.own(line_of(script, "# step")), stand_in(STEP), maker.own(line_of(script, "# index"))
     )
     train(maker, script, {inside: 0.5})
-    assert not list(row_loops(maker.evidence()))
+    assert not list(detect_row_loops(maker.evidence()))
 
 
 def listing(maker: Maker, script: Path, share: float) -> list[Finding]:
     line = line_of(script, "# list")
     frames = maker.own(line_of(script, "# learn")), maker.own(line, "learn")
     train(maker, script, {maker.stack(*frames): share})
-    return list(list_batches(maker.evidence()))
+    return list(detect_list_batches(maker.evidence()))
 
 
 def test_batches_from_lists(maker: Maker, script: Path) -> None:
@@ -166,4 +166,4 @@ def test_batches_from_lists_that_cost_nothing(maker: Maker, script: Path) -> Non
 def test_a_healthy_training_has_no_rows(maker: Maker, script: Path) -> None:
     train(maker, script, {maker.stack(maker.own(line_of(script, "# backward"), "learn")): 0.5})
     evidence = maker.evidence()
-    assert not [*row_copies(evidence), *row_loops(evidence), *list_batches(evidence)]
+    assert not [*detect_row_copies(evidence), *detect_row_loops(evidence), *detect_list_batches(evidence)]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_maker import Maker
 
-from flashdqn.doctor.evidence import faster
+from flashdqn.doctor.evidence import estimate_speedup
 from flashdqn.doctor.findings.everything import RULES, diagnose
-from flashdqn.doctor.findings.rules import CERTAIN, certainty, ranked, times
+from flashdqn.doctor.findings.rules import CERTAIN, compute_certainty, format_frequency, rank_findings
 from flashdqn.doctor.report import Finding
 
 FINDING = Finding("name", "Title", "file.py", 1, 0.5, 2.0, (), "advice", "example")
@@ -22,7 +22,7 @@ FINDING = Finding("name", "Title", "file.py", 1, 0.5, 2.0, (), "advice", "exampl
 
 @given(share=st.floats(-1.0, 2.0), factor=st.floats(1e-6, 1e9))
 def test_a_prediction_is_never_below_one(share: float, factor: float) -> None:
-    gain = faster(share, factor)
+    gain = estimate_speedup(share, factor)
     assert 1.0 <= gain <= 100.0 + 1e-9
     assert math.isfinite(gain)
 
@@ -32,13 +32,13 @@ def test_a_prediction_is_never_below_one(share: float, factor: float) -> None:
     [(0.5, math.inf, 2.0), (0.5, 2.0, 4 / 3), (0.0, 10.0, 1.0), (0.9, 0.5, 1.0), (1.0, math.inf, 100.0)],
 )
 def test_amdahl(share: float, factor: float, gain: float) -> None:
-    assert faster(share, factor) == pytest.approx(gain)
+    assert estimate_speedup(share, factor) == pytest.approx(gain)
 
 
 def sure(share: float, least: float, looks: int) -> float:
     maker = Maker(Path("none.py"), looks=looks)
     maker.train({maker.stack(maker.own(1)): 1.0})
-    return certainty(maker.evidence(), share, least)
+    return compute_certainty(maker.evidence(), share, least)
 
 
 def test_certainty() -> None:
@@ -61,21 +61,21 @@ def test_the_largest_gain_first_and_nothing_that_is_not_worth_it() -> None:
     small, large = replace(FINDING, name="small", speedup=1.2), replace(FINDING, name="large", speedup=3.0)
     none = replace(FINDING, name="no matter of time", speedup=1.0, share=0.0)
     unsure, tiny = replace(FINDING, certainty=0.949), replace(FINDING, speedup=1.049)
-    assert ranked([none, small, unsure, large, tiny]) == (large, small, none)
-    assert ranked([]) == ()
+    assert rank_findings([none, small, unsure, large, tiny]) == (large, small, none)
+    assert rank_findings([]) == ()
 
 
 def test_equal_gains_have_an_order() -> None:
     a, b = replace(FINDING, name="a"), replace(FINDING, name="b")
     more = replace(FINDING, name="c", share=0.6)
-    assert ranked([b, a, more]) == ranked([more, a, b]) == (more, a, b)
+    assert rank_findings([b, a, more]) == rank_findings([more, a, b]) == (more, a, b)
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(1234.4, "1,234"), (20.0, "20"), (0.25, "0.25"), (3.14159, "3.14")]
 )
 def test_numbers(number: float, text: str) -> None:
-    assert times(number) == text
+    assert format_frequency(number) == text
 
 
 def test_every_finding_is_explained() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from report_examples import NASTY, REPORTS, empty, example, failed, healthy, nasty, windows
 
-from flashdqn.doctor.html import page, write_page
-from flashdqn.doctor.html_code import coloured
+from flashdqn.doctor.html import render_doctor_page, write_doctor_page
+from flashdqn.doctor.html_code import highlight_as_html
 
 
 class Page(HTMLParser):
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_page_is_whole_and_alone(name: str, tmp_path: Path) -> None:
-    path = write_page(REPORTS[name](), tmp_path / "report.html")
+    path = write_doctor_page(REPORTS[name](), tmp_path / "report.html")
     text = path.read_text(encoding="utf-8")
     found = Page(text)
     assert found.tags.count("script") == found.tags.count("style") == 1
@@ -66,7 +66,7 @@ def test_every_page_is_whole_and_alone(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_part() -> None:
-    found = Page(page(example()))
+    found = Page(render_doctor_page(example()))
     for words in (
         "scripts/train_dqn.py --envs 8 --name 'two words'",
         "Watched for 60.4 s, then it was stopped: its time was up.",
@@ -88,7 +88,7 @@ def test_the_page_has_every_part() -> None:
 
 
 def test_charts_have_names_axes_values_and_tables() -> None:
-    found = Page(page(example()))
+    found = Page(render_doctor_page(example()))
     labels = [value for name, value in found.attributes if name == "aria-label"]
     assert labels == ["Time by phase", "Throughput", "Time by phase", "Episodes and their length", "Memory"]
     assert found.tags.count("figure") == 4
@@ -110,34 +110,34 @@ def test_charts_have_names_axes_values_and_tables() -> None:
 
 
 def test_hours_of_windows_make_a_page_of_the_same_size() -> None:
-    short, long = (len(page(example(windows=windows(number)))) for number in (120, 4000))
+    short, long = (len(render_doctor_page(example(windows=windows(number)))) for number in (120, 4000))
     assert long < 1.3 * short
-    assert "60 min" in Page(page(example(windows=windows(4000)))).words
+    assert "60 min" in Page(render_doctor_page(example(windows=windows(4000)))).words
 
 
 def test_hot_lines_are_marked_in_their_context() -> None:
-    text = page(example())
+    text = render_doctor_page(example())
     marked = re.findall(r'<span class="row hot"><span class="number">(\d+)</span>', text)
     assert marked == ["352", "353", "355", "247"]
     assert text.count('<details class="line" open>') == 3
 
 
 def test_nothing_found_and_nothing_seen() -> None:
-    assert "Nothing to complain of" in Page(page(healthy())).text
-    nothing = Page(page(empty()))
+    assert "Nothing to complain of" in Page(render_doctor_page(healthy())).text
+    nothing = Page(render_doctor_page(empty()))
     assert "No training was seen" in nothing.text
     assert "Nothing was counted over time." in nothing.text
     assert "figure" not in nothing.tags
 
 
 def test_a_failed_script_shows_its_traceback_first() -> None:
-    text = Page(page(failed())).text
+    text = Page(render_doctor_page(failed())).text
     assert text.index("It failed with Traceback (most recent call last)") < text.index("Where the time goes")
     assert text.index("Where the time goes") < text.index("per-row-copies")
 
 
 def test_everything_is_escaped() -> None:
-    text = page(nasty())
+    text = render_doctor_page(nasty())
     found = Page(text)
     assert "alert(" not in text.replace("alert(&quot;", "").replace("alert(<span", "")
     assert text.count("</script>") == 1
@@ -160,13 +160,13 @@ def test_everything_is_escaped() -> None:
     ],
 )
 def test_code_is_coloured_and_stays_the_same(source: str) -> None:
-    found = Page(coloured(source))
+    found = Page(highlight_as_html(source))
     assert "".join(found.words) == source
     assert set(found.tags) <= {"span"}
 
 
 def test_keywords_strings_numbers_and_comments_have_colours() -> None:
-    assert coloured("if form == 'a': # b") == (
+    assert highlight_as_html("if form == 'a': # b") == (
         '<span class="k">if</span> form == <span class="s">&#x27;a&#x27;</span>: <span class="c"># b</span>'
     )
-    assert coloured("x1 = 2.5") == 'x1 = <span class="n">2.5</span>'
+    assert highlight_as_html("x1 = 2.5") == 'x1 = <span class="n">2.5</span>'

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from report_examples import NASTY, REPORTS, example, nasty, unknown
 
-from flashdqn.doctor.json_file import VERSION, to_json, write_json
+from flashdqn.doctor.json_file import VERSION, encode_report_json, write_report_json
 
 
 def strict(text: str) -> Any:
@@ -23,7 +23,7 @@ def strict(text: str) -> Any:
 @pytest.mark.parametrize("name", REPORTS)
 def test_it_is_strict_and_has_a_version(name: str, tmp_path: Path) -> None:
     report = REPORTS[name]()
-    path = write_json(report, tmp_path / "report.json")
+    path = write_report_json(report, tmp_path / "report.json")
     data = strict(path.read_text(encoding="utf-8"))
     assert data["version"] == VERSION == 1
     assert set(data) == {"version", *report.as_dict()}
@@ -31,7 +31,7 @@ def test_it_is_strict_and_has_a_version(name: str, tmp_path: Path) -> None:
 
 def test_it_says_what_the_report_says() -> None:
     report = example()
-    data = strict(to_json(report))
+    data = strict(encode_report_json(report))
     assert data["ratio"] == 4.0
     assert [finding["name"] for finding in data["findings"]] == [one.name for one in report.findings]
     assert data["findings"][0]["evidence"] == list(report.findings[0].evidence)
@@ -41,14 +41,14 @@ def test_it_says_what_the_report_says() -> None:
 
 
 def test_what_is_no_number_is_null() -> None:
-    data = strict(to_json(unknown()))
+    data = strict(encode_report_json(unknown()))
     assert data["seconds"] is None
     assert data["findings"][0]["speedup"] is None
     assert data["growth"][0]["sizes"] == [None, None]
 
 
 def test_texts_come_through_as_they_are() -> None:
-    data = strict(to_json(nasty()))
+    data = strict(encode_report_json(nasty()))
     assert data["script"] == NASTY
     assert data["arguments"] == [NASTY, "\udcff"]
 
@@ -58,5 +58,5 @@ def test_numbers_of_numpy_and_other_things() -> None:
         "sizes": [np.int32(0), 1],
         3: (np.int64(4), np.float32(0.5), np.float64("nan"), Path("x"), True, None),
     }
-    data = strict(to_json(example(growth=(odd,))))
+    data = strict(encode_report_json(example(growth=(odd,))))
     assert data["growth"] == [{"sizes": [0, 1], "3": [4, 0.5, None, "x", True, None]}]

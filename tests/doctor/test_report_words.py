@@ -14,8 +14,24 @@ from report_examples import NAN, example, findings, windows
 
 from flashdqn.doctor import phases
 from flashdqn.doctor.html_charts import COLOURS
-from flashdqn.doctor.report_series import beginning, courses, growing, mean_length, merged, shares
-from flashdqn.doctor.report_words import BOUNDS, PHASES, cost, place, plain, short, speed, verdict
+from flashdqn.doctor.report_series import (
+    build_courses,
+    compute_window_shares,
+    count_first_windows,
+    list_growing_containers,
+    mean_episode_length,
+    merge_windows,
+)
+from flashdqn.doctor.report_words import (
+    BOUNDS,
+    PHASES,
+    describe_bottleneck,
+    format_cost,
+    format_gain,
+    format_place,
+    shorten_path,
+    strip_controls,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,35 +46,35 @@ from flashdqn.doctor.report_words import BOUNDS, PHASES, cost, place, plain, sho
     ],
 )
 def test_gains_in_words(gain: float, words: str) -> None:
-    assert speed(replace(findings("a.py")[0], speedup=gain)) == words
+    assert format_gain(replace(findings("a.py")[0], speedup=gain)) == words
 
 
 def test_paths_are_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert short(str(tmp_path / "a" / "b.py")) == str(Path("a", "b.py"))
-    assert short(str(tmp_path) + "x/b.py") == str(tmp_path) + "x/b.py"
-    assert short(torch.__file__) == str(Path("torch", "__init__.py"))
-    assert short(str(Path.home() / "b.py")).startswith("~")
-    assert short("train.py") == "train.py"
-    assert short("<string>") == "<string>"
-    assert short("") == ""
+    assert shorten_path(str(tmp_path / "a" / "b.py")) == str(Path("a", "b.py"))
+    assert shorten_path(str(tmp_path) + "x/b.py") == str(tmp_path) + "x/b.py"
+    assert shorten_path(torch.__file__) == str(Path("torch", "__init__.py"))
+    assert shorten_path(str(Path.home() / "b.py")).startswith("~")
+    assert shorten_path("train.py") == "train.py"
+    assert shorten_path("<string>") == "<string>"
+    assert shorten_path("") == ""
 
 
 def test_places() -> None:
     finding = findings("train.py")[0]
-    assert place(finding) == "train.py:352"
-    assert place(replace(finding, line=0)) == "the script as a whole"
-    assert cost(replace(finding, share=0.0)) == ""
+    assert format_place(finding) == "train.py:352"
+    assert format_place(replace(finding, line=0)) == "the script as a whole"
+    assert format_cost(replace(finding, share=0.0)) == ""
 
 
 def test_bounds_in_words() -> None:
-    assert verdict(example(bound="launches")) == "Limited by starting many small operations"
-    assert verdict(example(bound="unknown")) == "What limits it could not be told"
+    assert describe_bottleneck(example(bound="launches")) == "Limited by starting many small operations"
+    assert describe_bottleneck(example(bound="unknown")) == "What limits it could not be told"
 
 
 @given(st.text())
 def test_plain_text_can_be_written_and_is_not_obeyed(text: str) -> None:
-    shown = plain(text)
+    shown = strip_controls(text)
     shown.encode("utf-8")
     assert not [c for c in shown if (ord(c) < 32 or 127 <= ord(c) < 160) and c not in "\n\t"]
 
@@ -66,7 +82,7 @@ def test_plain_text_can_be_written_and_is_not_obeyed(text: str) -> None:
 @given(st.integers(0, 50), st.integers(1, 60))
 def test_windows_taken_together_lose_nothing(count: int, most: int) -> None:
     many = windows(count)
-    few = merged(many, most)
+    few = merge_windows(many, most)
     assert len(few) == min(count, most)
     assert sum(w.transitions for w in few) == sum(w.transitions for w in many)
     assert sum(w.seconds for w in few) == sum(w.seconds for w in many)
@@ -75,36 +91,36 @@ def test_windows_taken_together_lose_nothing(count: int, most: int) -> None:
     )
     if many:
         assert few[-1].memory == many[-1].memory
-        assert math.isclose(mean_length(few), mean_length(many))
+        assert math.isclose(mean_episode_length(few), mean_episode_length(many))
 
 
 def test_every_episode_counts_once() -> None:
     first, second = windows(2)
     some = (replace(first, episodes=1, episode_length=10.0), replace(second, episodes=3, episode_length=30.0))
-    assert mean_length(some) == 25.0
-    assert math.isnan(mean_length(()))
+    assert mean_episode_length(some) == 25.0
+    assert math.isnan(mean_episode_length(()))
 
 
 def test_courses_leave_out_what_never_happened() -> None:
     quiet = tuple(replace(window, episodes=0, device_memory=0) for window in windows(3))
-    assert [course.name for course in courses(quiet)] == ["transitions/s", "updates/s", "memory"]
-    assert courses(()) == []
-    assert [beginning(windows(n)) for n in (0, 1, 9, 60)] == [0, 1, 1, 6]
+    assert [course.name for course in build_courses(quiet)] == ["transitions/s", "updates/s", "memory"]
+    assert build_courses(()) == []
+    assert [count_first_windows(windows(n)) for n in (0, 1, 9, 60)] == [0, 1, 1, 6]
 
 
 def test_shares_of_a_window_make_a_whole() -> None:
     window = replace(windows(1)[0], phases={"acting": 1.0, "replay": 3.0, "waiting": NAN})
-    assert shares(window, ["replay", "acting", "waiting", "forward"]) == [0.75, 0.25, 0.0, 0.0]
-    assert shares(window, ["forward"]) == [0.0]
+    assert compute_window_shares(window, ["replay", "acting", "waiting", "forward"]) == [0.75, 0.25, 0.0, 0.0]
+    assert compute_window_shares(window, ["forward"]) == [0.0]
 
 
 def test_growth_is_read_with_and_without_times() -> None:
     report = example(
         growth=({"name": "a", "sizes": [1, 2]}, {"name": "b", "sizes": [(0.5, 3), [1.0, 4]]}, {})
     )
-    assert [one.sizes for one in growing(report)] == [(1.0, 2.0), (3.0, 4.0), ()]
-    assert [one.extent for one in growing(report)] == ["1 to 2 items", "3 to 4 items", ""]
-    graph = growing(example(growth=({"name": "loss", "type": "graph", "sizes": [1, 900]},)))
+    assert [one.sizes for one in list_growing_containers(report)] == [(1.0, 2.0), (3.0, 4.0), ()]
+    assert [one.extent for one in list_growing_containers(report)] == ["1 to 2 items", "3 to 4 items", ""]
+    graph = list_growing_containers(example(growth=({"name": "loss", "type": "graph", "sizes": [1, 900]},)))
     assert graph[0].extent == "1 to 900 operations"
 
 

@@ -49,7 +49,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def loop_lines(script: Path, mark: str) -> list[int]:
-    return [source.first_line(loop) for loop in source.loops(str(script), line_of(script, mark))]
+    return [source.first_line_number(loop) for loop in source.find_loops(str(script), line_of(script, mark))]
 
 
 def test_loops_of_the_same_function(script: Path) -> None:
@@ -63,22 +63,22 @@ def test_loops_of_the_same_function(script: Path) -> None:
 
 def test_comprehensions_and_functions(script: Path) -> None:
     file, line = str(script), line_of(script, "# second")
-    kinds = [type(node) for node in source.within_function(file, line)]
+    kinds = [type(node) for node in source.find_nodes_in_function(file, line)]
     assert ast.ListComp in kinds
     assert ast.FunctionDef not in kinds
-    around = source.function(file, line)
+    around = source.find_function(file, line)
     assert around is not None
     assert around.name == "inner"
-    assert source.function(file, line_of(script, "# call")) is None
+    assert source.find_function(file, line_of(script, "# call")) is None
 
 
 def test_statements(script: Path) -> None:
     file = str(script)
     call = line_of(script, "# call")
-    assert source.statement(file, line_of(script, "# argument")) == (call, call + 2)
+    assert source.find_statement_lines(file, line_of(script, "# argument")) == (call, call + 2)
     comprehension = line_of(script, "# comprehension")
-    assert source.statement(file, comprehension + 1) == (comprehension, comprehension + 1)
-    assert source.statement(file, line_of(script, "# while")) == (line_of(script, "# while"),) * 2
+    assert source.find_statement_lines(file, comprehension + 1) == (comprehension, comprehension + 1)
+    assert source.find_statement_lines(file, line_of(script, "# while")) == (line_of(script, "# while"),) * 2
 
 
 @pytest.mark.parametrize(
@@ -95,33 +95,34 @@ def test_statements(script: Path) -> None:
 )
 def test_the_smallest_block_around_lines(script: Path, marks: list[str], first: str, last: str) -> None:
     lines = [line_of(script, mark) for mark in marks]
-    assert source.common_block(str(script), lines) == (line_of(script, first), line_of(script, last))
+    assert source.find_common_block(str(script), lines) == (line_of(script, first), line_of(script, last))
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     broken = write_script(tmp_path, "def f(:\n", "broken.py")
     for file in (str(tmp_path / "none.py"), str(broken), "<string>", ""):
-        assert source.loops(file, 3) == []
-        assert source.function(file, 3) is None
-        assert source.statement(file, 3) == (3, 3)
-        assert source.common_block(file, [3]) is None
-        assert source.around(file, 30) == ()
-    assert source.text(str(tmp_path / "none.py"), 1) == ""
-    assert source.common_block(str(broken), []) is None
+        assert source.find_loops(file, 3) == []
+        assert source.find_function(file, 3) is None
+        assert source.find_statement_lines(file, 3) == (3, 3)
+        assert source.find_common_block(file, [3]) is None
+        assert source.read_lines_around(file, 30) == ()
+    assert source.read_line(str(tmp_path / "none.py"), 1) == ""
+    assert source.find_common_block(str(broken), []) is None
 
 
 def test_text_and_what_is_around(script: Path) -> None:
     line = line_of(script, "# body")
-    assert source.text(str(script), line) == "a -= 1  # body"
-    around = source.around(str(script), line, reach=1)
+    assert source.read_line(str(script), line) == "a -= 1  # body"
+    around = source.read_lines_around(str(script), line, reach=1)
     assert [number for number, _ in around] == [line - 1, line, line + 1]
     assert around[1][1].endswith("a -= 1  # body")
-    assert source.around(str(script), 1, reach=2)[0][0] == 1
+    assert source.read_lines_around(str(script), 1, reach=2)[0][0] == 1
 
 
 def test_names_of_calls() -> None:
     names = [
-        source.called_name(call) for call in source.calls(ast.parse("torch.tensor(a.b.append(f(g()())))"))
+        source.get_called_name(call)
+        for call in source.iterate_calls(ast.parse("torch.tensor(a.b.append(f(g()())))"))
     ]
     assert sorted(names) == ["", "append", "f", "g", "tensor"]
 
@@ -191,4 +192,4 @@ def test_every_line_has_its_loops(blocks: list[list[str]], tmp_path_factory: pyt
                 break
             if line.lstrip().startswith(("for", "while")):
                 expected.insert(0, above)
-        assert [source.first_line(loop) for loop in source.loops(str(path), number)] == expected
+        assert [source.first_line_number(loop) for loop in source.find_loops(str(path), number)] == expected

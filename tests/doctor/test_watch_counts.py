@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from watching import line_of, site_at, watch_script, write_script
 
-from flashdqn.doctor.record import ForwardSite, Record
+from flashdqn.doctor.record import ForwardSite, WatchRecord
 
 PATIENTS = Path(__file__).parent / "patients"
 
@@ -158,7 +158,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def record(script: Path) -> Record:
+def record(script: Path) -> WatchRecord:
     return watch_script(script)
 
 
@@ -184,19 +184,19 @@ def record(script: Path) -> Record:
     ],
 )
 def test_every_line_is_counted_exactly(
-    record: Record, script: Path, kind: str, mark: str, count: int, elements: int
+    record: WatchRecord, script: Path, kind: str, mark: str, count: int, elements: int
 ) -> None:
     site = site_at(record, kind, script, mark)
     assert (site.count, site.elements) == (count, elements)
 
 
-def test_only_the_scripts_own_lines_are_named(record: Record, script: Path) -> None:
+def test_only_the_scripts_own_lines_are_named(record: WatchRecord, script: Path) -> None:
     assert {site.file for site in record.sites} == {str(script)}
     assert {site.file for site in record.forwards} == {str(script)}
     assert site_at(record, "optimizer", script, "# optimizer").function == "Agent.learn"
 
 
-def test_transitions_and_steps_add_up(record: Record) -> None:
+def test_transitions_and_steps_add_up(record: WatchRecord) -> None:
     steps = 11 + 7 + 10 + 8 + 3 + 2 + 9 + 4
     assert record.total("vector_steps") == steps
     assert record.total("transitions") == steps + 7 * (8 + 3)
@@ -206,7 +206,7 @@ def test_transitions_and_steps_add_up(record: Record) -> None:
     assert record.raw["counted"]["updates"] == 5
 
 
-def test_episodes_and_their_lengths(record: Record) -> None:
+def test_episodes_and_their_lengths(record: WatchRecord) -> None:
     three, four, five = (24 // 5, 7 // 5, 10 // 5)
     arrays = [8 // board for board in range(1, 9)]
     tensors = [3 // board for board in range(1, 9)]
@@ -215,12 +215,12 @@ def test_episodes_and_their_lengths(record: Record) -> None:
     assert record.total("episode_steps") == 5 * (three + four + five) + boards
 
 
-def forward_at(record: Record, script: Path, mark: str) -> ForwardSite:
+def forward_at(record: WatchRecord, script: Path, mark: str) -> ForwardSite:
     (found,) = [site for site in record.forwards if site.line == line_of(script, mark)]
     return found
 
 
-def test_networks_are_known_by_what_follows_their_calls(record: Record, script: Path) -> None:
+def test_networks_are_known_by_what_follows_their_calls(record: WatchRecord, script: Path) -> None:
     acting, careless, learning = (
         forward_at(record, script, f"# {m}") for m in ("greedy", "careless", "forward")
     )
@@ -233,7 +233,7 @@ def test_networks_are_known_by_what_follows_their_calls(record: Record, script: 
     assert learning.trained
 
 
-def test_the_rest_of_the_record(record: Record, script: Path) -> None:
+def test_the_rest_of_the_record(record: WatchRecord, script: Path) -> None:
     assert record.raw["ended"] == "finished"
     assert record.raw["failures"] == []
     (claim,) = record.raw["claims"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from flashdqn.doctor.watch import counters as tally
-from flashdqn.doctor.watch.growth import Census, variables
+from flashdqn.doctor.watch.growth import Census, read_local_variables
 
 
 class Holder:
@@ -208,7 +208,7 @@ def test_variables_are_let_go_of() -> None:
     def script() -> tuple[bool, int]:
         value = Holder(name="value")
         before = sys.getrefcount(value)
-        seen = dict(variables(sys._getframe()))["value"] is value
+        seen = dict(read_local_variables(sys._getframe()))["value"] is value
         return seen, sys.getrefcount(value) - before
 
     assert script() == (True, 0)
@@ -218,7 +218,7 @@ def test_a_function_that_keeps_its_locals_is_let_be() -> None:
     def script() -> tuple[dict[str, Any], list[tuple[str, Any]]]:
         settings = locals()
         learning_rate = 0.1
-        return settings, variables(sys._getframe()) if learning_rate else []
+        return settings, read_local_variables(sys._getframe()) if learning_rate else []
 
     assert script() == ({}, [])
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from watching import watch_script, write_script
 
-from flashdqn.doctor.record import Record
+from flashdqn.doctor.record import WatchRecord
 
 SCRIPT = '''
     """Draws random numbers in three ways, trains, and does what odd scripts do. Writes down all that came out."""
@@ -201,7 +201,7 @@ def alone(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["looking", "deep"])
-def watched(folder: Path, request: pytest.FixtureRequest) -> tuple[Record, dict[str, Any]]:
+def watched(folder: Path, request: pytest.FixtureRequest) -> tuple[WatchRecord, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONWARNINGS", "ignore")
@@ -210,11 +210,13 @@ def watched(folder: Path, request: pytest.FixtureRequest) -> tuple[Record, dict[
     return record, json.loads((folder / "watched.json").read_text(encoding="utf-8"))
 
 
-def test_everything_comes_out_the_same(alone: dict[str, Any], watched: tuple[Record, dict[str, Any]]) -> None:
+def test_everything_comes_out_the_same(
+    alone: dict[str, Any], watched: tuple[WatchRecord, dict[str, Any]]
+) -> None:
     assert watched[1] == alone
 
 
-def test_and_it_was_watched(watched: tuple[Record, dict[str, Any]]) -> None:
+def test_and_it_was_watched(watched: tuple[WatchRecord, dict[str, Any]]) -> None:
     record, _ = watched
     assert record.total("updates") >= 300
     assert record.total("vector_steps") >= 300

@@ -17,12 +17,18 @@ from hypothesis import strategies as st
 
 from flashdqn.doctor.watch import counters as tally
 from flashdqn.doctor.watch import sampler
-from flashdqn.doctor.watch.classes import counted_step, look_at
-from flashdqn.doctor.watch.env_step import ended, is_step, read, size, what_it_says
+from flashdqn.doctor.watch.classes import counted_step, watch_class
+from flashdqn.doctor.watch.env_step import (
+    count_transitions,
+    find_ended_envs,
+    is_step_result,
+    read_rewards_and_ends,
+    read_step_result,
+)
 from flashdqn.doctor.watch.frames import is_plumbing
-from flashdqn.doctor.watch.main_module import compiled
+from flashdqn.doctor.watch.main_module import compile_with_callbacks
 from flashdqn.doctor.watch.on_import import AfterImport
-from flashdqn.doctor.watch.prints import HINT, claimed, may_claim
+from flashdqn.doctor.watch.prints import HINT, may_claim_speed, parse_claimed_speed
 
 
 @pytest.mark.parametrize(
@@ -58,12 +64,12 @@ from flashdqn.doctor.watch.prints import HINT, claimed, may_claim
     ],
 )
 def test_what_a_step_says(result: tuple[Any, ...], transitions: int, indexes: list[int]) -> None:
-    assert is_step(result)
-    reward, ends = read(result)
-    assert size(reward) == transitions
-    assert ended(transitions, ends) == indexes
-    number, flags = what_it_says(result)
-    assert (number, ended(number, flags)) == (transitions, indexes)
+    assert is_step_result(result)
+    reward, ends = read_rewards_and_ends(result)
+    assert count_transitions(reward) == transitions
+    assert find_ended_envs(transitions, ends) == indexes
+    number, flags = read_step_result(result)
+    assert (number, find_ended_envs(number, flags)) == (transitions, indexes)
 
 
 @given(
@@ -77,14 +83,17 @@ def test_what_a_step_says(result: tuple[Any, ...], transitions: int, indexes: li
 )
 def test_the_short_way_says_the_same_as_the_long_one(start: tuple[Any, ...], rest: tuple[Any, ...]) -> None:
     result = start + rest
-    reward, ends = read(result)
-    number, flags = what_it_says(result)
-    assert (number, ended(number, flags)) == (size(reward), ended(size(reward), ends))
+    reward, ends = read_rewards_and_ends(result)
+    number, flags = read_step_result(result)
+    assert (number, find_ended_envs(number, flags)) == (
+        count_transitions(reward),
+        find_ended_envs(count_transitions(reward), ends),
+    )
 
 
 @pytest.mark.parametrize("result", [None, 1.0, (1, 2), [1, 2, 3], {"a": 1}, "abc"])
 def test_what_is_no_step(result: object) -> None:
-    assert not is_step(result)
+    assert not is_step_result(result)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +113,13 @@ def test_what_is_no_step(result: object) -> None:
     ],
 )
 def test_claims_of_speed(text: str, value: float | None) -> None:
-    assert claimed(text) == value
-    assert value is None or may_claim(text)
+    assert parse_claimed_speed(text) == value
+    assert value is None or may_claim_speed(text)
 
 
 @given(st.text(alphabet="/ spfrePSFER1", max_size=12))
 def test_no_hint_is_passed_over(text: str) -> None:
-    assert may_claim(text) == (HINT.search(text) is not None)
+    assert may_claim_speed(text) == (HINT.search(text) is not None)
 
 
 def test_whose_file_it_is() -> None:
@@ -126,7 +135,9 @@ def test_lines_that_have_no_number() -> None:
     code = compile("for i in x:\n    y\n\nz\n", "made.py", "exec")
     for start, end, line in code.co_lines():
         for instruction in range(start, end):
-            assert sampler.line_before(code, instruction) == (line or sampler.line_before(code, start - 1))
+            assert sampler.find_line_before(code, instruction) == (
+                line or sampler.find_line_before(code, start - 1)
+            )
 
 
 def test_stacks_are_read_from_the_inside() -> None:
@@ -165,8 +176,8 @@ def test_something_comes_first() -> None:
     module, calls = ModuleType("made"), []
     module.call = lambda *args: calls.append(args)  # type: ignore[attr-defined]
     module.plain = module.call  # type: ignore[attr-defined]
-    sampler.first(lambda: calls.append("first"), module, "call", 3)
-    sampler.first(lambda: calls.append("always"), module, "plain")
+    sampler.call_before_function(lambda: calls.append("first"), module, "call", 3)
+    sampler.call_before_function(lambda: calls.append("always"), module, "plain")
     module.call(2)
     module.call(3, 4)
     module.plain()
@@ -177,7 +188,7 @@ def test_nothing_of_ours_gets_in_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
     failures: dict[str, str] = {}
     monkeypatch.setattr(tally, "failures", failures)
 
-    @tally.never_in_the_way
+    @tally.catch_failures
     def breaks(number: int) -> None:
         raise ValueError(f"no {number}")
 
@@ -197,7 +208,7 @@ class Env:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> tally.Counters:
     counters = tally.Counters()
-    for name in ("tally", "steps"):
+    for name in ("counters", "env_step"):
         monkeypatch.setattr(f"flashdqn.doctor.watch.{name}.counters", counters)
     monkeypatch.setattr(tally, "sites", {})
     return counters
@@ -213,7 +224,7 @@ def test_which_classes_are_environments() -> None:
     def reset(self: Any) -> None: ...
 
     def is_counted(cls: Any) -> bool:
-        look_at(cls)
+        watch_class(cls)
         return vars(cls)["step"] not in (step, tick)
 
     scheduler = type("LRScheduler", (), {})
@@ -222,15 +233,15 @@ def test_which_classes_are_environments() -> None:
     assert not is_counted(made(step=step))
     assert not is_counted(made(step=tick, reset=reset))
     assert not is_counted(type("Child", (scheduler,), {"step": step, "reset": reset}))
-    look_at(42)
-    look_at(made(step=staticmethod(step), reset=reset))
+    watch_class(42)
+    watch_class(made(step=staticmethod(step), reset=reset))
 
 
 def test_a_class_is_not_counted_twice(counted: tally.Counters) -> None:
     cls = made(step=Env.step, reset=Env.reset)
-    look_at(cls)
+    watch_class(cls)
     method = cls.step
-    look_at(cls)
+    watch_class(cls)
     assert cls.step is method
     cls().step(1)
     assert counted.vector_steps == 1
@@ -265,7 +276,7 @@ f()
 """
     seen: list[Any] = []
     namespace: dict[str, Any] = {"__doctor_looks_at_class__": seen.append, "__name__": "made"}
-    exec(compiled(source, "made.py"), namespace)
+    exec(compile_with_callbacks(source, "made.py"), namespace)
     assert [getattr(one, "__name__", len(one) if isinstance(one, list) else None) for one in seen] == [
         "B",
         2,

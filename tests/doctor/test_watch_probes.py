@@ -82,7 +82,7 @@ def test_nothing_is_other_after_them(script: Script, capsys: pytest.CaptureFixtu
     assert all(seconds > 0 for probe in found.values() for seconds in probe.values())
     assert states() == before
     assert torch.get_num_threads() == threads
-    assert not subnormal.flushes(torch)
+    assert not subnormal.treats_subnormals_as_zero(torch)
     assert capsys.readouterr().out == ""
     assert str(script.network.state_dict()) == str(weights)
     assert str(script.optimizer.state_dict()) == str(moments)
@@ -131,7 +131,7 @@ def test_other_defaults(script: Script, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("_other_defaults")
     found = probe_all(1, 0.001)
     assert "failed" not in found
-    assert not subnormal.flushes(torch)
+    assert not subnormal.treats_subnormals_as_zero(torch)
 
 
 def test_nobody_else_is_made_to_wait(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +149,9 @@ def test_subnormal_numbers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     weight.grad = torch.tensor([0.0, 0.0, 1e-41, 0.0, 0.0, 0.0])
     optimizer = torch.optim.SGD([weight, *others], lr=0.1, momentum=0.9)
     optimizer.state[weight]["momentum_buffer"] = torch.full((6,), 1e-42)
-    subnormal.look(optimizer)
+    subnormal.count_subnormals(optimizer)
     assert [(row["count"], row["of"], row["flushed"]) for row in counts] == [(2 + 1 + 6, 18, 0.0)]
-    assert not subnormal.due()
+    assert not subnormal.is_check_due()
     if torch.set_flush_denormal(True):
-        assert subnormal.flushes(torch)
+        assert subnormal.treats_subnormals_as_zero(torch)
     torch.set_flush_denormal(False)

@@ -12,8 +12,8 @@ from watching import line_of, watch_script, write_script
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.doctor import run
-from flashdqn.doctor.examine import examine
-from flashdqn.doctor.run import Patient, watch
+from flashdqn.doctor.examine import build_report
+from flashdqn.doctor.run import Patient, watch_patient
 
 ENV = """
     import torch
@@ -118,7 +118,7 @@ def test_a_module_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
     (beside / "data.txt").rename(package / "data.txt")
     monkeypatch.chdir(beside)
     for name, file in (("package.train", "train.py"), ("package", "__main__.py")):
-        record = watch(Patient(name, ("--seed", "3"), module=True, seconds=60.0))
+        record = watch_patient(Patient(name, ("--seed", "3"), module=True, seconds=60.0))
         found = told(package)
         assert record.raw["ended"] == "finished", record.raw["error"]
         assert found["argv"] == [str(package / file), "--seed", "3"]
@@ -160,7 +160,7 @@ def test_a_sudden_end_leaves_what_was_known(tmp_path: Path, end: str) -> None:
     record = watch_script(write_script(tmp_path, text, hollow=True))
     assert record.raw["ended"] == "killed"
     assert record.total("transitions") == 25
-    assert any("without warning" in note for note in examine(record).notes)
+    assert any("without warning" in note for note in build_report(record).notes)
 
 
 def test_one_that_ends_before_anything_was_written(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_failure_shows_the_scripts_frames_alone(tmp_path: Path) -> None:
         assert f'File "{path}", line {line_of(path, mark)}' in error
     assert error.count("  File ") == 4
     assert "watch" not in error
-    report = examine(record)
+    report = build_report(record)
     assert (report.ended, report.error, report.transitions) == ("failed", error, 25)
 
 
@@ -310,7 +310,7 @@ def test_a_script_may_have_the_alarm_for_itself(tmp_path: Path) -> None:
     before = "Handlers.SIG_DFL" if sys.version_info < (3, 11) else "0"
     assert told(tmp_path) == {"before": before, "early": 0, "left": 0.0, "late": 1}
     assert record.raw["ended"] == "stopped"  # without the alarm, too
-    assert any("alarm timer itself" in note for note in examine(record).notes)
+    assert any("alarm timer itself" in note for note in build_report(record).notes)
 
 
 def test_a_script_may_become_another_program(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_module_that_is_none_gets_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"There is no module '.*' that .* could run"):
-        watch(Patient(name, module=True))
+        watch_patient(Patient(name, module=True))
 
 
 def test_a_python_that_is_none_and_no_time_at_all(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from flashdqn.doctor.record import Record, Site
-from flashdqn.doctor.run import Patient, watch
+from flashdqn.doctor.record import CallSite, WatchRecord
+from flashdqn.doctor.run import Patient, watch_patient
 
 #: Stands in for torch where it only matters that there is one: the real one takes seconds to import.
 HOLLOW_TORCH = '__version__ = "0.0"\n'
@@ -22,8 +22,8 @@ def write_script(folder: Path, text: str, name: str = "script.py", *, hollow: bo
     return path
 
 
-def watch_script(path: Path, *arguments: str, **options: Any) -> Record:
-    return watch(Patient(str(path), arguments, **{"seconds": 60.0, "probe": 0.01} | options))
+def watch_script(path: Path, *arguments: str, **options: Any) -> WatchRecord:
+    return watch_patient(Patient(str(path), arguments, **{"seconds": 60.0, "probe": 0.01} | options))
 
 
 def line_of(path: Path, mark: str) -> int:
@@ -33,7 +33,7 @@ def line_of(path: Path, mark: str) -> int:
     return found
 
 
-def site_at(record: Record, kind: str, path: Path, mark: str) -> Site:
+def site_at(record: WatchRecord, kind: str, path: Path, mark: str) -> CallSite:
     """What was noted of a kind at the line with this mark."""
     (found,) = [
         site for site in record.kinds(kind) if (site.file, site.line) == (str(path), line_of(path, mark))

@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from gymnasium.vector import AutoresetMode
 
 import flashdqn
-from flashdqn.as_gymnasium.batch import Batch
+from flashdqn.as_gymnasium.batch import GameVectorEnv
 from flashdqn.as_gymnasium.names import NAMES
 from flashdqn.as_gymnasium.single import OneGame
 from flashdqn.core.errors import ConfigError, EnvError
@@ -124,7 +124,7 @@ def test_a_batch_is_our_batch(name: str, settings: dict[str, Any]) -> None:
     count = 6
     ours = own(name, count, settings)
     theirs = gymnasium.make_vec(name, count, vectorization_mode="vector_entry_point", **settings)
-    assert isinstance(theirs.unwrapped, Batch)
+    assert isinstance(theirs.unwrapped, GameVectorEnv)
     assert theirs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     rng = np.random.default_rng(0)
     expected = ours.reset(5)
@@ -206,9 +206,9 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match="render_mode must be one of"):
         OneGame("snake", render_mode="human")
     with pytest.raises(ConfigError, match="is not drawn"):
-        Batch("snake", 2, render_mode="rgb_array")
+        GameVectorEnv("snake", 2, render_mode="rgb_array")
     with pytest.raises(EnvError, match="One seed serves all games"):
-        Batch("snake", 2, size=5).reset(seed=[1, 2])  # type: ignore[arg-type]
+        GameVectorEnv("snake", 2, size=5).reset(seed=[1, 2])  # type: ignore[arg-type]
 
 
 def test_names_are_known_by_import_or_by_prefix() -> None:

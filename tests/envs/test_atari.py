@@ -13,8 +13,8 @@ from torch import Tensor
 import flashdqn
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.types import Step
-from flashdqn.envs import GymConfig, VecEnv, build_games, check_env
-from flashdqn.envs.frame_stack import Stacked
+from flashdqn.envs import GymConfig, VecEnv, build_evaluation_env, check_env
+from flashdqn.envs.frame_stack import FrameStack
 from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES, AtariConfig
 from flashdqn.envs.gymnasium.env import GymVecEnv
 
@@ -23,7 +23,7 @@ pytest.importorskip("ale_py")
 from ale_py.vector_env import AtariVectorEnv
 from atari_twin import AtariTwin
 
-from flashdqn.envs.gymnasium.atari import AtariFrames, settings, step_limit
+from flashdqn.envs.gymnasium.atari import AtariFrames, ale_settings, step_limit
 
 CPU = torch.device("cpu")
 
@@ -114,7 +114,7 @@ def test_a_time_limit_truncates_with_the_true_last_frame() -> None:
 @pytest.mark.parametrize("max_steps", [25, 400])
 def test_both_of_its_autoreset_rules_are_translated(max_steps: int) -> None:
     """Without chance in the game, a further reset changes nothing: the two must give the same, bit by bit."""
-    given = settings(GymConfig(id="ALE/Breakout-v5", atari=AtariConfig(sticky=0.0)), threads=1)
+    given = ale_settings(GymConfig(id="ALE/Breakout-v5", atari=AtariConfig(sticky=0.0)), threads=1)
     given |= {"max_num_frames_per_episode": 4 * max_steps}
     one, other = (
         GymVecEnv(AtariVectorEnv("breakout", 3, **given, autoreset_mode=mode), "breakout")
@@ -157,7 +157,7 @@ def test_a_lost_life_ends_an_episode_but_no_game(kind: str) -> None:
 
 def test_evaluation_plays_whole_games() -> None:
     config = GymConfig(id="ALE/Breakout-v5", atari=AtariConfig(life_loss=True))
-    games = build_games(config, 1, CPU)
+    games = build_evaluation_env(config, 1, CPU)
     assert isinstance(games, GymVecEnv)
     assert games.lives is None
 
@@ -177,7 +177,7 @@ def test_rewards_are_clipped_and_scores_are_not() -> None:
 
 def test_what_gym_names_gives() -> None:
     env = flashdqn.make_env("gym:ALE/Pong-v5", 2)
-    assert isinstance(env, Stacked)
+    assert isinstance(env, FrameStack)
     assert env.obs_spec == flashdqn.envs.ObsSpec((4, 84, 84), torch.uint8, stack=4)
     assert env.num_actions == 6
     full = frames("Pong", 1, **{"atari.full_actions": True, "atari.size": 42})

@@ -11,7 +11,7 @@ import flashdqn
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
 from flashdqn.envs import ObsSpec, VecEnv, check_env
-from flashdqn.envs.frame_stack import Stacked
+from flashdqn.envs.frame_stack import FrameStack
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -50,12 +50,12 @@ def joined(seen: list[list[Tensor]]) -> Tensor:
 
 @pytest.mark.parametrize("env", [Chain(num_envs=3), MaskedBandit(num_envs=3, time_limit=3)])
 def test_any_environment_can_be_stacked_and_saved(env: VecEnv) -> None:
-    report = check_env(Stacked(env, 3), steps=50)
+    report = check_env(FrameStack(env, 3), steps=50)
     assert report.terminated + report.truncated > 0
 
 
 def test_frames_out_of_order_are_noticed() -> None:
-    class Wrong(Stacked):
+    class Wrong(FrameStack):
         def step(self, action: Tensor) -> Step:
             step = super().step(action)
             return step._replace(obs=step.obs.flip(1))

@@ -15,11 +15,11 @@ from snake_twin import PlainRandom, plain_key
 
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
-from flashdqn.envs import build_env, build_games
+from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.envs.check import check_env
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.config import parse_weather
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour
+from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior
 from flashdqn.envs.fuelbreaks.landscape import LAYERS
 from flashdqn.envs.fuelbreaks.observation import CHANNELS, intensity_planes, layer_planes
 from flashdqn.envs.fuelbreaks.scenes import build_scenes
@@ -128,7 +128,7 @@ def test_planes_are_those_of_the_landscape_and_masks_follow_from_observations() 
         land = env.scenes.landscapes[scene // 2]
         expected = np.zeros((14, 8, 8), dtype=np.float32)
         expected[:8] = layer_planes(land)
-        expected[8:12] = intensity_planes(fire_behaviour(land, env.scenes.weathers[scene % 2]))
+        expected[8:12] = intensity_planes(fire_behavior(land, env.scenes.weathers[scene % 2]))
         for cell in breaks:
             expected[7:12, cell // 8, cell % 8] = 0.0
             expected[12, cell // 8, cell % 8] = 1.0
@@ -156,10 +156,10 @@ def test_what_is_stored_is_small_and_landscapes_never_change() -> None:
 
 
 def test_training_and_evaluation_play_on_different_landscapes() -> None:
-    train, games = (build(SMALL, 64, torch.device("cpu")) for build in (build_env, build_games))
+    train, games = (build(SMALL, 64, torch.device("cpu")) for build in (build_env, build_evaluation_env))
     scenes = [set(env.reset(0)[:, 0].tolist()) for env in (train, games)]
     assert scenes == [{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9}]
-    alone = build_games(replace(SMALL, held_out=0), 8, torch.device("cpu"))
+    alone = build_evaluation_env(replace(SMALL, held_out=0), 8, torch.device("cpu"))
     assert set(alone.reset(0)[:, 0].tolist()) <= {0, 1, 2, 3, 4, 5}
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from flashdqn.cli.other_tools import MEANINGS, translate
-from flashdqn.cli.train import starting_point
-from flashdqn.config.settings import apply
+from flashdqn.cli.other_tools import MEANINGS, translate_settings
+from flashdqn.cli.train import resolve_base_config
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.pictures import burn_probability, draw_layers, draw_plan
@@ -46,7 +46,7 @@ FAMILIAR: dict[str, Any] = {
 def test_familiar_names_become_our_settings_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "seed.json"
     path.write_text(json.dumps(FAMILIAR))
-    config, _, _ = starting_point(["--config", str(path)])
+    config, _, _ = resolve_base_config(["--config", str(path)])
     assert config.preset == "fuelbreaks"
     env = config.env
     assert isinstance(env, FuelBreaksConfig)
@@ -65,10 +65,10 @@ def test_familiar_names_become_our_settings_aloud(tmp_path: Path, capsys: pytest
 
 def test_every_familiar_name_means_a_setting_that_there_is() -> None:
     for name, meaning in MEANINGS.items():
-        settings, notes = translate({name: FAMILIAR.get(name, 0.01)})
+        settings, notes = translate_settings({name: FAMILIAR.get(name, 0.01)})
         assert meaning.setting in settings
         assert len(notes) == 1
-        apply(PRESETS["fuelbreaks-small"].config, settings)
+        apply_settings(PRESETS["fuelbreaks-small"].config, settings)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_every_familiar_name_means_a_setting_that_there_is() -> None:
 )
 def test_what_cannot_be_is_refused_by_name(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        translate(settings)
+        translate_settings(settings)
 
 
 def test_our_own_names_may_stand_among_them() -> None:
-    settings, notes = translate({"grid_size": 20, "seed": 7, "learn": {"lr": 1e-3}, "env.fires": 5})
+    settings, notes = translate_settings({"grid_size": 20, "seed": 7, "learn": {"lr": 1e-3}, "env.fires": 5})
     assert settings == {"env.size": 20, "seed": 7, "learn": {"lr": 1e-3}, "env.fires": 5}
     assert len(notes) == 1
 

@@ -13,8 +13,8 @@ from toy_envs import MaskedBandit
 
 import flashdqn
 from flashdqn.envs import VecEnv, build_env, check_env
-from flashdqn.envs.frame_stack import Stacked
-from flashdqn.envs.host_env import Moved
+from flashdqn.envs.frame_stack import FrameStack
+from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.packed import ALIGNMENT, Packing
 
 CPU = torch.device("cpu")
@@ -83,29 +83,29 @@ def compare(env: VecEnv, moved: VecEnv, steps: int = 60) -> None:
 
 @pytest.mark.parametrize(("name", "make"), environments())
 def test_nothing_changes_on_the_way(name: str, make: Any) -> None:
-    compare(make(), Moved(make(), CPU))
+    compare(make(), HostEnv(make(), CPU))
 
 
 @pytest.mark.parametrize(("name", "make"), environments())
 def test_a_moved_environment_keeps_the_contract(name: str, make: Any) -> None:
-    check_env(Moved(make(), CPU), steps=40)
+    check_env(HostEnv(make(), CPU), steps=40)
 
 
 @cuda
 @pytest.mark.parametrize(("name", "make"), environments())
 def test_nothing_changes_on_the_way_to_cuda(name: str, make: Any) -> None:
-    compare(make(), Moved(make(), torch.device("cuda", 0)))
+    compare(make(), HostEnv(make(), torch.device("cuda", 0)))
 
 
 @cuda
 def test_frames_are_stacked_on_the_device() -> None:
     def stacked(device: torch.device) -> VecEnv:
         config = flashdqn.presets.base_config("gym_envs:make_screen").env
-        return build_env(flashdqn.config.settings.apply(config, {"stack": 3}, "env."), 3, device)
+        return build_env(flashdqn.config.settings.apply_settings(config, {"stack": 3}, "env."), 3, device)
 
     there = stacked(torch.device("cuda", 0))
-    assert isinstance(there, Stacked)
-    assert isinstance(there.env, Moved)
+    assert isinstance(there, FrameStack)
+    assert isinstance(there.env, HostEnv)
     compare(stacked(CPU), there)
 
 
@@ -113,7 +113,7 @@ def test_frames_are_stacked_on_the_device() -> None:
 def test_steps_wait_for_the_actions_alone() -> None:
     """With a long kernel in another stream, a step returns before that is done."""
     device = torch.device("cuda", 0)
-    moved = Moved(flashdqn.make_env("snake", 4), device)
+    moved = HostEnv(flashdqn.make_env("snake", 4), device)
     moved.reset(0)
     action = torch.zeros(4, dtype=torch.int64, device=device)
     moved.step(action)

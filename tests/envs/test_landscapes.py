@@ -12,12 +12,12 @@ import pytest
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.collection import collect
-from flashdqn.envs.fuelbreaks.generate import COUNTRIES, generate
+from flashdqn.envs.fuelbreaks.collection import collect_landscapes
+from flashdqn.envs.fuelbreaks.generate import COUNTRIES, generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape, slope_and_aspect
 from flashdqn.envs.fuelbreaks.rasters import (
     find_landscapes,
-    layer_named,
+    match_layer_name,
     read_landscape,
     write_folder,
     write_npz,
@@ -40,13 +40,13 @@ def rewrite(path: Path, values: Any = None, **changes: Any) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Real-format rasters: 30 x 30 cells."""
-    write_folder(generate(3, 30), tmp_path / "ridge")
+    write_folder(generate_landscape(3, 30), tmp_path / "ridge")
     return tmp_path / "ridge"
 
 
 def test_a_seed_is_a_landscape_and_seeds_differ() -> None:
-    lands = [generate(seed, 24) for seed in range(12)]
-    assert lands == [generate(seed, 24) for seed in range(12)]
+    lands = [generate_landscape(seed, 24) for seed in range(12)]
+    assert lands == [generate_landscape(seed, 24) for seed in range(12)]
     assert len(set(lands)) == 12
     assert {land.name.split()[0] for land in lands} >= {"mixed", "grassland"}
     for land in lands:
@@ -59,7 +59,7 @@ def test_a_seed_is_a_landscape_and_seeds_differ() -> None:
 
 
 def test_a_landscape_cannot_be_changed() -> None:
-    land = generate(0, 10)
+    land = generate_landscape(0, 10)
     for layer in LAYERS:
         with pytest.raises(ValueError, match="read-only"):
             getattr(land, layer)[0, 0] = 1
@@ -79,7 +79,7 @@ def test_slopes_face_downhill() -> None:
 
 
 def test_rasters_come_back_as_they_were(folder: Path, tmp_path: Path) -> None:
-    land = generate(3, 30)
+    land = generate_landscape(3, 30)
     assert read_landscape(folder) == land
     write_npz(land, tmp_path / "ridge.npz")
     assert read_landscape(tmp_path / "ridge.npz") == land
@@ -105,7 +105,7 @@ def test_names_are_landfires() -> None:
         "canopy base height": "canopy_base_height",
         "canopy_height": "canopy_height",
     }
-    assert {name: layer_named(name) for name in names} == names
+    assert {name: match_layer_name(name) for name in names} == names
 
 
 def test_one_file_with_eight_bands_will_do(folder: Path, tmp_path: Path) -> None:
@@ -180,32 +180,32 @@ def test_without_rasterio_there_is_a_sentence(folder: Path, monkeypatch: pytest.
 def test_windows_of_rasters(folder: Path) -> None:
     whole = read_landscape(folder)
     config = FuelBreaksConfig(size=12, rasters=str(folder), landscapes=3, held_out=2, fires=2, budget=3)
-    lands, learn = collect(config)
+    lands, learn = collect_landscapes(config)
     assert (len(lands), learn) == (5, 3)
-    assert lands == collect(config)[0]
-    assert lands != collect(replace(config, landscape_seed=1))[0]
+    assert lands == collect_landscapes(config)[0]
+    assert lands != collect_landscapes(replace(config, landscape_seed=1))[0]
     for land in lands:
         row, column = map(int, land.name.split("@")[1].split(","))
         assert land == whole.window(row, column, 12)
-    middle, _ = collect(replace(config, crop="centre", held_out=0))
+    middle, _ = collect_landscapes(replace(config, crop="centre", held_out=0))
     assert middle == [whole.window(9, 9, 12)]
     assert FuelBreaks(config, 2).scenes.landscapes == tuple(lands)
 
 
 def test_rasters_that_do_not_fit_the_grid(folder: Path) -> None:
     with pytest.raises(EnvError, match=r"30 x 30 cells, fewer than env.size 50"):
-        collect(FuelBreaksConfig(rasters=str(folder)))
+        collect_landscapes(FuelBreaksConfig(rasters=str(folder)))
     rewrite(folder / "fuel_model.tif", np.full((30, 30), 98))
     with pytest.raises(EnvError, match="nothing to protect"):
-        collect(FuelBreaksConfig(size=12, rasters=str(folder)))
-    other = generate(1, 30, cell_size=90.0)
+        collect_landscapes(FuelBreaksConfig(size=12, rasters=str(folder)))
+    other = generate_landscape(1, 30, cell_size=90.0)
     write_npz(other, folder.parent / "coarse.npz")
     with pytest.raises(EnvError, match="cells of one size"):
-        collect(FuelBreaksConfig(size=12, rasters=str(folder.parent)))
+        collect_landscapes(FuelBreaksConfig(size=12, rasters=str(folder.parent)))
 
 
 def test_layers_of_different_shapes_are_no_landscape() -> None:
-    land = generate(0, 8)
+    land = generate_landscape(0, 8)
     layers = land.layers() | {"slope": np.zeros((3, 3))}
     with pytest.raises(EnvError, match=r"slope is \[3, 3\]"):
         Landscape(**layers)
@@ -213,16 +213,22 @@ def test_layers_of_different_shapes_are_no_landscape() -> None:
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(tmp_path / "made")
-    assert cli.run(["landscapes", "make", place, "--count", "2", "--size", "12"]) == 0
-    assert cli.run(["landscapes", "make", place, "--seed", "9", "--size", "12", "--format", "npz"]) == 0
+    assert cli.dispatch_command(["landscapes", "make", place, "--count", "2", "--size", "12"]) == 0
+    assert (
+        cli.dispatch_command(["landscapes", "make", place, "--seed", "9", "--size", "12", "--format", "npz"])
+        == 0
+    )
     assert len(find_landscapes(Path(place))) == 3
-    assert cli.run(["landscapes", "check", place]) == 0
+    assert cli.dispatch_command(["landscapes", "check", place]) == 0
     assert "fine" in capsys.readouterr().out
     broken = next(path for path in find_landscapes(Path(place)) if path.is_dir())
     (broken / "slope.tif").unlink()
-    assert cli.run(["landscapes", "check", place]) == 1
+    assert cli.dispatch_command(["landscapes", "check", place]) == 1
     assert "lacks slope" in capsys.readouterr().out
     picture = tmp_path / "land.png"
-    assert cli.run(["landscapes", "show", "--seed", "2", "--size", "12", "--out", str(picture)]) == 0
+    assert (
+        cli.dispatch_command(["landscapes", "show", "--seed", "2", "--size", "12", "--out", str(picture)])
+        == 0
+    )
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "fuel models" in capsys.readouterr().out

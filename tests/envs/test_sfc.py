@@ -19,7 +19,7 @@ from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.envs.check import check_env
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
-from flashdqn.envs.sfc.text import render
+from flashdqn.envs.sfc.text import render_network
 
 slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
@@ -402,7 +402,7 @@ def test_a_network_can_be_read(given_sites: str) -> None:
     env.reset(0)
     for _ in busy_play(env, 25):
         pass
-    text = render(env, 1)
+    text = render_network(env, 1)
     assert "> " in text
     assert all(name in text for name in ("A  ", "B  ", "VoIP", "asked", "CPU"))
     assert sum(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flashdqn.config.settings import apply, to_dict
+from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.load import read_tables
@@ -132,5 +132,5 @@ def test_presets_survive_a_file(preset: str) -> None:
     config = base_config(preset)
     data = json.loads(json.dumps(to_dict(config)))
     assert data["env"]["task"] == "sfc"
-    assert apply(config, data) == config
-    assert apply(base_config("snake"), data) == config
+    assert apply_settings(config, data) == config
+    assert apply_settings(base_config("snake"), data) == config

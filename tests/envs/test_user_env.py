@@ -12,9 +12,9 @@ import torch
 import flashdqn
 from flashdqn import ConfigError, EnvError
 from flashdqn.cli import main as cli
-from flashdqn.config.settings import apply, to_dict
-from flashdqn.envs import GymConfig, OwnConfig, build_env
-from flashdqn.envs.user_env import makes_batches
+from flashdqn.config.settings import apply_settings, to_dict
+from flashdqn.envs import GymConfig, UserEnvConfig, build_env
+from flashdqn.envs.user_env import takes_num_envs
 from flashdqn.presets import base_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -43,24 +43,24 @@ def _findable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_name_is_understood_by_what_it_makes() -> None:
     config = base_config("own_game:Coins")
-    assert config.env == OwnConfig(id="own_game:Coins")
+    assert config.env == UserEnvConfig(id="own_game:Coins")
     assert base_config("own:own_game:Coins").env == config.env
     assert isinstance(base_config("gym:own_game:Coins").env, GymConfig)
     assert isinstance(base_config("no_such_module:make_env").env, GymConfig)  # refused when it is to be made
-    assert not makes_batches("json:dumps")
-    assert apply(flashdqn.Config(), to_dict(config)) == config
+    assert not takes_num_envs("json:dumps")
+    assert apply_settings(flashdqn.Config(), to_dict(config)) == config
 
 
 def test_it_trains_and_plays_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["train", "own_game:Coins", *QUICK, "--out", str(tmp_path)]) == 0
+    assert cli.dispatch_command(["train", "own_game:Coins", *QUICK, "--out", str(tmp_path)]) == 0
     (run,) = tmp_path.iterdir()
     assert run.name.startswith("own_game-Coins-")
     capsys.readouterr()
-    assert cli.run(["eval", str(run), "--episodes", "16"]) == 0
+    assert cli.dispatch_command(["eval", str(run), "--episodes", "16"]) == 0
     assert "over 16 games" in capsys.readouterr().out
-    assert cli.run(["train", "--resume", str(run), "--steps", "9000"]) == 0
+    assert cli.dispatch_command(["train", "--resume", str(run), "--steps", "9000"]) == 0
 
 
 class Half:
@@ -88,16 +88,16 @@ def broken(num_envs: int, device: str, level: int = 0) -> Any:
 def test_mistakes_are_one_sentence(name: str, kwargs: dict[str, Any], kind: Any, message: str) -> None:
     sys.modules.setdefault(__name__, sys.modules[Half.__module__])
     with pytest.raises(kind, match=message):
-        build_env(OwnConfig(id=name, kwargs=kwargs), 4, torch.device("cpu"))
+        build_env(UserEnvConfig(id=name, kwargs=kwargs), 4, torch.device("cpu"))
 
 
 def test_settings_are_checked() -> None:
     with pytest.raises(ConfigError, match="written module:Class, and is 'Coins'"):
-        OwnConfig(id="Coins")
+        UserEnvConfig(id="Coins")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_it_plays_where_the_learner_is() -> None:
-    env = build_env(OwnConfig(id="own_game:Coins"), 8, torch.device("cuda", 0))
+    env = build_env(UserEnvConfig(id="own_game:Coins"), 8, torch.device("cuda", 0))
     assert env.reset(0).device.type == "cuda"
     assert env.device.type == "cuda"

@@ -15,12 +15,12 @@ import torch
 
 from flashdqn.agent.description import Description
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
-from flashdqn.envs import build_games
+from flashdqn.config.settings import apply_settings
+from flashdqn.envs import build_evaluation_env
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.learner import build_learner
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.presets import base_config
@@ -56,8 +56,8 @@ def make(kind: str) -> tuple[Config, GreedyPolicy]:
     """The configuration and its policy, in evaluation mode, with noise that must not show."""
     preset, algo, changes = KINDS[kind]
     config = base_config(preset)
-    config = apply(config if algo is None else with_algorithm(config, algo), changes)
-    env = build_games(config.env, 1, torch.device("cpu"))
+    config = apply_settings(config if algo is None else apply_algorithm(config, algo), changes)
+    env = build_evaluation_env(config.env, 1, torch.device("cpu"))
     learner = build_learner(config, env, torch.device("cpu"))
     network = learner.online.requires_grad_(False).eval()
     for module in network.modules():
@@ -69,7 +69,7 @@ def make(kind: str) -> tuple[Config, GreedyPolicy]:
 
 def seen(config: Config, boards: int = 40, steps: int = 25) -> Observations:
     """Observations of random legal play."""
-    env = build_games(config.env, boards, torch.device("cpu"))
+    env = build_evaluation_env(config.env, boards, torch.device("cpu"))
     generator = torch.Generator().manual_seed(3)
     obs, mask = env.reset(5), env.mask
     for _ in range(steps):

@@ -17,9 +17,9 @@ from flashdqn import Agent, Run
 from flashdqn.cli import main as cli
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
-from flashdqn.export.flow import Wanted, export
-from flashdqn.export.measure import agreement, play_games
-from flashdqn.export.observations import Observations, play
+from flashdqn.export.flow import Wanted, export_policy
+from flashdqn.export.measure import measure_agreement, play_games
+from flashdqn.export.observations import Observations, collect_observations
 
 pytest.importorskip("onnxscript", reason="needs the extra `export`")
 
@@ -29,7 +29,7 @@ QUICK = ("--observations", "500", "--episodes", "8")
 @pytest.fixture(scope="module")
 def file(finished_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "policy.onnx"
-    done = export(Wanted(finished_run.path, out=out, observations=2000, episodes=100))
+    done = export_policy(Wanted(finished_run.path, out=out, observations=2000, episodes=100))
     torch_row, onnx_row = done.rows
     assert onnx_row.agreement.actions > 0.999
     assert onnx_row.agreement.observations >= 2000
@@ -53,7 +53,7 @@ def test_the_file_says_what_it_is(file: Path, finished_run: Run) -> None:
 
 def test_it_acts_as_the_agent_does_on_one_and_on_many(file: Path, finished_run: Run) -> None:
     theirs, ours = Agent.from_onnx(file), flashdqn.load(finished_run.path, "cpu")
-    obs = play(ours, 300, seed=1).obs
+    obs = collect_observations(ours, 300, seed=1).obs
     assert theirs.act(obs).tolist() == ours.act(obs).tolist()
     assert theirs.act(obs.astype(np.float64)).tolist() == theirs.act(obs.tolist()).tolist()
     np.testing.assert_allclose(theirs.q(obs), ours.q(obs).numpy(), atol=1e-4)
@@ -106,7 +106,7 @@ else:
 
 def test_observations_are_those_in_which_the_agent_acts(finished_run: Run) -> None:
     agent = flashdqn.load(finished_run.path, "cpu")
-    one = play(agent, 400, seed=7, boards=1)
+    one = collect_observations(agent, 400, seed=7, boards=1)
     env = flashdqn.make_env("snake", 1, **vars(finished_run.config.env))
     obs, over = env.reset(7), False
     expected = []
@@ -133,7 +133,7 @@ def test_agreement_by_hand() -> None:
     rows = Observations(np.arange(4)[:, None], np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1], [0, 0, 1]], bool))
     reference = Fixed([2, 2, 0, 2], [[0, 1, 3], [1, 9, 2], [5, 4, 4], [7, 7, 1]])
     other = Fixed([2, 0, 0, 2], [[0, 1, 3], [1, 9, 2.5], [5, 4, 4], [7, 7, 1]])
-    result = agreement(other, reference, rows, chunk=3)
+    result = measure_agreement(other, reference, rows, chunk=3)
     assert result.actions == 0.75
     assert result.largest_difference == 0.5
     assert result.regret == pytest.approx(0.25)  # 2 − 1 in one row of four
@@ -154,7 +154,7 @@ def test_games_are_played_by_the_players_own_actions(finished_run: Run) -> None:
 
 
 def test_the_command_prints_a_table(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["export", str(run_copy), "--int8", *QUICK]) == 0
+    assert cli.dispatch_command(["export", str(run_copy), "--int8", *QUICK]) == 0
     out = capsys.readouterr().out
     for text in ("PyTorch", "ONNX", "int8 dynamic", "int8 static", "Kept ", "policy-int8.onnx", "0 straight"):
         assert text in out
@@ -165,7 +165,7 @@ def test_the_command_prints_a_table(run_copy: Path, capsys: pytest.CaptureFixtur
 
 def test_the_command_prints_json(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["export", str(run_copy), "--to", "torchscript", "--checkpoint", "last", "--json", *QUICK]
-    assert cli.run(words) == 0
+    assert cli.dispatch_command(words) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["file"] == str(run_copy / "policy.pt")
     assert [row["name"] for row in data["rows"]] == ["PyTorch", "TorchScript"]
@@ -187,14 +187,16 @@ def test_the_command_prints_json(run_copy: Path, capsys: pytest.CaptureFixture[s
 )
 def test_mistakes_are_one_sentence(run_copy: Path, words: tuple[str, ...], message: str) -> None:
     with pytest.raises((ConfigError, CheckpointError), match=message):
-        cli.run(["export", str(run_copy), *words])
+        cli.dispatch_command(["export", str(run_copy), *words])
 
 
 def test_a_checkpoint_by_its_step_or_path(run_copy: Path, tmp_path: Path) -> None:
     points = sorted(path.name for path in (run_copy / "checkpoints").glob("[0-9]*"))
     for run, name in ((run_copy, str(int(points[0]))), (run_copy / "checkpoints" / points[0], "best")):
         out = tmp_path / "one.pt"
-        done = export(Wanted(run, "torchscript", out=out, checkpoint=name, observations=20, episodes=2))
+        done = export_policy(
+            Wanted(run, "torchscript", out=out, checkpoint=name, observations=20, episodes=2)
+        )
         assert done.description.steps == int(points[0])
 
 
@@ -204,7 +206,7 @@ def test_missing_packages_are_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigError, match=rf"{missing}.*pip install 'flashdqn\[export\]'"):
-        export(Wanted(run_copy, observations=20, episodes=2))
+        export_policy(Wanted(run_copy, observations=20, episodes=2))
     if missing == "onnxruntime":
         with pytest.raises(ConfigError, match="onnxruntime is not installed"):
             flashdqn.load_onnx(file)
@@ -215,7 +217,7 @@ def test_the_example_plays_a_game_without_pytorch(tmp_path: Path) -> None:
     quiet = {"log.tensorboard": False, "runtime.warmup": False, "eval.every": 0, "eval.episodes": 2}
     run = flashdqn.train("cartpole", progress=False, out=str(tmp_path), device="cpu", **small, **quiet)
     out = tmp_path / "cartpole.onnx"
-    export(Wanted(run.path, out=out, observations=50, episodes=2))
+    export_policy(Wanted(run.path, out=out, observations=50, episodes=2))
     example = Path(__file__).parents[2] / "examples" / "play_onnx.py"
     code = f"""
 import runpy, sys

@@ -14,9 +14,9 @@ from onnx import helper
 from policies import exported, make, seen
 
 from flashdqn.agent.onnx import load_onnx
-from flashdqn.export.flow import Measured, choose
-from flashdqn.export.int8 import Batches, Way, layers_to_keep, quantise
-from flashdqn.export.measure import Agreement, Latency, TorchPlayer, agreement
+from flashdqn.export.flow import Measured, choose_quantization
+from flashdqn.export.int8 import Batches, Way, layers_to_keep, quantize_onnx
+from flashdqn.export.measure import Agreement, Latency, TorchPlayer, measure_agreement
 from flashdqn.export.observations import Observations
 from flashdqn.training.evaluate import Evaluation
 
@@ -73,12 +73,12 @@ def test_int8_files_are_near(kind: str, ways: tuple[Way, ...], tmp_path: Path) -
     q = reference.answer(observations.obs, observations.mask)[1]
     for way in ways:
         marked = replace(one.about, precision=f"int8 {way}")
-        quantise(one.file, small, way, calibration, marked.to_texts())
+        quantize_onnx(one.file, small, way, calibration, marked.to_texts())
         agent = load_onnx(small)
         assert agent.description == marked
         made = {node.op_type for node in onnx.load(small).graph.node}
         assert ("MatMulInteger" if way == "dynamic" else "QuantizeLinear") in made
-        result = agreement(agent, reference, observations)
+        result = measure_agreement(agent, reference, observations)
         assert 0 < result.largest_difference < 0.2 * np.abs(q).max() + 0.05
 
 
@@ -105,7 +105,11 @@ def row(name: str, same: float, seconds: float) -> Measured:
 
 
 def test_agreement_decides_and_then_speed() -> None:
-    assert choose([row("int8 dynamic", 0.99, 2.0), row("int8 static", 0.98, 1.0)])[0] == "dynamic"
-    assert choose([row("int8 dynamic", 0.97, 1.0), row("int8 static", 0.98, 2.0)])[0] == "static"
-    assert choose([row("int8 dynamic", 0.98, 2.0), row("int8 static", 0.98, 1.0)])[0] == "static"
-    assert choose([row("int8 dynamic", 0.98, 1.0), row("int8 static", 0.98, 2.0)])[0] == "dynamic"
+    assert (
+        choose_quantization([row("int8 dynamic", 0.99, 2.0), row("int8 static", 0.98, 1.0)])[0] == "dynamic"
+    )
+    assert choose_quantization([row("int8 dynamic", 0.97, 1.0), row("int8 static", 0.98, 2.0)])[0] == "static"
+    assert choose_quantization([row("int8 dynamic", 0.98, 2.0), row("int8 static", 0.98, 1.0)])[0] == "static"
+    assert (
+        choose_quantization([row("int8 dynamic", 0.98, 1.0), row("int8 static", 0.98, 2.0)])[0] == "dynamic"
+    )

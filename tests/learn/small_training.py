@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.networks import mean_mode
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import Parts, assemble
+from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
 
@@ -50,13 +50,13 @@ SMALL: dict[str, Any] = {
 def trained(env: VecEnv, folder: Path, algo: str, eps: float, **changes: Any) -> Parts:
     """The parts after a training; ε is given, for these tasks must be explored evenly."""
     updates = UPDATES.get(algo, 350)
-    config = with_algorithm(apply(Config(), SMALL), algo)
+    config = apply_algorithm(apply_settings(Config(), SMALL), algo)
     named = {key.replace("__", "."): value for key, value in changes.items()}
     transitions = updates * 64 if algo == "pqn" else 500 + updates * 4
     falling = {"lr": 0.01, "lr_end": 0.0001, "lr_over": transitions}
-    config = apply(config, {"explore.start": eps, "explore.end": eps, "learn": falling} | ROLLOUTS)
-    config = apply(config, named)
-    parts = assemble(config, env)
+    config = apply_settings(config, {"explore.start": eps, "explore.end": eps, "learn": falling} | ROLLOUTS)
+    config = apply_settings(config, named)
+    parts = assemble_parts(config, env)
     loop = Loop(config, parts, RunFolder(folder), Silent(), games=env)
     loop.start()
     while parts.learner.updates < updates:

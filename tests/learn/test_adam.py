@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig
-from flashdqn.learn.adam import BETA2, RHO_INF, Adam, rectify, without_decay
+from flashdqn.learn.adam import BETA2, RHO_INF, Adam, bias_correction, rectify_scale
 from flashdqn.learn.flat import Flat
 
 CONFIGS = {
@@ -90,11 +90,11 @@ def test_corrections_keep_their_digits_in_float32() -> None:
     """1 − 0.999^t is small at first, and ρ_t the small difference of large numbers."""
     for step in (1, 2, 5, 6, 7, 50, 1000, 100_000):
         exact = 1 - BETA2**step
-        assert float(without_decay(BETA2, torch.tensor(float(step)))) == pytest.approx(exact, rel=1e-6)
+        assert float(bias_correction(BETA2, torch.tensor(float(step)))) == pytest.approx(exact, rel=1e-6)
         rho = RHO_INF - 2 * step * (1 - exact) / exact
         square = (rho - 4) * (rho - 2) * RHO_INF / ((RHO_INF - 4) * (RHO_INF - 2) * rho)
         expected = square**0.5 if rho > 5 else 1.0
-        found = rectify(torch.tensor(float(step)), torch.ones(1))
+        found = rectify_scale(torch.tensor(float(step)), torch.ones(1))
         assert float(found) == pytest.approx(expected, rel=2e-4)
 
 

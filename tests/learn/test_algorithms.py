@@ -9,10 +9,10 @@ import pytest
 import flashdqn
 from conftest import TINY
 from flashdqn import ConfigError
-from flashdqn.cli.main import run
-from flashdqn.cli.train import parse_training, starting_point
-from flashdqn.config.settings import apply
-from flashdqn.learn.algorithms import ALGORITHMS, with_algorithm
+from flashdqn.cli.main import dispatch_command
+from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.config.settings import apply_settings
+from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
 from flashdqn.presets import PRESETS, base_config
 
 every_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)
@@ -35,9 +35,9 @@ def test_every_algorithm_trains_snake_and_evaluates_without_chance(tmp_path: Pat
 @every_algorithm
 @pytest.mark.parametrize("task", PRESETS)
 def test_every_algorithm_combines_with_every_task(task: str, algo: str) -> None:
-    config = with_algorithm(base_config(task), algo)
+    config = apply_algorithm(base_config(task), algo)
     assert config.env == base_config(task).env
-    assert with_algorithm(config, algo) == config
+    assert apply_algorithm(config, algo) == config
 
 
 def test_rainbow_is_its_flags() -> None:
@@ -51,7 +51,9 @@ def test_rainbow_is_its_flags() -> None:
         "explore.start": 0.0,
         "explore.end": 0.0,
     }
-    assert with_algorithm(base_config("snake-flood"), "rainbow") == apply(base_config("snake-flood"), flags)
+    assert apply_algorithm(base_config("snake-flood"), "rainbow") == apply_settings(
+        base_config("snake-flood"), flags
+    )
 
 
 def test_settings_come_on_top_of_the_algorithm(tmp_path: Path) -> None:
@@ -76,11 +78,11 @@ def test_the_command_line_takes_algorithms(tmp_path: Path, capsys: pytest.Captur
         (["--config", str(file), "--learn.iqn-learn", "5"], "iqn", 5),
         (["--config", str(file), "--algo=qr-dqn"], "quantile", 3),
     ):
-        base, _, rest = starting_point(words)
+        base, _, rest = resolve_base_config(words)
         config = parse_training(base, rest)
         assert (config.learn.head, config.learn.iqn_learn) == (head, n)
     with pytest.raises(ConfigError, match="leave out the preset, --algo"):
-        starting_point(["--resume", "runs/x", "--algo", "dqn"])
-    run(["presets"])
+        resolve_base_config(["--resume", "runs/x", "--algo", "dqn"])
+    dispatch_command(["presets"])
     shown = capsys.readouterr().out
     assert all(name in shown for name in ALGORITHMS)

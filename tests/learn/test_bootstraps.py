@@ -24,8 +24,8 @@ from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
 from flashdqn.networks import build_network, make_target
 from flashdqn.networks.noisy import Noise, is_noisy
-from flashdqn.networks.roles import draw_fractions_from
-from flashdqn.training.assemble import assemble
+from flashdqn.networks.roles import set_fraction_generator
+from flashdqn.training.assemble import assemble_parts
 
 CPU = torch.device("cpu")
 HEADS = ("scalar", "categorical", "quantile", "iqn")
@@ -201,7 +201,7 @@ def test_one_certain_quantile_gives_munchausen_of_the_scalar_head() -> None:
 def test_the_replay_hands_over_the_masks_of_both_observations(n_step: int) -> None:
     env = MaskedBandit(4)
     config = Config(envs=4, replay=ReplayConfig(capacity=200, n_step=n_step))
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     parts.collector.start(seed=0)
     for _ in range(60):
         parts.collector.collect()
@@ -258,7 +258,7 @@ def make_pair(config: Config, seed: int) -> tuple[nn.Module, nn.Module]:
     spec = ObsSpec((4,), torch.float32)
     online = build_network(config.network, spec, 3, g, head.size, head.fractions)
     target = make_target(build_network(config.network, spec, 3, g, head.size, head.fractions))
-    draw_fractions_from(torch.Generator().manual_seed(seed), online, target)
+    set_fraction_generator(torch.Generator().manual_seed(seed), online, target)
     if is_noisy(online):
         Noise([online], g).resample()
         for one, other in zip(online.buffers(), target.buffers(), strict=True):

@@ -12,7 +12,7 @@ import pytest
 import flashdqn
 from flashdqn import Run
 from flashdqn.runs import checkpoint
-from flashdqn.training import session
+from flashdqn.show.report import RUN_PAGES
 from flashdqn.training.loop import Loop
 
 #: A rollout has 320 transitions, so that the moments below lie inside of one.
@@ -55,13 +55,13 @@ SHORT = {"steps": 2500, "eval__every": 900, "learn__batch_size": 16}
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "draw_curve", lambda path: None)
+    monkeypatch.setitem(RUN_PAGES, "learning curve", lambda path: None)
 
 
 def everything(run: Path) -> dict[str, Any]:
     """All that the newest checkpoint holds, as bytes, but for the clock."""
-    point = checkpoint.all_checkpoints(run / "checkpoints", with_state=True)[-1]
-    weights, state, counters = checkpoint.load(point, with_state=True)
+    point = checkpoint.list_checkpoints(run / "checkpoints", with_state=True)[-1]
+    weights, state, counters = checkpoint.load_checkpoint(point, with_state=True)
     tensors = {f"weights.{name}": x for name, x in weights.items()} | state
     content: dict[str, Any] = {name: x.numpy().tobytes() for name, x in tensors.items()}
     return content | {name: x for name, x in counters.items() if name != "seconds"}

@@ -178,7 +178,7 @@ def test_copies_are_independent_and_files_hold_the_parameters_alone(name: str, t
     weights = {key: tensor.detach() for key, tensor in module.state_dict().items()}
     path = checkpoint.save(tmp_path, weights, {"flat": flat.values}, COUNTERS)
     assert path.joinpath(checkpoint.WEIGHTS).stat().st_size < 4 * flat.values.numel() + 100 * 100
-    loaded, state, counters = checkpoint.load(path, with_state=True)
+    loaded, state, counters = checkpoint.load_checkpoint(path, with_state=True)
     assert counters == COUNTERS
     assert torch.equal(state["flat"], flat.values)
     twin.load_state_dict(loaded)

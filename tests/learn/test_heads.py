@@ -14,12 +14,12 @@ from flashdqn.learn.distributional import (
     CategoricalHead,
     ImplicitQuantileHead,
     QuantileHead,
-    project,
-    quantile_huber,
-    share_out,
+    project_distribution,
+    project_without_scatter,
+    quantile_huber_loss,
 )
 from flashdqn.learn.heads import Head, ScalarHead
-from flashdqn.networks.implicit import Fractions, pack
+from flashdqn.networks.implicit import Fractions, pack_quantiles
 
 CPU = torch.device("cpu")
 
@@ -54,7 +54,7 @@ def run_projection(
     probability: list[float], reward: float, discount: float, v_min: float, v_max: float
 ) -> Tensor:
     head = CategoricalHead(len(probability), v_min, v_max, CPU)
-    return project(
+    return project_distribution(
         tensor(*probability)[None], tensor(reward), tensor(discount), head.support, v_min, head.step
     )[0]
 
@@ -102,9 +102,9 @@ def test_sharing_out_without_scattering_is_the_same_projection(
     discount = torch.where(
         torch.rand(rows, generator=generator) < 0.3, 0.0, torch.rand(rows, generator=generator)
     )
-    scattered = project(probability, reward, discount, head.support, v_min, head.step)
+    scattered = project_distribution(probability, reward, discount, head.support, v_min, head.step)
     shifted = reward[:, None] + discount[:, None] * head.support
-    shared = share_out(probability, ((shifted - v_min) / head.step).clamp(0, atoms - 1))
+    shared = project_without_scatter(probability, ((shifted - v_min) / head.step).clamp(0, atoms - 1))
     torch.testing.assert_close(shared, scattered, rtol=0, atol=1e-4)
     torch.testing.assert_close(shared.sum(1), torch.ones(rows), rtol=0, atol=1e-5)
 
@@ -193,7 +193,9 @@ def test_quantile_huber_equals_the_loops(
     pairs: list[tuple[float, float]], target: list[float], kappa: float
 ) -> None:
     value, tau = [p[0] for p in pairs], [p[1] for p in pairs]
-    loss, priority = quantile_huber(tensor(*value)[None], tensor(*tau)[None], tensor(*target)[None], kappa)
+    loss, priority = quantile_huber_loss(
+        tensor(*value)[None], tensor(*tau)[None], tensor(*target)[None], kappa
+    )
     expected = naive_quantile_huber(value, tau, target, kappa)
     assert (loss.item(), priority.item()) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
@@ -215,7 +217,7 @@ def test_quantiles_by_hand() -> None:
 def test_the_gradient_of_a_quantile_pulls_by_its_fraction(kappa: float) -> None:
     """Far above its target a quantile is pulled down with 1 − τ, far below up with τ."""
     value = torch.tensor([[-50.0, 50.0]], requires_grad=True)
-    loss, _ = quantile_huber(value, tensor(0.1, 0.8)[None], torch.zeros(1, 3), kappa)
+    loss, _ = quantile_huber_loss(value, tensor(0.1, 0.8)[None], torch.zeros(1, 3), kappa)
     loss.sum().backward()  # type: ignore[no-untyped-call]
     assert value.grad is not None
     assert value.grad[0].tolist() == pytest.approx([-0.1, 0.2], abs=1e-6)
@@ -225,7 +227,7 @@ def test_implicit_quantiles_are_quantiles_at_their_fractions() -> None:
     """The same numbers through both heads; the mean that chooses is the network's own row."""
     implicit, fixed = ImplicitQuantileHead(Fractions(2, 2, 2), 1.0), QuantileHead(2, 1.0, CPU)
     quantiles = torch.tensor([[[0.0, 5.0], [2.0, 7.0]]])  # [B, n, A]
-    output = pack(torch.tensor([[[9.0, 8.0]]]), quantiles, tensor(0.25, 0.75)[None])
+    output = pack_quantiles(torch.tensor([[[9.0, 8.0]]]), quantiles, tensor(0.25, 0.75)[None])
     flat = quantiles.transpose(1, 2).flatten(1)
     assert implicit.q(output).tolist() == [[9.0, 8.0]]
     action, policy = torch.tensor([1]), tensor(0.75, 0.25)[None]

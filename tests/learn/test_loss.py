@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from flashdqn.core.ops import masked_argmax
 from flashdqn.core.types import Batch, Transition
-from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, double, greedy
+from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, double_target, greedy_target
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
 
@@ -55,20 +55,20 @@ def goals(bootstrap: Bootstrap, batch: Batch) -> list[float]:
 
 
 def test_greedy_takes_the_largest_value_of_the_target() -> None:
-    assert goals(greedy, make_batch(*TWO)) == [1 + 0.5 * 10, -1 + 0.25 * 8]
+    assert goals(greedy_target, make_batch(*TWO)) == [1 + 0.5 * 10, -1 + 0.25 * 8]
 
 
 def test_double_lets_online_choose_and_target_judge() -> None:
     """Online likes action 1 in state 1, which the target thinks worth 2; action 2 in state 2, worth 8."""
-    assert goals(double, make_batch(*TWO)) == [1 + 0.5 * 2, -1 + 0.25 * 8]
+    assert goals(double_target, make_batch(*TWO)) == [1 + 0.5 * 2, -1 + 0.25 * 8]
 
 
 def test_the_largest_q_does_not_count_where_it_is_illegal() -> None:
     mask = [[False, True, True], [True, True, False]]
     batch = make_batch(*TWO, mask=mask)
-    assert goals(greedy, batch) == [1 + 0.5 * 6, -1 + 0.25 * 1]
+    assert goals(greedy_target, batch) == [1 + 0.5 * 6, -1 + 0.25 * 1]
     # online: among 5 and 4 action 1; among 0.5 and −1 action 0
-    assert goals(double, batch) == [1 + 0.5 * 2, -1 + 0.25 * -2]
+    assert goals(double_target, batch) == [1 + 0.5 * 2, -1 + 0.25 * -2]
 
 
 @pytest.mark.parametrize("name", BOOTSTRAPS)
@@ -100,7 +100,7 @@ def test_masked_argmax_prefers_the_least_bad_legal_action() -> None:
     ],
 )
 def test_huber_and_squared_loss(huber: float, losses: list[float]) -> None:
-    result = td_loss(lookup(ONLINE), lookup(TARGET), make_batch(*TWO), ScalarHead(huber), greedy)
+    result = td_loss(lookup(ONLINE), lookup(TARGET), make_batch(*TWO), ScalarHead(huber), greedy_target)
     assert float(result.loss) == pytest.approx(sum(losses) / 2)
     assert result.priority.tolist() == [4.0, 0.5]  # |error|, whatever the loss
     assert float(result.q) == (2.0 + 0.5) / 2
@@ -108,7 +108,7 @@ def test_huber_and_squared_loss(huber: float, losses: list[float]) -> None:
 
 def test_weights_scale_each_sample_and_not_its_priority() -> None:
     batch = make_batch(*TWO, weight=[0.0, 3.0])
-    result = td_loss(lookup(ONLINE), lookup(TARGET), batch, ScalarHead(0.0), greedy)
+    result = td_loss(lookup(ONLINE), lookup(TARGET), batch, ScalarHead(0.0), greedy_target)
     assert float(result.loss) == pytest.approx(3 * 0.125 / 2)  # a mean over the batch, not over the weights
     assert result.priority.tolist() == [4.0, 0.5]
 
@@ -118,7 +118,7 @@ def test_the_gradient_by_hand(huber: float) -> None:
     """d loss / d Q(s, a) is weight · error / B, clipped to ±δ by Huber; every other Q gets none."""
     table = ONLINE.clone().requires_grad_()
     result = td_loss(
-        lookup(table), lookup(TARGET), make_batch(*TWO, weight=[1.0, 0.5]), ScalarHead(huber), greedy
+        lookup(table), lookup(TARGET), make_batch(*TWO, weight=[1.0, 0.5]), ScalarHead(huber), greedy_target
     )
     result.loss.backward()  # type: ignore[no-untyped-call]
     expected = torch.zeros(3, 3)

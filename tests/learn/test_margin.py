@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_loss import ONLINE, TARGET, TWO, lookup, make_batch
 
-from flashdqn.learn.bootstraps import greedy
+from flashdqn.learn.bootstraps import greedy_target
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import Margin, td_loss
 
@@ -34,10 +34,13 @@ def test_it_pulls_at_the_expert_and_at_its_strongest_rival_alone() -> None:
 
 def test_the_loss_adds_it_for_the_first_rows_alone() -> None:
     batch = make_batch(*TWO)
-    plain = td_loss(lookup(ONLINE), lookup(TARGET), batch, ScalarHead(1.0), greedy)
+    plain = td_loss(lookup(ONLINE), lookup(TARGET), batch, ScalarHead(1.0), greedy_target)
     shown = batch._replace(expert=torch.tensor([0]))  # in state 0, where Q is 1, 2, 0
     margin = Margin(0.5, 2.0)
-    taught = td_loss(lookup(ONLINE), lookup(TARGET), shown, ScalarHead(1.0), greedy, margin)
+    taught = td_loss(lookup(ONLINE), lookup(TARGET), shown, ScalarHead(1.0), greedy_target, margin)
     assert float(taught.loss) == pytest.approx(float(plain.loss) + 2.0 * (2.5 - 1.0) / 2)
     assert torch.equal(taught.priority, plain.priority)
-    assert float(td_loss(lookup(ONLINE), lookup(TARGET), shown, ScalarHead(1.0), greedy).loss) == plain.loss
+    assert (
+        float(td_loss(lookup(ONLINE), lookup(TARGET), shown, ScalarHead(1.0), greedy_target).loss)
+        == plain.loss
+    )

@@ -23,8 +23,8 @@ from flashdqn.networks import build_network, make_target, mean_mode
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import Noise, NoisyLinear, signed_root
 from flashdqn.networks.outputs import Dueling
-from flashdqn.networks.roles import draw_fractions_from, make_policy
-from flashdqn.training.assemble import Parts, assemble
+from flashdqn.networks.roles import make_policy, set_fraction_generator
+from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.evaluate import evaluate
 
 CPU = torch.device("cpu")
@@ -193,7 +193,7 @@ def test_implicit_quantiles_by_loops() -> None:
 def test_each_role_draws_its_own_number_of_fractions(dueling: bool) -> None:
     online = make_implicit(dueling)
     target, judge = make_target(online), make_target(online, chooses=False)
-    draw_fractions_from(torch.Generator().manual_seed(2), online, target, judge)
+    set_fraction_generator(torch.Generator().manual_seed(2), online, target, judge)
     obs = torch.zeros(7, 5)
     first, again, chosen, judged = online(obs).detach(), online(obs), target(obs), judge(obs)
     assert first.shape == (7, 1 + 4, 3 + 1)
@@ -212,7 +212,7 @@ def test_each_role_draws_its_own_number_of_fractions(dueling: bool) -> None:
 def test_in_evaluation_mode_the_fractions_are_midpoints_and_nothing_is_drawn() -> None:
     network = make_implicit()
     g = torch.Generator().manual_seed(2)
-    draw_fractions_from(g, network)
+    set_fraction_generator(g, network)
     before, obs = g.get_state(), torch.ones(3, 5)
     with mean_mode(network):
         output = network(obs)
@@ -232,7 +232,7 @@ def noise_of(parts: Parts) -> list[Tensor]:
 
 def make_parts(**changes: Any) -> Parts:
     config = tiny_config(network__noisy=True, network__hidden=[8, 8], **changes)
-    parts = assemble(config, build_env(config.env, config.envs, CPU))
+    parts = assemble_parts(config, build_env(config.env, config.envs, CPU))
     parts.collector.start(seed=0)
     for _ in range(20):
         parts.collector.collect()

@@ -20,9 +20,9 @@ import flashdqn
 from conftest import TINY
 from flashdqn import ConfigError, Run
 from flashdqn.config import Config, LearnConfig
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.learn.adam import Adam
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.flat import Flat
 from flashdqn.presets import base_config
 from flashdqn.runs import checkpoint
@@ -97,8 +97,8 @@ def test_a_larger_budget_goes_on_inside_of_a_rollout(tiny_run: Callable[..., Run
 def test_a_checkpoint_holds_one_rollout_and_no_target(tiny_run: Callable[..., Run]) -> None:
     settings = {name.replace(".", "__"): value for name, value in ROLLOUT.items()}
     run = tiny_run(steps=1250, **settings)
-    point = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)[-1]
-    _, state, _ = checkpoint.load(point, with_state=True)
+    point = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)[-1]
+    _, state, _ = checkpoint.load_checkpoint(point, with_state=True)
     assert len(state["ring.obs"]) == 20 + 1
     assert 0 < int(state["sampler.steps"]) < 20
     assert not any(name.startswith("learner.target") for name in state)
@@ -121,11 +121,11 @@ def test_a_checkpoint_holds_one_rollout_and_no_target(tiny_run: Callable[..., Ru
 )
 def test_what_is_not_defined_is_refused(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        apply(with_algorithm(base_config("snake"), "pqn"), change)
+        apply_settings(apply_algorithm(base_config("snake"), "pqn"), change)
 
 
 def test_another_algorithm_takes_its_place() -> None:
-    again = with_algorithm(with_algorithm(Config(), "pqn"), "rainbow")
+    again = apply_algorithm(apply_algorithm(Config(), "pqn"), "rainbow")
     assert again.learn.method == "replay"
 
 

@@ -10,7 +10,7 @@ from small_training import ENVS, GAMMA, mean_q, trained
 from torch import nn
 from toy_envs import Chain
 
-from flashdqn.compute.precision import casting, tensor_cores
+from flashdqn.compute.precision import allow_tf32, with_precision
 from flashdqn.config import NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.networks import build_network
@@ -51,7 +51,7 @@ def test_hidden_layers_compute_in_bfloat16_and_the_last_in_float32(name: str) ->
     obs = torch.randn(16, *shape, generator=generator)
     exact = network(obs)
     seen = watch_layers(network)
-    rounded = casting(network, "bf16", CPU)(obs)
+    rounded = with_precision(network, "bf16", CPU)(obs)
     assert rounded.dtype == torch.float32
     last = {layer for layer in seen if seen[layer] == torch.float32}
     outputs = {layer for layer, module in network.named_modules() if layer in seen and ends(module)}
@@ -59,7 +59,7 @@ def test_hidden_layers_compute_in_bfloat16_and_the_last_in_float32(name: str) ->
     assert last < seen.keys()
     assert not torch.equal(rounded, exact)
     torch.testing.assert_close(rounded, exact, rtol=0.05, atol=0.02)
-    assert casting(network, "fp32", CPU) is network
+    assert with_precision(network, "fp32", CPU) is network
 
 
 def ends(module: nn.Module) -> bool:
@@ -72,7 +72,7 @@ def test_gradients_and_parameters_stay_float32() -> None:
     network = build_network(
         NetworkConfig(hidden=(32,)), ObsSpec((4,), torch.float32), 2, torch.Generator().manual_seed(0)
     )
-    casting(network, "bf16", CPU)(torch.ones(8, 4)).sum().backward()  # type: ignore[no-untyped-call]
+    with_precision(network, "bf16", CPU)(torch.ones(8, 4)).sum().backward()  # type: ignore[no-untyped-call]
     for parameter in network.parameters():
         assert parameter.dtype == torch.float32
         assert parameter.grad is not None
@@ -100,9 +100,9 @@ def test_tensor_cores_restores_what_was_set(before: tuple[bool, bool]) -> None:
     kept = flags()
     try:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-        with tensor_cores(CPU):
+        with allow_tf32(CPU):
             assert flags() == before
-        with tensor_cores(torch.device("cuda")):
+        with allow_tf32(torch.device("cuda")):
             assert flags() == (True, True)
         assert flags() == before
     finally:

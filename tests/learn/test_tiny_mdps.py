@@ -21,7 +21,7 @@ from toy_envs import Chain, Crossing, MaskedBandit
 from flashdqn.config import Config, ExploreConfig, LearnConfig, LogConfig, NetworkConfig, ReplayConfig
 from flashdqn.core.contract import VecEnv
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import assemble
+from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
 
@@ -80,7 +80,7 @@ def learned_q(
         explore=ExploreConfig(start=eps, end=eps),
         log=LogConfig(tensorboard=False),
     )
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     loop = Loop(config, parts, RunFolder(folder), Silent(), games=env)
     loop.start()
     while parts.learner.updates < updates:

@@ -13,12 +13,12 @@ import torch
 import flashdqn
 from conftest import TINY
 from flashdqn import ConfigError, Run
-from flashdqn.cli.train import parse_training, starting_point
+from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config import NetworkConfig
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import ObsSpec
-from flashdqn.export.flow import Wanted, export
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.export.flow import Wanted, export_policy
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.networks import QNetwork, build_network
 from flashdqn.networks.implicit import Fractions
 from flashdqn.presets import base_config
@@ -101,10 +101,10 @@ def test_settings_are_checked() -> None:
 
 def test_flags_long_and_short() -> None:
     for flag in ("--network.torso", "--network"):
-        base, _, rest = starting_point(["snake", flag, "m:T", "--network.kwargs", '{"width": 64}'])
+        base, _, rest = resolve_base_config(["snake", flag, "m:T", "--network.kwargs", '{"width": 64}'])
         network = parse_training(base, rest).network
         assert (network.torso, network.kwargs) == ("m:T", {"width": 64})
-    base, _, rest = starting_point(["snake", "--network", "m:T", "--network.kwargs", "width=64"])
+    base, _, rest = resolve_base_config(["snake", "--network", "m:T", "--network.kwargs", "width=64"])
     with pytest.raises(ConfigError, match="Arguments are written like"):
         parse_training(base, rest)
 
@@ -127,7 +127,7 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
     assert type(agent.network.torso).__name__ == "Gated"
     assert agent.evaluate(100).mean_score == whole.score
     out = tmp_path / "own.pt"
-    done = export(Wanted(whole.path, "torchscript", out=out, observations=300, episodes=4))
+    done = export_policy(Wanted(whole.path, "torchscript", out=out, observations=300, episodes=4))
     assert done.rows[1].agreement.actions > 0.99
     sys.modules.pop("own_network")
     sys.path.remove(str(EXAMPLES))
@@ -140,7 +140,7 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
 def test_bytes_and_other_algorithms(algo: str, tmp_path: Path) -> None:
     tiny = TINY | {"steps": 600, "learn.starts": 100, "out": str(tmp_path), "env.size": 5}
     tiny |= {"env.features": "grid", "network.torso": "own_network:Rays", "network.kwargs": {"width": 16}}
-    config = with_algorithm(apply(base_config("snake"), tiny), algo)
+    config = apply_algorithm(apply_settings(base_config("snake"), tiny), algo)
     run = flashdqn.train(config, progress=False)
     assert run.finished
     assert flashdqn.load(run.path, "cpu").q(torch.zeros(2, 3, 5, 5, dtype=torch.uint8)).shape == (2, 3)
@@ -151,6 +151,6 @@ def test_bytes_and_other_algorithms(algo: str, tmp_path: Path) -> None:
 def test_it_learns_on_cuda(mode: str, tmp_path: Path) -> None:
     tiny = TINY | {"steps": 3000, "out": str(tmp_path), "device": "cuda", "runtime.mode": mode}
     tiny |= {"network.torso": "own_network:Gated", "network.kwargs": {"width": 32}}
-    run = flashdqn.train(apply(base_config("snake"), tiny), progress=False)
+    run = flashdqn.train(apply_settings(base_config("snake"), tiny), progress=False)
     assert run.finished
     assert run.summary["mode"].startswith(mode)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashdqn import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.presets import base_config
-from flashdqn.profile.ready import Turn
-from flashdqn.profile.result import Outcome, Spread
+from flashdqn.profile.ready import TurnResult
+from flashdqn.profile.result import Outcome, RoundSpread
 
 TINY: dict[str, Any] = {
     "steps": 4000,
@@ -30,7 +30,7 @@ TINY: dict[str, Any] = {
 
 def tiny(preset: str = "snake-flood", **changes: Any) -> Config:
     named = {key.replace("__", "."): value for key, value in changes.items()}
-    return apply(base_config(preset), TINY | named)
+    return apply_settings(base_config(preset), TINY | named)
 
 
 class Time:
@@ -54,12 +54,12 @@ class Pretended:
         self.closed = False
         self.asked: list[float] = []
 
-    def turn(self, seconds: float) -> Turn:
+    def turn(self, seconds: float) -> TurnResult:
         self.asked.append(seconds)
         rate = self.rates[(len(self.asked) - 1) % len(self.rates)]
         self.time.now += seconds
         transitions = round(rate * 1000)
-        return Turn(transitions, round(transitions * self.ratio_asked), 1000.0, 1)
+        return TurnResult(transitions, round(transitions * self.ratio_asked), 1000.0, 1)
 
     def close(self) -> None:
         self.closed = True
@@ -97,8 +97,8 @@ def outcome(name: str, speed: tuple[float, float, float], **changes: Any) -> Out
         "role": "same",
         "learning": "same learning",
         "verdict": "faster" if speed[1] > 1 else "slower" if speed[2] < 1 else "no difference",
-        "speed_up": Spread(*speed),
-        "transitions_per_second": Spread(100.0, 90.0, 110.0),
+        "speed_up": RoundSpread(*speed),
+        "transitions_per_second": RoundSpread(100.0, 90.0, 110.0),
         "updates_per_second": 12.5,
         "ratio_asked": 0.125,
         "ratio_done": 0.125,

@@ -18,11 +18,11 @@ from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError, ExecutionError
 from flashdqn.profile import contest as experiments_run
 from flashdqn.profile import profile as profiling
-from flashdqn.profile.contest import Contest
-from flashdqn.profile.display import Lines, OneLine, Unseen, unseen, watch_for
-from flashdqn.profile.experiments import AGAIN, BASELINE, Experiment, experiments
-from flashdqn.profile.outcome import outcomes_of
-from flashdqn.profile.profile import Options, Starter, recommend, take_profile
+from flashdqn.profile.contest import ExperimentContest
+from flashdqn.profile.display import Lines, OneLine, Unseen, make_hidden_display, make_observer
+from flashdqn.profile.experiments import AGAIN, BASELINE, Experiment, list_experiments
+from flashdqn.profile.outcome import collect_outcomes
+from flashdqn.profile.profile import Options, Starter, measure_recommended, take_profile
 from flashdqn.training.progress import Silent
 
 Called = Callable[..., tuple[int, str, str]]
@@ -145,14 +145,14 @@ def test_help_teaches(call: Called) -> None:
 
 def test_ctrl_c_shows_what_there_is(call: Called, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In the third round, in the turn of the first experiment that has one."""
-    turn = Contest._turn
+    turn = ExperimentContest._turn
 
-    def stop(contest: Contest, contender: Any) -> None:
+    def stop(contest: ExperimentContest, contender: Any) -> None:
         if len(contender.turns) == 2:
             raise KeyboardInterrupt
         turn(contest, contender)
 
-    monkeypatch.setattr(Contest, "_turn", stop)
+    monkeypatch.setattr(ExperimentContest, "_turn", stop)
     code, text, _ = call("snake", *flags(), *QUICK, "--only", "ratio-half", "--json", tmp_path / "found.json")
     assert code == 130
     assert "Where the time goes" in text
@@ -166,7 +166,7 @@ def test_ctrl_c_before_the_first_turn(call: Called, monkeypatch: pytest.MonkeyPa
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Contest, "prepare", stop)
+    monkeypatch.setattr(ExperimentContest, "prepare", stop)
     code, text, _ = call("snake", *flags(), *QUICK)
     assert code == 130
     assert "Where the time goes" in text
@@ -186,7 +186,7 @@ def test_a_mode_that_does_not_work_is_left_out(tmp_path: Path) -> None:
 
     def ready(name: str) -> None:
         bench = profiling.Bench(torch.device("cpu"), tmp_path, Silent, iter(range(9)))  # type: ignore[arg-type]
-        known = {one.name: one for one in experiments(config, False, 2)}
+        known = {one.name: one for one in list_experiments(config, False, 2)}
         Starter(config, bench, (1, 1))(known[name]).close()
 
     with pytest.raises(ExecutionError, match="plain MLPs"):
@@ -207,9 +207,11 @@ def test_what_auto_chooses_is_the_baseline_of_all(monkeypatch: pytest.MonkeyPatc
     assert told.prepared[:2] == ["baseline", "again"]
 
 
-def recommended(rates: dict[str, list[float]], config: Config) -> tuple[Contest, list[Any], list[str]]:
+def recommended(
+    rates: dict[str, list[float]], config: Config
+) -> tuple[ExperimentContest, list[Any], list[str]]:
     time, told, made = Time(), Told(), []
-    known = {one.name: one for one in experiments(config, False, 2, (1, 2))}
+    known = {one.name: one for one in list_experiments(config, False, 2, (1, 2))}
     known |= {"baseline": BASELINE, "again": AGAIN}
 
     class Starts:
@@ -219,11 +221,11 @@ def recommended(rates: dict[str, list[float]], config: Config) -> tuple[Contest,
             made.append(one.flags)
             return Pretended(time, rates[one.name])
 
-    contest = Contest(1000.0, told, time)
+    contest = ExperimentContest(1000.0, told, time)
     contest.prepare([known[name] for name in rates if name != "recommended"], Starts())
     contest.take_turns(3)
-    found = outcomes_of(contest, config)
-    return contest, recommend(contest, found, Options(rounds=3), Starts()), made  # type: ignore[arg-type]
+    found = collect_outcomes(contest, config)
+    return contest, measure_recommended(contest, found, Options(rounds=3), Starts()), made  # type: ignore[arg-type]
 
 
 def test_several_flags_are_measured_as_one() -> None:
@@ -257,7 +259,7 @@ def test_options_refuse_what_cannot_be() -> None:
 
 def test_displays_draw_for_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     for terminal in (True, False):
-        shown = unseen(terminal)
+        shown = make_hidden_display(terminal)
         shown.begin("a training", 0.5)
         shown.note("something")
         shown.tick(0.0, 1, 1, 0.5)
@@ -271,7 +273,7 @@ def test_what_is_seen_meanwhile() -> None:
 
     for terminal, kind in ((False, Lines), (True, OneLine)):
         console = Console(record=True, force_terminal=terminal, width=100, quiet=False)
-        watch = watch_for(console)
+        watch = make_observer(console)
         assert type(watch) is kind
         watch.note("[bold]as it is")
         watch.preparing("boards-32", 1, 3, 90.0)

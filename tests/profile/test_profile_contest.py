@@ -7,7 +7,7 @@ import torch
 from profile_tiny import Pretended, Time, Told
 
 from flashdqn.core.errors import ConfigError, ExecutionError
-from flashdqn.profile.contest import Contest, why
+from flashdqn.profile.contest import ExperimentContest, describe_error
 from flashdqn.profile.experiments import AGAIN, BASELINE, Experiment
 
 
@@ -17,7 +17,7 @@ def one(name: str, **settings: object) -> Experiment:
 
 def test_everybody_takes_a_turn_in_every_round_in_another_order() -> None:
     time, told = Time(), Told()
-    contest = Contest(100.0, told, time)
+    contest = ExperimentContest(100.0, told, time)
     contest.prepare([BASELINE, one("a"), one("b")], lambda _: Pretended(time, [1.0]))
     contest.take_turns(4)
     orders = [[name for number, name in told.turns if number == round_] for round_ in (1, 2, 3, 4)]
@@ -29,7 +29,7 @@ def test_everybody_takes_a_turn_in_every_round_in_another_order() -> None:
 
 def test_the_turns_share_the_time() -> None:
     time = Time()
-    contest = Contest(100.0, Told(), time)
+    contest = ExperimentContest(100.0, Told(), time)
     contest.prepare([BASELINE, one("a")], lambda _: Pretended(time, [1.0]))
     contest.take_turns(5)
     # a tenth is kept for what is recommended, and of the rest a part goes before the clock of each turn starts
@@ -44,7 +44,7 @@ def test_what_there_is_no_time_to_prepare_is_left_out_but_never_the_baseline() -
         time.now += 50.0
         return Pretended(time, [1.0])
 
-    contest = Contest(100.0, told, time)
+    contest = ExperimentContest(100.0, told, time)
     contest.prepare([BASELINE, AGAIN, one("a"), one("b")], start)
     assert [c.experiment.name for c in contest.contenders] == ["baseline", "again"]
     assert [left.name for left in contest.left_out] == ["a", "b"]
@@ -56,7 +56,7 @@ def test_compiling_is_not_begun_without_time_for_it() -> None:
     time = Time()
     compiles = one("mode-compile", **{"runtime.mode": "compile"})
     for seconds, fits in ((40.0, 1), (120.0, 2)):
-        contest = Contest(seconds, Told(), time)
+        contest = ExperimentContest(seconds, Told(), time)
         contest.prepare([BASELINE, compiles], lambda _: Pretended(time, [1.0]))
         assert len(contest.contenders) == fits
 
@@ -69,7 +69,7 @@ def test_a_slow_machine_ends_the_rounds_early_but_three_are_done() -> None:
             time.now += 100.0
             return super().turn(seconds)
 
-    contest = Contest(10.0, Told(), time)
+    contest = ExperimentContest(10.0, Told(), time)
     contest.prepare([BASELINE], lambda _: Slow(time, [1.0]))
     contest.take_turns(9)
     assert contest.rounds == 3
@@ -91,12 +91,12 @@ def test_what_cannot_be_made_ready_is_named_with_its_reason(error: Exception, re
             raise error
         return Pretended(Time(), [1.0])
 
-    contest = Contest(100.0, Told(), Time())
+    contest = ExperimentContest(100.0, Told(), Time())
     contest.prepare([BASELINE, one("a"), one("b")], start)
     assert [c.experiment.name for c in contest.contenders] == ["baseline", "b"]
     assert contest.left_out[0].name == "a"
     assert contest.left_out[0].reason.startswith(reason)
-    assert why(error).startswith(reason)
+    assert describe_error(error).startswith(reason)
 
 
 def test_a_baseline_that_fails_is_no_profile() -> None:
@@ -104,7 +104,7 @@ def test_a_baseline_that_fails_is_no_profile() -> None:
         raise ConfigError("No such ring.")
 
     with pytest.raises(ConfigError, match="No such ring"):
-        Contest(1.0, Told(), Time()).prepare([BASELINE], fail)
+        ExperimentContest(1.0, Told(), Time()).prepare([BASELINE], fail)
 
 
 def test_one_that_fails_in_its_turn_is_left_out_and_closed() -> None:
@@ -117,7 +117,7 @@ def test_one_that_fails_in_its_turn_is_left_out_and_closed() -> None:
             return super().turn(seconds)
 
     broken = Breaks(time, [1.0])
-    contest = Contest(100.0, Told(), time)
+    contest = ExperimentContest(100.0, Told(), time)
     contest.prepare([BASELINE, one("a")], lambda x: broken if x.name == "a" else Pretended(time, [1.0]))
     contest.take_turns(3)
     assert [c.experiment.name for c in contest.contenders] == ["baseline"]
@@ -135,7 +135,7 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
                 raise KeyboardInterrupt
             return super().turn(seconds)
 
-    contest = Contest(100.0, Told(), time)
+    contest = ExperimentContest(100.0, Told(), time)
     contest.prepare([BASELINE, one("a")], lambda x: (Stops if x.name == "a" else Pretended)(time, [1.0]))
     with contest.stoppable():
         contest.take_turns(9)

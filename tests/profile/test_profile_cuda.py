@@ -9,11 +9,11 @@ import torch
 from profile_tiny import Told, tiny
 
 from flashdqn.compute.kernels import cuda_available
-from flashdqn.compute.precision import tensor_cores
-from flashdqn.learn.algorithms import with_algorithm
-from flashdqn.profile.phases import measure_spent
+from flashdqn.compute.precision import allow_tf32
+from flashdqn.learn.algorithms import apply_algorithm
+from flashdqn.profile.phases import measure_time_spent
 from flashdqn.profile.profile import Options, take_profile
-from flashdqn.profile.ready import Ready, start
+from flashdqn.profile.ready import Ready, prepare_training
 from flashdqn.training.progress import Silent
 
 pytestmark = pytest.mark.skipif(
@@ -22,17 +22,17 @@ pytestmark = pytest.mark.skipif(
 
 
 def ready(folder: Path, mode: str, algo: str = "double") -> Ready:
-    config = with_algorithm(
+    config = apply_algorithm(
         tiny(device="cuda", network__hidden=[32, 32], runtime__mode=mode, runtime__warmup=True), algo
     )
-    return start(config, torch.device("cuda", 0), folder / "run", Silent())
+    return prepare_training(config, torch.device("cuda", 0), folder / "run", Silent())
 
 
 @pytest.mark.parametrize("mode", ["eager", "compile"])
 def test_phases_without_a_graph(mode: str, tmp_path: Path) -> None:
-    with tensor_cores(torch.device("cuda")):
+    with allow_tf32(torch.device("cuda")):
         training = ready(tmp_path, mode)
-        spent = measure_spent(training, 0.3)
+        spent = measure_time_spent(training, 0.3)
         training.close()
     assert [p.name for p in spent.phases] == ["act", "step", "append", "sample", "update", "loop"]
     assert spent.apart == ()
@@ -41,9 +41,9 @@ def test_phases_without_a_graph(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algo", ["double", "per", "noisy", "iqn", "rainbow"])
 def test_graphs_are_measured_apart(algo: str, tmp_path: Path) -> None:
-    with tensor_cores(torch.device("cuda")):
+    with allow_tf32(torch.device("cuda")):
         training = ready(tmp_path, "graph", algo)
-        spent = measure_spent(training, 0.3)
+        spent = measure_time_spent(training, 0.3)
         training.close()
     assert [p.name for p in spent.phases] == ["collect", "learn", "loop"]
     assert spent.not_apart == ""
@@ -56,9 +56,9 @@ def test_graphs_are_measured_apart(algo: str, tmp_path: Path) -> None:
 
 
 def test_the_learning_of_pqn_is_not_split(tmp_path: Path) -> None:
-    with tensor_cores(torch.device("cuda")):
+    with allow_tf32(torch.device("cuda")):
         training = ready(tmp_path, "graph", "pqn")
-        spent = measure_spent(training, 0.3)
+        spent = measure_time_spent(training, 0.3)
         training.close()
     assert [apart.whole for apart in spent.apart] == ["collect"]
     assert "PQN" in spent.not_apart

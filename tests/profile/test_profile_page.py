@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from profile_tiny import outcome
 
-from flashdqn.profile.advice import advise
-from flashdqn.profile.page import Scale, profile_page, write_profile_page
-from flashdqn.profile.result import Apart, Aside, LeftOut, Phase, Profile, Spent
+from flashdqn.profile.advice import make_advice
+from flashdqn.profile.page import SpeedScale, render_profile_page, write_profile_page
+from flashdqn.profile.result import Apart, Aside, LeftOut, Profile, Spent, TimedPhase
 
 BASELINE = outcome("baseline", (1.0, 1.0, 1.0), role="baseline", verdict="baseline")
 HALF = outcome("ratio-half", (1.9, 1.8, 2.0), role="trade", learning="learns from <half> as many updates")
 BOARDS = outcome("boards-1024", (1.4, 1.3, 1.5))
-ACT = Phase("act", 2.5, 0.25, "the network & ε-greedy")
-UPDATE = Phase("update", 7.5, 0.75, "gradients")
+ACT = TimedPhase("act", 2.5, 0.25, "the network & ε-greedy")
+UPDATE = TimedPhase("update", 7.5, 0.75, "gradients")
 SPENT = Spent(
     seconds=2.5,
     iterations=100,
@@ -50,7 +50,7 @@ PROFILE = Profile(
     rounds_asked=9,
     turn_seconds=0.4,
     interrupted=False,
-    advice=advise([BASELINE, HALF, BOARDS]),
+    advice=make_advice([BASELINE, HALF, BOARDS]),
 )
 
 
@@ -99,14 +99,14 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_experiments() -> None:
-    text = read(profile_page(replace(PROFILE, outcomes=(), left_out=(), advice=advise([]))))
+    text = read(render_profile_page(replace(PROFILE, outcomes=(), left_out=(), advice=make_advice([]))))
     assert "Experiments" not in text
     assert "What would make it faster" not in text
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.25, 4.0), (0.9, 1.1), (0.01, 40.0)])
 def test_twice_is_as_far_as_half(least: float, most: float) -> None:
-    scale = Scale(least, most)
+    scale = SpeedScale(least, most)
     right, left = scale.place(2.0) - scale.place(1.0), scale.place(1.0) - scale.place(0.5)
     assert right == pytest.approx(left)
     assert 0.0 <= scale.place(max(least, 0.001)) <= scale.place(most) <= 100.0 + 1e-9

@@ -8,9 +8,9 @@ from replay_twin import VECTOR
 from test_samplers import CPU, filled_ring, make_sampler, valid_starts
 from torch import Tensor
 
-from flashdqn.replay import Ring, Shown, WithShown, replay_sampler
-from flashdqn.replay.demonstrations import shown_rows
-from flashdqn.replay.n_step import gather
+from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, replay_sampler
+from flashdqn.replay.demonstrations import demonstrations_per_batch
+from flashdqn.replay.n_step import gather_transitions
 
 
 def wishes_of(ring: Ring) -> Tensor:
@@ -18,8 +18,8 @@ def wishes_of(ring: Ring) -> Tensor:
     return (torch.arange(ring.rows * ring.num_envs) * 7 % 3).view(ring.rows, ring.num_envs)
 
 
-def taken(ring: Ring, capacity: int, n: int, legal: bool = False) -> Shown:
-    shown = Shown(capacity, VECTOR, 3, CPU, masked=not legal, legal=_even if legal else None)
+def taken(ring: Ring, capacity: int, n: int, legal: bool = False) -> DemonstrationBuffer:
+    shown = DemonstrationBuffer(capacity, VECTOR, 3, CPU, masked=not legal, legal=_even if legal else None)
     shown.take(ring, wishes_of(ring), n, 0.9, torch.Generator().manual_seed(1))
     return shown
 
@@ -37,7 +37,7 @@ def test_every_complete_transition_is_taken_once_with_the_experts_wish(steps: in
     shown = taken(ring, 1000, n)
     assert int(shown.filled) == len(starts)
     transition, expert = shown.pick(torch.arange(len(starts)))
-    wanted = gather(ring, starts, n, 0.9)
+    wanted = gather_transitions(ring, starts, n, 0.9)
     wish = wishes_of(ring).view(-1)[starts]
 
     def rows(columns: tuple[Tensor | None, ...], last: Tensor) -> list[tuple[float, ...]]:
@@ -66,9 +66,9 @@ def test_masks_that_follow_from_observations_are_made_when_read() -> None:
     assert torch.equal(transition.next_mask, _even(transition.next_obs))
 
 
-def mixed(share: float) -> tuple[WithShown, Ring]:
+def mixed(share: float) -> tuple[MixedSampler, Ring]:
     ring, _ = filled_ring(57)
-    sampler = WithShown(make_sampler(ring), taken(ring, 20, 1), share, torch.Generator().manual_seed(5))
+    sampler = MixedSampler(make_sampler(ring), taken(ring, 20, 1), share, torch.Generator().manual_seed(5))
     return sampler, ring
 
 
@@ -80,7 +80,7 @@ def test_batches_begin_with_demonstrations_and_go_on_with_the_replay() -> None:
         assert len(batch.index) == 6
         assert len(batch.weight) == len(batch.transition.obs) == 8
         assert batch.weight[:2].tolist() == [1.0, 1.0]
-        others = gather(ring, batch.index, 1, 0.9)
+        others = gather_transitions(ring, batch.index, 1, 0.9)
         for ours, theirs in zip(batch.transition, others, strict=True):
             assert ours is not None
             assert theirs is not None
@@ -88,8 +88,8 @@ def test_batches_begin_with_demonstrations_and_go_on_with_the_replay() -> None:
 
 
 def test_a_share_is_at_least_one_row_and_never_all() -> None:
-    assert [shown_rows(share, 8) for share in (0.01, 0.25, 0.5, 0.99)] == [1, 2, 4, 7]
-    assert shown_rows(0.5, 2) == 1
+    assert [demonstrations_per_batch(share, 8) for share in (0.01, 0.25, 0.5, 0.99)] == [1, 2, 4, 7]
+    assert demonstrations_per_batch(0.5, 2) == 1
 
 
 class Listening:
@@ -114,7 +114,9 @@ def test_priorities_of_demonstrations_go_nowhere() -> None:
 
 def test_a_state_moves_to_another() -> None:
     sampler, ring = mixed(0.25)
-    other = WithShown(make_sampler(ring), Shown(20, VECTOR, 3, CPU, masked=True), 0.25, torch.Generator())
+    other = MixedSampler(
+        make_sampler(ring), DemonstrationBuffer(20, VECTOR, 3, CPU, masked=True), 0.25, torch.Generator()
+    )
     other.load_state_dict({name: x.clone() for name, x in sampler.state_dict().items()})
     for sampler_ in (sampler, other):
         sampler_.generator.manual_seed(3)

@@ -19,7 +19,7 @@ from conftest import tiny_config
 from flashdqn import ConfigError, Run
 from flashdqn.config import ReplayConfig
 from flashdqn.core.types import Batch
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.prioritized import PrioritizedSampler, priority_bytes
 from flashdqn.replay.ring import Ring, ring_bytes
 from flashdqn.runs import checkpoint
@@ -295,7 +295,7 @@ def test_beta_rises_to_one() -> None:
 def test_a_sample_is_what_gather_gives_for_its_index() -> None:
     play = played(33, n=3)
     batch = play.sampler.sample(50)
-    for one, other in zip(batch.transition, gather(play.ring, batch.index, 3, 0.9), strict=True):
+    for one, other in zip(batch.transition, gather_transitions(play.ring, batch.index, 3, 0.9), strict=True):
         assert torch.equal(one, other)
 
 
@@ -339,8 +339,8 @@ def test_a_saved_sampler_goes_on_bit_by_bit(moment: int) -> None:
 
 def test_a_checkpoint_holds_the_priorities(tiny_run: Callable[..., Run]) -> None:
     run = tiny_run(steps=1500, replay__priority=0.5, replay__n_step=3)
-    point = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)[-1]
-    _, state, _ = checkpoint.load(point, with_state=True)
+    point = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)[-1]
+    _, state, _ = checkpoint.load_checkpoint(point, with_state=True)
     assert state["sampler.weight"].numel() == state["ring.kind"].numel()
     assert int((state["sampler.weight"] > 0).sum()) > 1000
     assert len(state["sampler.weight"].unique()) > 100  # priorities were learned

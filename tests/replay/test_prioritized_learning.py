@@ -17,7 +17,7 @@ from flashdqn.core.contract import VecEnv
 from flashdqn.core.types import Step
 from flashdqn.replay import PrioritizedSampler, Ring
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import assemble
+from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
 
@@ -47,7 +47,7 @@ def learned_q(env: VecEnv, states: int, folder: Path, n: int, alpha: float, eps:
         explore=ExploreConfig(start=eps, end=eps),
         log=LogConfig(tensorboard=False),
     )
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     assert isinstance(parts.sampler, PrioritizedSampler)
     loop = Loop(config, parts, RunFolder(folder), Silent(), games=env)
     loop.start()

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Step, Transition
-from flashdqn.replay.n_step import gather
-from flashdqn.replay.ring import Kind, Ring, action_dtype, ring_bytes, rows_for
-from flashdqn.replay.samplers import uniform_index
+from flashdqn.replay.n_step import gather_transitions
+from flashdqn.replay.ring import Kind, Ring, action_dtype, ring_bytes, rows_for_capacity
+from flashdqn.replay.samplers import choose_uniform_slots
 
 CPU = torch.device("cpu")
 ACTIONS = 3
@@ -59,7 +59,7 @@ def all_starts(ring: Ring, n: int) -> Tensor:
     candidates = (int(ring.readable) - (n - 1)) * ring.num_envs
     if candidates <= 0:
         return torch.empty(0, dtype=torch.int64)
-    index, weight = uniform_index(ring, n, torch.arange(candidates)[None])
+    index, weight = choose_uniform_slots(ring, n, torch.arange(candidates)[None])
     assert index.unique().numel() == candidates
     return index[weight == 1]
 
@@ -73,7 +73,7 @@ def compare(ring: Ring, twin: ReplayTwin, n: int, gamma: float) -> None:
     if not places:
         return
     rows = [places[i] for i in index.tolist()]
-    got = gather(ring, index, n, gamma)
+    got = gather_transitions(ring, index, n, gamma)
     assert got.action.dtype == torch.int64
     assert got.reward.dtype == got.discount.dtype == torch.float32
     assert got.obs.dtype == got.next_obs.dtype == ring.obs.dtype
@@ -167,7 +167,9 @@ def assert_same_ring(one: Ring, other: Ring) -> None:
     for n in (1, 3):
         assert torch.equal(all_starts(one, n), all_starts(other, n))
         if len(index := all_starts(one, n)):
-            assert_same_transitions(gather(one, index, n, 0.9), gather(other, index, n, 0.9))
+            assert_same_transitions(
+                gather_transitions(one, index, n, 0.9), gather_transitions(other, index, n, 0.9)
+            )
 
 
 def assert_same_transitions(one: Transition, other: Transition) -> None:
@@ -224,7 +226,7 @@ def test_terminated_and_truncated_at_once_counts_as_terminated() -> None:
     ring.append(torch.tensor([0]), Step(torch.ones(1, 3), torch.tensor([5.0]), yes, yes))
     ring.append(torch.tensor([0]), Step(torch.ones(1, 3) * 2, torch.tensor([0.0]), no, no))
     ring.append(torch.tensor([0]), Step(torch.ones(1, 3) * 3, torch.tensor([7.0]), no, no))
-    got = gather(ring, torch.tensor([0]), 3, 0.5)
+    got = gather_transitions(ring, torch.tensor([0]), 3, 0.5)
     assert all_starts(ring, 3).tolist() == [0]
     assert got.reward.tolist() == [5.0]
     assert got.discount.tolist() == [0.0]
@@ -275,5 +277,5 @@ def test_ring_bytes_are_the_bytes_really_taken(
 
 @pytest.mark.parametrize(("capacity", "num_envs", "rows"), [(8, 4, 3), (9, 4, 4), (1, 4, 2), (5, 1, 6)])
 def test_a_ring_holds_at_least_its_capacity(capacity: int, num_envs: int, rows: int) -> None:
-    assert rows_for(capacity, num_envs) == rows
+    assert rows_for_capacity(capacity, num_envs) == rows
     assert (rows - 1) * num_envs >= capacity

@@ -13,9 +13,9 @@ from replay_twin import GOES_ON, TERMINATED, TRUNCATED, VECTOR, ReplayTwin, Tape
 from torch import Tensor
 
 from flashdqn.core.types import Transition
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import TRIES, UniformSampler, uniform_index
+from flashdqn.replay.samplers import TRIES, UniformSampler, choose_uniform_slots
 
 CPU = torch.device("cpu")
 
@@ -75,7 +75,7 @@ def test_the_first_valid_draw_wins_and_weight_0_means_there_was_none() -> None:
         ring.append(action, step)
     # A draw counts back from the newest: 0 is row 3, 1 is row 2 (RESET), 2 is row 1, 3 is row 0.
     bits = torch.tensor([[0, 1, 1, 1, 2 + 4], [1, 2, 1, 1, 1], [1, 0, 3, 1, 1], [1, 0, 0, 1, 1]])
-    index, weight = uniform_index(ring, 1, bits)
+    index, weight = choose_uniform_slots(ring, 1, bits)
     assert index[:3].tolist() == [3, 1, 0]
     assert index[4] == 1
     assert weight.tolist() == [1, 1, 1, 0, 1]
@@ -100,7 +100,7 @@ def test_weight_0_is_as_rare_as_the_comment_says() -> None:
 def test_a_sample_is_what_gather_gives_for_its_index() -> None:
     ring, _ = filled_ring(33)
     transition, weight, index, _ = make_sampler(ring, n_step=3).sample(50)
-    assert_same(transition, gather(ring, index, 3, 0.9))
+    assert_same(transition, gather_transitions(ring, index, 3, 0.9))
     assert weight.shape == index.shape == (50,)
     assert weight.dtype == torch.float32
     assert index.dtype == torch.int64
@@ -150,7 +150,7 @@ def test_updates_change_nothing() -> None:
 
 
 def huge_ring(rows: int, num_envs: int, head: int) -> Any:
-    """As much of a ring as `uniform_index` looks at, in a few bytes: one kind for all."""
+    """As much of a ring as `choose_uniform_slots` looks at, in a few bytes: one kind for all."""
     kind = torch.full((1, 1), Kind.STEP, dtype=torch.uint8).expand(rows, num_envs)
     filled = torch.tensor(rows - 1)
     sizes = {"rows": rows, "num_envs": num_envs, "head": torch.tensor([head])}
@@ -166,7 +166,7 @@ def test_every_slot_of_a_huge_ring_is_in_reach(rows: int, num_envs: int, head_sh
     candidates = (rows - n) * num_envs
     middles = (0, 2**24, 2**25 - 2000, candidates // 2, candidates - 1000)
     draws = torch.cat([torch.arange(m, m + 1000) for m in middles])
-    index, weight = uniform_index(ring, n, draws[None])
+    index, weight = choose_uniform_slots(ring, n, draws[None])
     assert weight.min() == 1
     assert index.unique().numel() == draws.unique().numel()  # neighbours stay apart: nothing was rounded
 
@@ -180,7 +180,7 @@ def test_every_slot_of_a_huge_ring_is_in_reach(rows: int, num_envs: int, head_sh
 def test_random_bits_of_a_huge_ring_fall_on_both_halves_and_on_odd_slots() -> None:
     ring = huge_ring(2**30, 1, head=5)
     bits = torch.empty((TRIES, 4096), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(0))
-    index, _ = uniform_index(ring, 1, bits)
+    index, _ = choose_uniform_slots(ring, 1, bits)
     assert 0.45 < float((index % 2).float().mean()) < 0.55
     assert 0.45 < float((index > 2**29).float().mean()) < 0.55
     assert index.unique().numel() > 4090

@@ -14,8 +14,8 @@ from torch import Tensor
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Step
 from flashdqn.replay import UniformSampler
-from flashdqn.replay.n_step import gather
-from flashdqn.replay.ring import Ring, ring_bytes, rows_for
+from flashdqn.replay.n_step import gather_transitions
+from flashdqn.replay.ring import Ring, ring_bytes, rows_for_capacity
 from flashdqn.replay.samplers import TRIES
 from flashdqn.replay.samplers_cpu import NativePick
 
@@ -142,7 +142,7 @@ def test_a_million_frames_take_seven_gigabytes() -> None:
     taken = ring_bytes(1_000_000, 8, ATARI, 6, masked=False)
     frames = 84 * 84 * 1_000_000
     assert frames < taken < 1.002 * frames
-    assert rows_for(1_000_000, 8, 4) == 125_004
+    assert rows_for_capacity(1_000_000, 8, 4) == 125_004
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="takes 2.3 GB: for a CUDA device")
@@ -165,7 +165,7 @@ def test_rings_beyond_two_to_the_31_bytes() -> None:
         assert torch.equal(ring.newest(), stacks[-1])
     assert int(ring.head) == 4
     last = (torch.arange(ring.rows - 4, ring.rows + 4) % ring.rows) * envs
-    sampled = gather(ring, last.to(place), 1, 0.9)
+    sampled = gather_transitions(ring, last.to(place), 1, 0.9)
     assert torch.equal(sampled.obs, torch.stack([stack[0] for stack in stacks[:-1]]))
     assert torch.equal(sampled.next_obs, torch.stack([stack[0] for stack in stacks[1:]]))
 
@@ -187,5 +187,5 @@ def test_both_ways_compile_to_one_graph_without_reading_the_device() -> None:
         plain.append(action, step)
     assert_same_ring(ring, plain)
     index = all_starts(ring, 2)
-    traced = torch.compile(lambda i: gather(ring, i, 2, 0.9), backend="eager", fullgraph=True)
-    assert_same_transitions(traced(index), gather(ring, index, 2, 0.9))
+    traced = torch.compile(lambda i: gather_transitions(ring, i, 2, 0.9), backend="eager", fullgraph=True)
+    assert_same_transitions(traced(index), gather_transitions(ring, index, 2, 0.9))

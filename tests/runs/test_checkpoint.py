@@ -44,7 +44,7 @@ def save(folder: Path, step: int, value: float, with_state: bool = True) -> Path
 
 
 def assert_holds(path: Path, step: int, value: float, with_state: bool = True) -> None:
-    weights, state, counters = checkpoint.load(path, with_state)
+    weights, state, counters = checkpoint.load_checkpoint(path, with_state)
     expected = content(value)
     assert counters["transitions"] == step
     for mine, other in ((weights, expected[0]), (state, expected[1] if with_state else {})):
@@ -64,15 +64,15 @@ def test_weights_without_state_play_but_do_not_resume(tmp_path: Path) -> None:
     path = save(tmp_path, 1000, 2.0, with_state=False)
     assert_holds(path, 1000, 2.0, with_state=False)
     with pytest.raises(CheckpointError, match=r"state\.safetensors is missing"):
-        checkpoint.load(path, with_state=True)
+        checkpoint.load_checkpoint(path, with_state=True)
 
 
 def test_two_states_and_all_weights_are_kept(tmp_path: Path) -> None:
     for step in range(1, 7):
         save(tmp_path, step * 100, step, with_state=step != 4)
-    everything = checkpoint.all_checkpoints(tmp_path)
+    everything = checkpoint.list_checkpoints(tmp_path)
     assert [int(path.name) for path in everything] == [100, 200, 300, 400, 500, 600]
-    assert [int(p.name) for p in checkpoint.all_checkpoints(tmp_path, with_state=True)] == [500, 600]
+    assert [int(p.name) for p in checkpoint.list_checkpoints(tmp_path, with_state=True)] == [500, 600]
     for step, path in enumerate(everything, 1):
         assert_holds(path, step * 100, step, with_state=step > 4)
 
@@ -139,28 +139,30 @@ def test_a_crash_at_any_operation_leaves_a_whole_checkpoint(
         prepare(folder)
         with crash_at(count, halfway), pytest.raises(Crash):
             write(folder)
-        for path in checkpoint.all_checkpoints(folder):  # before anything is cleaned up: enough to play
-            checkpoint.load(path, with_state=False)
-        checkpoint.recover(folder)
-        newest = checkpoint.all_checkpoints(folder, with_state=True)[-1]
-        old_is_there = int(newest.name) == 300 and checkpoint.load(newest, True)[0]["layer.bias"][0] == 3.0
+        for path in checkpoint.list_checkpoints(folder):  # before anything is cleaned up: enough to play
+            checkpoint.load_checkpoint(path, with_state=False)
+        checkpoint.recover_interrupted_save(folder)
+        newest = checkpoint.list_checkpoints(folder, with_state=True)[-1]
+        old_is_there = (
+            int(newest.name) == 300 and checkpoint.load_checkpoint(newest, True)[0]["layer.bias"][0] == 3.0
+        )
         assert_holds(newest, 300, 3.0) if old_is_there else assert_holds(newest, step, 9.0)
         assert not list(folder.glob(".writing-*"))
         assert not list(folder.glob(".replaced-*"))
         write(folder)
-        assert_holds(checkpoint.all_checkpoints(folder, with_state=True)[-1], step, 9.0)
-        assert len(checkpoint.all_checkpoints(folder, with_state=True)) == 2
+        assert_holds(checkpoint.list_checkpoints(folder, with_state=True)[-1], step, 9.0)
+        assert len(checkpoint.list_checkpoints(folder, with_state=True)) == 2
 
 
 @pytest.mark.parametrize("halfway", [False, True])
 def test_a_crash_while_the_best_is_remembered(tmp_path: Path, halfway: bool) -> None:
     paths = [save(tmp_path, step, 1.0) for step in (100, 200)]
     with crash_at(10**9, False) as done:
-        checkpoint.remember_best(tmp_path, paths[0], 1.5)
+        checkpoint.mark_best_checkpoint(tmp_path, paths[0], 1.5)
     for count in range(1, len(done) + 1):
-        checkpoint.remember_best(tmp_path, paths[0], 1.5)
+        checkpoint.mark_best_checkpoint(tmp_path, paths[0], 1.5)
         with crash_at(count, halfway), pytest.raises(Crash):
-            checkpoint.remember_best(tmp_path, paths[1], 2.5)
+            checkpoint.mark_best_checkpoint(tmp_path, paths[1], 2.5)
         assert checkpoint.best(tmp_path) in ((paths[0], 1.5), (paths[1], 2.5))
 
 
@@ -205,14 +207,14 @@ def test_a_missing_file_is_named(whole: Path, tmp_path: Path, name: str) -> None
     path = Path(shutil.copytree(whole, tmp_path / whole.name))
     (path / name).unlink()
     with pytest.raises(CheckpointError, match=re.escape(name)):
-        checkpoint.load(path, with_state=True)
+        checkpoint.load_checkpoint(path, with_state=True)
 
 
 def test_files_of_another_checkpoint_do_not_pass(tmp_path: Path) -> None:
     first, second = save(tmp_path, 100, 1.0), save(tmp_path, 200, 2.0)
     shutil.copy(first / WEIGHTS, second / WEIGHTS)
     with pytest.raises(CheckpointError, match="does not match its checksum"):
-        checkpoint.load(second, with_state=False)
+        checkpoint.load_checkpoint(second, with_state=False)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +240,7 @@ def test_a_useless_best_is_survived(tmp_path: Path, text: bytes) -> None:
     path = save(tmp_path, 100, 1.0)
     (tmp_path / "best.json").write_bytes(text)
     assert checkpoint.best(tmp_path) is None
-    checkpoint.remember_best(tmp_path, path, 3.0)
+    checkpoint.mark_best_checkpoint(tmp_path, path, 3.0)
     assert checkpoint.best(tmp_path) == (path, 3.0)
 
 
@@ -247,10 +249,10 @@ def test_without_a_best_the_newest_plays_and_resuming_finds_the_best_again(run_c
     kept = best.read_bytes()
     for text in (b"{", b'{"checkpoint": "000000999999", "score": 99}'):
         best.write_bytes(text)
-        newest = checkpoint.all_checkpoints(run_copy / "checkpoints")[-1]
+        newest = checkpoint.list_checkpoints(run_copy / "checkpoints")[-1]
         assert RunFolder(run_copy).play_point(run_copy) == newest
         flashdqn.load(run_copy)
-    newest_step = int(checkpoint.all_checkpoints(run_copy / "checkpoints")[-1].name)
+    newest_step = int(checkpoint.list_checkpoints(run_copy / "checkpoints")[-1].name)
     RunFolder(run_copy).rewind(newest_step)
     assert best.read_bytes() == kept
 

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 
 from flashdqn.envs import FuelBreaksConfig, GymConfig, SfcConfig, SnakeConfig
-from flashdqn.show.paint import paint
+from flashdqn.show.paint import paint_scene
 from flashdqn.show.palette import DARK, LIGHT
-from flashdqn.show.scene import Label, plain
+from flashdqn.show.scene import Label, scene_to_json
 from flashdqn.show.views import open_stage
-from flashdqn.show.web.page import part
+from flashdqn.show.web.page import read_web_file
 
 WIDTH = 320
 
@@ -37,7 +37,7 @@ PAINT = """async ([scene, size, width, palette]) => {
 def canvas(browser: Any) -> Any:
     page = browser.new_page()
     page.set_content("<canvas></canvas>")
-    page.add_script_tag(content=part("draw.js"))
+    page.add_script_tag(content=read_web_file("draw.js"))
     return page
 
 
@@ -62,9 +62,9 @@ def test_both_draw_alike(canvas: Any, config: Any, palette: dict[str, str]) -> N
     # their typefaces differ: words are left out
     scene = [shape for shape in (*view.ground, *view.scene()) if not isinstance(shape, Label)]
     stage.close()
-    drawn = canvas.evaluate(PAINT, [plain(scene), list(view.size), WIDTH, palette])
+    drawn = canvas.evaluate(PAINT, [scene_to_json(scene), list(view.size), WIDTH, palette])
     theirs = Image.open(io.BytesIO(base64.b64decode(drawn.partition(",")[2]))).convert("RGB")
-    ours = paint(scene, view.size, WIDTH, palette)
+    ours = paint_scene(scene, view.size, WIDTH, palette)
     assert theirs.size == ours.size
     difference = np.abs(np.asarray(theirs, dtype=float) - np.asarray(ours, dtype=float)).max(2)
     assert difference.mean() < 3  # of 255
@@ -74,8 +74,8 @@ def test_both_draw_alike(canvas: Any, config: Any, palette: dict[str, str]) -> N
 def test_a_label_is_where_pillow_puts_it(canvas: Any) -> None:
     for align in ("left", "center", "right"):
         scene = [Label(50, 25, "mmm", 12, "#000000", align)]
-        drawn = canvas.evaluate(PAINT, [plain(scene), [100, 50], WIDTH, LIGHT])
+        drawn = canvas.evaluate(PAINT, [scene_to_json(scene), [100, 50], WIDTH, LIGHT])
         theirs = Image.open(io.BytesIO(base64.b64decode(drawn.partition(",")[2]))).convert("L")
-        ours = paint(scene, (100, 50), WIDTH).convert("L")
+        ours = paint_scene(scene, (100, 50), WIDTH).convert("L")
         places = [np.argwhere(np.asarray(image) < 128).mean(0) for image in (theirs, ours)]
         assert places[0] == pytest.approx(places[1], abs=0.06 * WIDTH)

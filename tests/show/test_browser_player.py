@@ -12,7 +12,7 @@ import pytest
 
 import flashdqn
 from flashdqn import Run
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.presets import base_config
 from flashdqn.show.players import Players
 from flashdqn.show.web.games import Games
@@ -313,7 +313,7 @@ def test_gymnasium_in_the_browser(
         "eval.episodes": 2,
     }
     more = {"runtime.warmup": False, "learn.starts": 100, "replay.capacity": 1000, "network.hidden": [8]}
-    config = apply(base_config("gym:CartPole-v1"), settings | more)
+    config = apply_settings(base_config("gym:CartPole-v1"), settings | more)
     run = flashdqn.train(config, progress=False)
     page = Watched(browser, serve(run.path).address)
     first = page.picture()
@@ -337,7 +337,7 @@ def test_masks_and_many_actions(browser: Any, tmp_path: Path, serve: Callable[[P
     }
     small = {"env.max_bundles": 1, "env.max_dcs": 3, "network.hidden": [8], "env.max_steps": 4}
     small |= {"demos.source": "none"}
-    run = flashdqn.train(apply(base_config("sfc"), settings | more | small), progress=False)
+    run = flashdqn.train(apply_settings(base_config("sfc"), settings | more | small), progress=False)
     page = Watched(browser, serve(run.path).address)
     assert page.page.locator(".q-values li").count() == 13
     assert page.page.locator(".q-values li.illegal .value").first.text_content() == "not legal"
@@ -353,7 +353,7 @@ def test_hundreds_of_actions_are_a_heat_map(
     small = {"env.size": 8, "env.landscapes": 2, "env.held_out": 1, "env.fires": 2}
     quiet = {"demos.source": "none", "demos.episodes": 0, "demos.pretrain_steps": 0}
     narrow = {"network.channels": [4], "network.hidden": [8], "runtime.mode": "eager"}
-    config = apply(base_config("fuelbreaks-small"), settings | more | small | narrow | quiet)
+    config = apply_settings(base_config("fuelbreaks-small"), settings | more | small | narrow | quiet)
     run = flashdqn.train(config, progress=False)
     page = Watched(browser, serve(run.path).address)
     assert page.page.locator(".q-values li").count() == 8

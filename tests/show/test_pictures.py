@@ -90,7 +90,7 @@ def test_events_of_a_killed_run_are_not_doubled(
         with pytest.raises(Killed):
             flashdqn.train(config, progress=False)
     (path,) = tmp_path.iterdir()
-    point = int(checkpoint.all_checkpoints(path / "checkpoints", with_state=True)[-1].name)
+    point = int(checkpoint.list_checkpoints(path / "checkpoints", with_state=True)[-1].name)
     assert max(step for step, _ in scalars(path)["train/loss"]) > point
     flashdqn.train(resume=path, progress=False)
     assert_events_match_tables(path)

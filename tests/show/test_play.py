@@ -21,20 +21,20 @@ from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.agent.agent import Agent
 from flashdqn.core.errors import CheckpointError
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.runs import checkpoint
 from flashdqn.show import recording
-from flashdqn.show.film import MOST_FRAMES, save_film, save_picture, save_strip, thinned
-from flashdqn.show.play import Turn, play
+from flashdqn.show.film import MOST_FRAMES, save_film, save_picture, save_strip, thin_turns
+from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import UNTRAINED, Players
-from flashdqn.show.recording import Thinning, kept, record
+from flashdqn.show.recording import Thinning, collect_turns, record
 from flashdqn.show.scene import Picture
 from flashdqn.show.views import open_stage
 
 
-def a_turn(step: int, over: bool = False, picture: bool = False) -> Turn:
+def a_turn(step: int, over: bool = False, picture: bool = False) -> GameTurn:
     scene = (Picture(0, 0, 1, 1, b""),) if picture else ()
-    return Turn(step, scene, (), None, None if over else 0, 0.0, 0.0, (), "ended" if over else "")
+    return GameTurn(step, scene, (), None, None if over else 0, 0.0, 0.0, (), "ended" if over else "")
 
 
 def naive_game(agent: Agent, seed: int) -> tuple[list[int], list[float]]:
@@ -53,7 +53,7 @@ def naive_game(agent: Agent, seed: int) -> tuple[list[int], list[float]]:
 @pytest.mark.parametrize("seed", [0, 7, 123])
 def test_a_game_is_the_one_that_the_agent_plays(finished_run: Run, seed: int) -> None:
     agent = flashdqn.load(finished_run.path, "cpu")
-    turns = list(play(agent, open_stage(agent.config.env), seed))
+    turns = list(play_turns(agent, open_stage(agent.config.env), seed))
     actions, rewards = naive_game(agent, seed)
     assert [turn.action for turn in turns] == [*actions, None]
     assert [turn.reward for turn in turns[1:]] == rewards
@@ -74,7 +74,7 @@ def test_a_masked_action_is_never_chosen() -> None:
         return torch.linspace(0, 1, stage.env.num_actions)[None]
 
     agent: Any = SimpleNamespace(q=q)
-    turns = list(play(agent, stage, 1, limit=60))
+    turns = list(play_turns(agent, stage, 1, limit=60))
     assert any(turn.mask and not turn.mask[-1] for turn in turns)
     for turn in turns[:-1]:
         assert turn.mask is not None
@@ -86,7 +86,7 @@ def test_a_masked_action_is_never_chosen() -> None:
 def test_the_lineup_of_a_run(finished_run: Run) -> None:
     players = Players(finished_run.path, "cpu")
     lineup = players.lineup()
-    there = checkpoint.all_checkpoints(finished_run.path / "checkpoints")
+    there = checkpoint.list_checkpoints(finished_run.path / "checkpoints")
     assert [player.name for player in lineup] == [UNTRAINED, *(path.name for path in there)]
     assert [player.step for player in lineup] == [0, *(int(path.name) for path in there)]
     best = checkpoint.best(finished_run.path / "checkpoints")
@@ -131,7 +131,7 @@ def test_only_a_few_agents_are_kept(finished_run: Run) -> None:
 @given(st.integers(1, 3000), st.integers(1, 300))
 def test_thinned_games_are_short_and_end_at_the_end(length: int, most: int) -> None:
     turns = [a_turn(k) for k in range(length)]
-    shown = thinned(turns, most)
+    shown = thin_turns(turns, most)
     assert shown[-1] is turns[-1]
     assert len(shown) <= most + 1
     steps = [turn.step for turn in shown]
@@ -145,13 +145,13 @@ def test_kept_moments_are_few_even_and_end_at_the_end(length: int, picture: bool
     turns = [a_turn(k, k == length - 1, picture) for k in range(length)]
     drawn = []
 
-    def game(thinning: Thinning) -> Iterator[Turn]:
+    def game(thinning: Thinning) -> Iterator[GameTurn]:
         for turn in turns:
             if turn.over or thinning.wants(turn.step):
                 drawn.append(turn)
             yield turn
 
-    found = kept(game, math.inf)
+    found = collect_turns(game, math.inf)
     most = recording.MOST_PICTURES if picture else recording.MOST_DRAWN
     assert len(found) <= most + 1
     assert found[0] is turns[0]
@@ -164,15 +164,15 @@ def test_kept_moments_are_few_even_and_end_at_the_end(length: int, picture: bool
 def test_only_what_is_kept_is_drawn(finished_run: Run) -> None:
     agent = flashdqn.load(finished_run.path, "cpu")
     stage = open_stage(agent.config.env)
-    all_of_it = list(play(agent, stage, 2))
-    some = list(play(agent, stage, 2, draws=lambda step: step % 4 == 0))
+    all_of_it = list(play_turns(agent, stage, 2))
+    some = list(play_turns(agent, stage, 2, draws=lambda step: step % 4 == 0))
     assert [turn.step for turn in some if turn.scene] == sorted({*range(0, len(some) - 1, 4), len(some) - 1})
     assert [(turn.action, turn.q) for turn in some] == [(turn.action, turn.q) for turn in all_of_it]
 
 
 def test_a_recording_waits_for_nobody() -> None:
     endless = (a_turn(k) for k in iter(int, 1))
-    assert len(kept(lambda _: endless, 0.0)) == 1
+    assert len(collect_turns(lambda _: endless, 0.0)) == 1
 
 
 def test_a_recorded_game_is_the_best_checkpoints(finished_run: Run) -> None:
@@ -188,7 +188,7 @@ def test_a_recorded_game_is_the_best_checkpoints(finished_run: Run) -> None:
 def test_films_and_pictures(finished_run: Run, tmp_path: Path) -> None:
     agent = flashdqn.load(finished_run.path, "cpu")
     stage = open_stage(agent.config.env)
-    turns = list(play(agent, stage, 3))
+    turns = list(play_turns(agent, stage, 3))
     film = tmp_path / "game.gif"
     assert save_film(stage.view, turns, film, fps=20, width=96) == len(turns) <= MOST_FRAMES
     with Image.open(film) as image:
@@ -217,12 +217,14 @@ def test_a_moment_as_json_is_short() -> None:
 
 @pytest.mark.parametrize("algo", ["noisy", "iqn", "rainbow"])
 def test_networks_with_chance_inside_play_the_same_game_twice(algo: str, tmp_path: Path) -> None:
-    config = with_algorithm(tiny_config(out=str(tmp_path), steps=400, eval__every=0), algo)
+    config = apply_algorithm(tiny_config(out=str(tmp_path), steps=400, eval__every=0), algo)
     run = flashdqn.train(config, progress=False)
     games = []
     for _ in range(2):
         agent = Players(run.path, "cpu").agent(UNTRAINED)
-        games.append([(turn.action, turn.q) for turn in play(agent, open_stage(agent.config.env), 3, 50)])
+        games.append(
+            [(turn.action, turn.q) for turn in play_turns(agent, open_stage(agent.config.env), 3, 50)]
+        )
     assert games[0] == games[1]
 
 
@@ -230,10 +232,10 @@ def test_networks_with_chance_inside_play_the_same_game_twice(algo: str, tmp_pat
 def test_a_network_on_cuda_plays_on_a_board_of_the_cpu(finished_run: Run) -> None:
     players = Players(finished_run.path, "cuda")
     assert players.agent(players.first).device.type == "cuda"
-    turns = list(play(players.agent(players.first), open_stage(players.config.env), 1, 500))
+    turns = list(play_turns(players.agent(players.first), open_stage(players.config.env), 1, 500))
     assert turns[-1].over
     beside = Players(finished_run.path, "cpu")
-    here = next(iter(play(beside.agent(beside.first), open_stage(beside.config.env), 1)))
+    here = next(iter(play_turns(beside.agent(beside.first), open_stage(beside.config.env), 1)))
     assert turns[0].q == pytest.approx(here.q, rel=1e-3, abs=1e-3)
 
 
@@ -241,5 +243,5 @@ def test_weights_are_kept_whenever_the_transitions_have_doubled(tiny_run: Callab
     run = tiny_run(steps=4500, log__every=500, eval__every=0, log__checkpoint_every=0)
     steps = [player.step for player in Players(run.path, "cpu").lineup()]
     assert [step // 500 for step in steps] == [0, 1, 2, 4, 8, 9]
-    (resumable,) = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)
+    (resumable,) = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)
     assert int(resumable.name) == steps[-1]  # the others are weights alone

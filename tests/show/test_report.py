@@ -26,10 +26,10 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.runs.folder import read_table
 from flashdqn.show import recording, report
 from flashdqn.show.report import write_report
-from flashdqn.show.report_charts import phase_shares
-from flashdqn.show.report_files import flat, read_run
-from flashdqn.show.report_series import Series, read_series, squeezed
-from flashdqn.show.report_settings import changes
+from flashdqn.show.report_charts import compute_phase_shares
+from flashdqn.show.report_files import flatten_keys, read_run
+from flashdqn.show.report_series import Series, downsample_series, read_series
+from flashdqn.show.report_settings import find_preset_changes
 from flashdqn.training import session
 from flashdqn.training.progress import Silent
 
@@ -81,7 +81,7 @@ def test_the_report_has_the_score_and_every_setting(finished_run: Run) -> None:
     assert f"{finished_run.score:.4g}" in words
     assert finished_run.summary["weights"] in words
     data = json.loads((finished_run.path / "config.json").read_text(encoding="utf-8"))
-    settings = flat(data["config"])
+    settings = flatten_keys(data["config"])
     assert len(settings) > 40
     assert set(settings) <= words
     assert set(data["hardware"]) <= words
@@ -166,8 +166,7 @@ def test_a_report_that_fails_is_a_note_and_no_error(tmp_path: Path, monkeypatch:
     def fail(path: Path) -> Path:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(session, "write_report", fail)
-    run = session.start_run(tiny_config(out=str(tmp_path), steps=300), Listening())
+    run = session.start_run(tiny_config(out=str(tmp_path), steps=300), Listening(), {"report": fail})
     assert run.finished
     assert (run.path / "summary.json").exists()
     assert any("The report could not be written: RuntimeError: no ink" in note for note in notes)
@@ -203,14 +202,14 @@ def test_a_run_that_was_stopped_has_a_report(tiny_run: Callable[..., Run]) -> No
 
 def test_what_differs_from_the_preset(finished_run: Run) -> None:
     settings = read_run(finished_run.path).settings
-    found = changes(settings)
+    found = find_preset_changes(settings)
     assert found is not None
     differing = {name: (value, old) for name, value, old in found}
     assert differing["env.size"] == (6, 10)
     assert differing["network.hidden"] == ([16], [128, 128])
     assert "learn.gamma" not in differing
-    assert changes({"preset": "no such"}) is None
-    assert changes(flat(json.loads(json.dumps({"preset": "snake"})))) == []
+    assert find_preset_changes({"preset": "no such"}) is None
+    assert find_preset_changes(flatten_keys(json.loads(json.dumps({"preset": "snake"})))) == []
 
 
 @settings(max_examples=40)
@@ -229,7 +228,7 @@ def test_squeezed_series_keep_their_sums(length: int, most: int, random: Any) ->
         "length": lengths,
         "us_act": phases,
     }
-    short = squeezed(Series(columns, length), most)
+    short = downsample_series(Series(columns, length), most)
     assert short.length == min(length, most)
     assert short.last("step") == steps[-1]
 
@@ -252,7 +251,7 @@ def _rising(length: int, random: Any) -> list[int]:
 
 
 def test_phases_are_parts_of_a_whole(finished_run: Run) -> None:
-    names, rows = phase_shares(read_series(finished_run.path))
+    names, rows = compute_phase_shares(read_series(finished_run.path))
     assert names == ["act", "step", "append", "sample", "update", "rest"]
     for row in rows:
         assert sum(row) == pytest.approx(1.0)
@@ -264,15 +263,15 @@ def test_the_command_writes_where_it_is_told(
 ) -> None:
     before = (run_copy / "report.html").read_text(encoding="utf-8")
     (run_copy / "report.html").unlink()
-    assert cli.run(["report", str(run_copy)]) == 0
+    assert cli.dispatch_command(["report", str(run_copy)]) == 0
     assert str(run_copy / "report.html") in capsys.readouterr().out.replace("\n", "")
     assert len((run_copy / "report.html").read_text(encoding="utf-8")) == pytest.approx(len(before), rel=0.02)
     out = tmp_path / "elsewhere.html"
-    assert cli.run(["report", str(run_copy), str(run_copy), "--out", str(out)]) == 0
+    assert cli.dispatch_command(["report", str(run_copy), str(run_copy), "--out", str(out)]) == 0
     assert "Learning" in page_of(out).words
     with pytest.raises(ConfigError, match="Which run"):
-        cli.run(["report"])
+        cli.dispatch_command(["report"])
     with pytest.raises(ConfigError, match="There is no folder"):
-        cli.run(["report", str(run_copy), "--out", str(tmp_path / "no" / "x.html")])
+        cli.dispatch_command(["report", str(run_copy), "--out", str(tmp_path / "no" / "x.html")])
     with pytest.raises(flashdqn.CheckpointError, match="does not exist"):
-        cli.run(["report", str(tmp_path / "nothing")])
+        cli.dispatch_command(["report", str(tmp_path / "nothing")])

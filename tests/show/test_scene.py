@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from flashdqn.show.paint import encode, paint, pixels
-from flashdqn.show.palette import DARK, LIGHT, blend, colour, rgb
-from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Trail, plain
-from flashdqn.show.views.half_blocks import half_blocks
+from flashdqn.show.paint import encode_image, paint_pixels, paint_scene
+from flashdqn.show.palette import DARK, LIGHT, blend_colors, color_to_rgb, resolve_color
+from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Trail, scene_to_json
+from flashdqn.show.views.half_blocks import draw_half_blocks
 
 SIZE = (100.0, 50.0)
 RED, BLUE = (255, 0, 0), (0, 0, 255)
@@ -34,7 +34,7 @@ def test_every_shape_is_its_name_and_its_fields() -> None:
         Trail((0, 0, 1, 1), 2, "body-near", "body-far"), Label(1, 2, "<b>", 12, "ink", "right"),
         Cells(0, 0, 5, 2, ("#000000", "#ffffff"), "0110"), Picture(0, 0, 5, 5, picture),
     )  # fmt: skip
-    data = json.loads(json.dumps(plain(scene)))
+    data = json.loads(json.dumps(scene_to_json(scene)))
     assert data[:6] == [
         ["rect", 0, 0.12, 10, 5, "board", 0],
         ["disc", 1, 2, 3, "#ff0000"],
@@ -46,17 +46,17 @@ def test_every_shape_is_its_name_and_its_fields() -> None:
     kind, _, text = data[6][5].partition(",")
     assert kind == "data:image/png;base64"
     assert base64.b64decode(text) == picture
-    jpeg = plain((Picture(0, 0, 5, 5, file_of(Image.new("RGB", (2, 2)), "JPEG")),))
+    jpeg = scene_to_json((Picture(0, 0, 5, 5, file_of(Image.new("RGB", (2, 2)), "JPEG")),))
     assert jpeg[0][5].startswith("data:image/jpeg;base64,")
 
 
 def test_names_of_colours_are_the_same_by_day_and_by_night() -> None:
     assert LIGHT.keys() == DARK.keys()
-    assert all(len(colour(name, palette)) == 7 for palette in (LIGHT, DARK) for name in palette)
-    assert colour("#123456") == "#123456"
-    assert rgb("#010203") == (1, 2, 3)
-    assert blend(RED, BLUE, 0.0) == RED
-    assert blend(RED, BLUE, 1.0) == BLUE
+    assert all(len(resolve_color(name, palette)) == 7 for palette in (LIGHT, DARK) for name in palette)
+    assert resolve_color("#123456") == "#123456"
+    assert color_to_rgb("#010203") == (1, 2, 3)
+    assert blend_colors(RED, BLUE, 0.0) == RED
+    assert blend_colors(RED, BLUE, 1.0) == BLUE
 
 
 def test_shapes_lie_where_they_are_put() -> None:
@@ -65,7 +65,7 @@ def test_shapes_lie_where_they_are_put() -> None:
         Disc(75, 25, 10, "#0000ff"),
         Line((50, 5, 100, 5), 2, "#00ff00"),
     )
-    image = pixels(scene, SIZE, 200)
+    image = paint_pixels(scene, SIZE, 200)
     assert image.shape == (100, 200, 3)
     assert image.dtype == np.uint8
     assert tuple(image[50, 20]) == RED
@@ -79,7 +79,7 @@ def test_shapes_lie_where_they_are_put() -> None:
 def test_cells_have_their_colours(columns: int, rows: int, data: st.DataObject) -> None:
     palette = tuple(f"#{40 * k:02x}00ff" for k in range(6))
     codes = data.draw(st.text(CODES[:6], min_size=columns * rows, max_size=columns * rows))
-    image = pixels((Cells(0, 0, 1, columns, palette, codes),), (columns, rows), 8 * columns)
+    image = paint_pixels((Cells(0, 0, 1, columns, palette, codes),), (columns, rows), 8 * columns)
     for k, code in enumerate(codes):
         row, column = divmod(k, columns)
         assert tuple(image[8 * row + 4, 8 * column + 4]) == (40 * CODES.index(code), 0, 255)
@@ -87,12 +87,12 @@ def test_cells_have_their_colours(columns: int, rows: int, data: st.DataObject) 
 
 def test_a_trail_pales_from_its_first_point() -> None:
     trail = Trail((10, 25, 50, 25, 90, 25), 8, "#ff0000", "#0000ff")
-    image = pixels((trail,), SIZE, 100)
+    image = paint_pixels((trail,), SIZE, 100)
     assert tuple(image[25, 10]) == RED
     assert tuple(image[25, 92]) == BLUE  # the line from the middle ends at 90
     assert image[25, 50, 0] < 255
     assert image[25, 50, 2] < 255
-    alone = pixels((Trail((50, 25), 8, "#ff0000", "#0000ff"),), SIZE, 100)
+    alone = paint_pixels((Trail((50, 25), 8, "#ff0000", "#0000ff"),), SIZE, 100)
     assert tuple(alone[25, 50]) == RED
 
 
@@ -100,7 +100,7 @@ def test_a_trail_pales_from_its_first_point() -> None:
     ("align", "side"), [("left", slice(50, 100)), ("right", slice(0, 50)), ("center", None)]
 )
 def test_a_label_lies_to_its_side(align: str, side: slice | None) -> None:
-    ink = pixels((Label(50, 25, "mmm", 12, "#000000", align),), SIZE, 100)[:, :, 0] < 128
+    ink = paint_pixels((Label(50, 25, "mmm", 12, "#000000", align),), SIZE, 100)[:, :, 0] < 128
     assert ink.any()
     where = np.flatnonzero(ink.any(0))
     if side is None:
@@ -112,28 +112,28 @@ def test_a_label_lies_to_its_side(align: str, side: slice | None) -> None:
 
 def test_a_picture_fills_its_box_and_empty_boxes_draw_nothing() -> None:
     picture = Picture(0, 0, 50, 50, file_of(Image.new("RGB", (3, 3), RED)))
-    image = pixels((picture, Rect(60, 0, 0, 50, "#0000ff"), Rect(60, 0, 10, -1, "#0000ff")), SIZE, 100)
+    image = paint_pixels((picture, Rect(60, 0, 0, 50, "#0000ff"), Rect(60, 0, 10, -1, "#0000ff")), SIZE, 100)
     assert (image[:, :50] == RED).all()
     assert (image[:, 51:] == 255).all()
-    assert paint((), SIZE, 10).size == (10, 5)
+    assert paint_scene((), SIZE, 10).size == (10, 5)
 
 
 def test_few_colours_make_a_png_and_many_a_jpeg() -> None:
     flat = np.zeros((400, 600, 3), dtype=np.uint8)
     flat[100:200] = RED
-    small = encode(flat, 300)
+    small = encode_image(flat, 300)
     assert small[:4] == b"\x89PNG"
     found = Image.open(io.BytesIO(small)).convert("RGB")
     assert found.size == (300, 200)
     assert found.getpixel((150, 75)) == RED
     noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), dtype=np.uint8)
-    assert encode(noise, 300)[:2] == b"\xff\xd8"
+    assert encode_image(noise, 300)[:2] == b"\xff\xd8"
 
 
 def test_half_blocks_show_two_pixels_each() -> None:
     image = Image.new("RGB", (4, 4), RED)
     image.paste(BLUE, (0, 2, 4, 4))
-    text = half_blocks(image, 4, 2)
+    text = draw_half_blocks(image, 4, 2)
     assert text.plain == "▀▀▀▀\n▀▀▀▀"
     colours = {str(span.style) for span in text.spans}
     assert colours == {"#ff0000 on #ff0000", "#0000ff on #0000ff"}

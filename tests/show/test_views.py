@@ -16,17 +16,17 @@ import torch
 from flashdqn.envs import FuelBreaksConfig, GymConfig, SfcConfig, SnakeConfig
 from flashdqn.envs.sfc import layout
 from flashdqn.envs.snake.config import Features
-from flashdqn.show.paint import paint
-from flashdqn.show.scene import Cells, Disc, Label, Picture, Rect, Trail, plain
-from flashdqn.show.views import Stage, open_stage
+from flashdqn.show.paint import paint_scene
+from flashdqn.show.scene import Cells, Disc, Label, Picture, Rect, Trail, scene_to_json
+from flashdqn.show.views import GameStage, open_stage
 from flashdqn.show.views.fuelbreaks import BREAK_CODE, PALETTE
-from flashdqn.show.views.plain import as_image, enlarged
+from flashdqn.show.views.plain import enlarge_pixels, planes_to_image
 from flashdqn.show.views.snake import CELL
 
 SMALL_FIRE = FuelBreaksConfig(size=8, landscapes=2, held_out=1, budget=4, fires=2)
 
 
-def act(stage: Stage, count: int, seed: int = 0) -> None:
+def act(stage: GameStage, count: int, seed: int = 0) -> None:
     """Some legal moves at random, stopping before a new game begins."""
     draw = np.random.default_rng(seed)
     for _ in range(count):
@@ -58,8 +58,8 @@ def test_every_task_can_be_looked_at(config: Any) -> None:
         assert len(view.actions) == stage.env.num_actions == len(set(view.actions))
         assert view.title
         scene = (*view.ground, *view.scene())
-        assert json.dumps(plain(scene))
-        image = np.asarray(paint(scene, view.size, 160))
+        assert json.dumps(scene_to_json(scene))
+        image = np.asarray(paint_scene(scene, view.size, 160))
         assert image.std() > 5  # something is to be seen
         assert view.text().plain.strip()
         assert all(isinstance(word, str) for fact in view.facts() for word in fact)
@@ -215,7 +215,7 @@ def test_atari_is_shown_by_its_newest_frame() -> None:
     act(stage, 20)
     (picture,) = stage.view.scene()
     assert isinstance(picture, Picture)
-    assert np.asarray(paint((picture,), stage.view.size, 84)).std() > 5
+    assert np.asarray(paint_scene((picture,), stage.view.size, 84)).std() > 5
     assert stage.view.actions[:2] == ("noop", "fire")
     assert stage.note == ""
     stage.close()
@@ -224,10 +224,10 @@ def test_atari_is_shown_by_its_newest_frame() -> None:
 def test_planes_become_pictures() -> None:
     stack = np.zeros((4, 3, 5), dtype=np.float32)
     stack[3, 1, 2] = 255
-    image = as_image(stack)
+    image = planes_to_image(stack)
     assert image.shape == (3, 5, 3)
     assert image.sum() == 3 * 255
     colours = np.stack([np.full((3, 5), k / 2, dtype=np.float32) for k in range(3)])
-    assert as_image(colours)[0, 0].tolist() == [0, 127, 255]
-    assert enlarged(image, 10).shape == (6, 10, 3)
-    assert enlarged(image, 5) is image
+    assert planes_to_image(colours)[0, 0].tolist() == [0, 127, 255]
+    assert enlarge_pixels(image, 10).shape == (6, 10, 3)
+    assert enlarge_pixels(image, 5) is image

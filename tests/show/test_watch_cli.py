@@ -14,14 +14,21 @@ from rich.console import Console
 from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import ConfigError, FlashDQNError
-from flashdqn.show.play import Turn, play
+from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
 from flashdqn.show.views import open_stage
-from flashdqn.show.watch_terminal import Pace, extent, frame, listed, show_live, values
+from flashdqn.show.watch_terminal import (
+    Pace,
+    choose_listed_actions,
+    draw_action_values,
+    draw_terminal_frame,
+    legal_value_range,
+    show_live_game,
+)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert cli.run(["watch", *words]) == 0
+    assert cli.dispatch_command(["watch", *words]) == 0
     return capsys.readouterr().out
 
 
@@ -88,22 +95,22 @@ def test_a_mistake_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=re.escape(complaint)):
-        cli.run(["watch", str(finished_run.path), *words])
+        cli.dispatch_command(["watch", str(finished_run.path), *words])
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(FlashDQNError, match="is no run folder"):
-        cli.run(["watch", str(tmp_path)])
+        cli.dispatch_command(["watch", str(tmp_path)])
 
 
 def test_a_terminal_shows_the_game_as_it_goes(finished_run: Run) -> None:
     players = Players(finished_run.path, "cpu")
     stage = open_stage(players.config.env)
-    turns = list(play(players.agent(players.first), stage, 6))
+    turns = list(play_turns(players.agent(players.first), stage, 6))
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, height=40, color_system="truecolor")
-    done = show_live(console, stage.view, iter(turns), 6, 0.0, "a run")
+    done = show_live_game(console, stage.view, iter(turns), 6, 0.0, "a run")
     text = out.getvalue()
     assert done.turns == turns[-1].step
     assert done.ending in text
@@ -113,19 +120,19 @@ def test_a_terminal_shows_the_game_as_it_goes(finished_run: Run) -> None:
 
 def test_values_are_bars_with_the_chosen_and_the_illegal_marked() -> None:
     stage = open_stage(small_snake())
-    turn = Turn(0, (), (1.0, 5.0, 3.0), (True, False, True), 2, 0.0, 0.0, [("score", "0")])
+    turn = GameTurn(0, (), (1.0, 5.0, 3.0), (True, False, True), 2, 0.0, 0.0, [("score", "0")])
     out = io.StringIO()
-    Console(file=out, width=100).print(values(stage.view, turn))
+    Console(file=out, width=100).print(draw_action_values(stage.view, turn))
     lines = out.getvalue().splitlines()
     assert lines[1].startswith("  straight")
     assert "not legal" in lines[2]
     assert lines[3].startswith("▶ left")
     assert lines[3].count("█") > lines[1].count("█")
-    assert extent(turn) == (1.0, 3.0)
-    many = Turn(0, (), tuple(map(float, range(100))), (True,) * 50 + (False,) * 50, 49, 0.0, 0.0, [])
-    assert list(listed(many)) == list(range(49, 33, -1))
-    over = Turn(3, (), (), None, None, 0.0, 0.0, [], "bit itself")
-    Console(file=out, width=100).print(frame(stage.view, over, "x", None))
+    assert legal_value_range(turn) == (1.0, 3.0)
+    many = GameTurn(0, (), tuple(map(float, range(100))), (True,) * 50 + (False,) * 50, 49, 0.0, 0.0, [])
+    assert list(choose_listed_actions(many)) == list(range(49, 33, -1))
+    over = GameTurn(3, (), (), None, None, 0.0, 0.0, [], "bit itself")
+    Console(file=out, width=100).print(draw_terminal_frame(stage.view, over, "x", None))
     assert "bit itself" in out.getvalue()
 
 

@@ -20,7 +20,7 @@ from conftest import start
 from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import ConfigError
-from flashdqn.show.play import play
+from flashdqn.show.play import play_turns
 from flashdqn.show.players import UNTRAINED, Players
 from flashdqn.show.views import open_stage
 from flashdqn.show.web import games as games_module
@@ -92,7 +92,7 @@ def test_a_page_learns_all_about_the_run(server: PlayerServer, finished_run: Run
 
 def test_moves_are_those_of_the_game(server: PlayerServer, finished_run: Run) -> None:
     players = Players(finished_run.path, "cpu")
-    turns = list(play(players.agent(players.first), open_stage(players.config.env), 11))
+    turns = list(play_turns(players.agent(players.first), open_stage(players.config.env), 11))
     found: list[Any] = []
     while True:
         part = data(server, f"/api/game?player={players.first}&seed=11&from={len(found)}&count=7")
@@ -271,4 +271,4 @@ def test_a_taken_port_on_the_command_line(finished_run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(ConfigError, match="is taken by another program"):
-            cli.run(["watch", str(finished_run.path), "--web", "--port", port])
+            cli.dispatch_command(["watch", str(finished_run.path), "--web", "--port", port])

@@ -10,11 +10,12 @@ import torch
 
 import flashdqn
 from flashdqn import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.envs import GymConfig, build_env
 from flashdqn.presets import PRESETS, base_config
+from flashdqn.show.report import RUN_PAGES
 from flashdqn.training import session
-from flashdqn.training.assemble import assemble, memory_said, replay_bytes
+from flashdqn.training.assemble import assemble_parts, describe_replay_memory, replay_bytes
 
 pytest.importorskip("ale_py")
 
@@ -41,7 +42,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "draw_curve", lambda path: None)
+    monkeypatch.setitem(RUN_PAGES, "learning curve", lambda path: None)
 
 
 def test_pong_trains_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,16 +57,16 @@ def test_pong_trains_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_million_frames_are_announced_at_seven_gigabytes() -> None:
-    config = apply(base_config("atari"), {"envs": 2})
+    config = apply_settings(base_config("atari"), {"envs": 2})
     env = build_env(config.env, config.envs, CPU)
-    said = memory_said(config, env)
+    said = describe_replay_memory(config, env)
     assert said is not None
     assert "1,000,000 transitions takes 7.06 GB on cpu, each frame once for stacks of 4" in said
-    small = apply(config, {"replay.capacity": 3200})
-    ring = assemble(small, env).ring
+    small = apply_settings(config, {"replay.capacity": 3200})
+    ring = assemble_parts(small, env).ring
     columns = [x for x in vars(ring).values() if isinstance(x, torch.Tensor) and x.dim() >= 2]
     assert sum(x.untyped_storage().nbytes() for x in columns) == replay_bytes(small.replay, env, masked=False)
-    assert memory_said(small, env) is None
+    assert describe_replay_memory(small, env) is None
 
 
 def atari(name: str) -> tuple[Config, GymConfig]:

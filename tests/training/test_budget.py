@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashdqn.config import Config
-from flashdqn.training.budget import Budget, crossed, doubled
+from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple
 from flashdqn.training.counts import Counts
 
 
@@ -53,14 +53,14 @@ def test_the_limits_come_from_the_configuration() -> None:
 @given(every=st.integers(0, 50), before=st.integers(0, 300), more=st.integers(0, 120))
 def test_crossed_means_a_multiple_was_passed(every: int, before: int, more: int) -> None:
     passed = any(every and number % every == 0 for number in range(before + 1, before + more + 1))
-    assert crossed(every, before, before + more) == passed
+    assert crosses_multiple(every, before, before + more) == passed
 
 
 @given(every=st.integers(1, 50), jumps=st.lists(st.integers(0, 40), max_size=30))
 def test_steps_no_longer_than_the_period_meet_every_multiple_once(every: int, jumps: list[int]) -> None:
     position, met = 0, 0
     for jump in (min(jump, every) for jump in jumps):
-        met += crossed(every, position, position + jump)
+        met += crosses_multiple(every, position, position + jump)
         position += jump
     assert met == position // every
 
@@ -69,4 +69,4 @@ def test_steps_no_longer_than_the_period_meet_every_multiple_once(every: int, ju
 def test_doubled_finds_every_power_of_two(first: int, before: int, steps: int) -> None:
     after = before + steps
     powers = [first << k for k in range(20)] if first else []
-    assert doubled(first, before, after) == any(before < power <= after for power in powers)
+    assert crosses_doubling(first, before, after) == any(before < power <= after for power in powers)

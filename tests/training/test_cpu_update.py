@@ -19,12 +19,12 @@ from flashdqn.compute.threads import Team
 from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Transition
-from flashdqn.learn.bootstraps import Bootstrap, Munchausen, double, greedy
+from flashdqn.learn.bootstraps import Bootstrap, Munchausen, double_target, greedy_target
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.loss import TDLoss, td_loss
 from flashdqn.networks.build import QNetwork, build_network
-from flashdqn.training.backends.cpu.update import WrittenUpdates
+from flashdqn.training.backends.cpu.update import NativeUpdates
 
 DTYPES = (torch.uint8, torch.float32, torch.float64, torch.int64, torch.bool)
 
@@ -38,7 +38,7 @@ class Case:
     actions: int = 3
     rows: int = 16
     huber: float = 1.0
-    bootstrap: Bootstrap = double
+    bootstrap: Bootstrap = double_target
     dtype: torch.dtype = torch.float32
     masked: bool = False
     weighted: bool = True
@@ -90,7 +90,7 @@ class Case:
         flat = torch.full((sum(sizes),), torch.nan)  # whatever lies there must not matter
         for parameter, grad in zip(online.parameters(), flat.split(sizes), strict=True):
             parameter.grad = grad.view(parameter.shape)
-        return online, target, WrittenUpdates(online, target, self.head, self.bootstrap).gradient
+        return online, target, NativeUpdates(online, target, self.head, self.bootstrap).gradient
 
 
 class InDouble(nn.Module):
@@ -139,7 +139,7 @@ cases = st.builds(
     actions=st.integers(1, 7),
     rows=st.integers(1, 70),
     huber=st.sampled_from([0.0, 1.0, 10.0]),
-    bootstrap=st.sampled_from([double, greedy]),
+    bootstrap=st.sampled_from([double_target, greedy_target]),
     dtype=st.sampled_from(DTYPES),
     masked=st.booleans(),
     weighted=st.booleans(),
@@ -207,7 +207,7 @@ def test_takes_strided_batches() -> None:
     check(case, online, target, half, written(half))
 
 
-@pytest.mark.parametrize("bootstrap", [double, greedy])
+@pytest.mark.parametrize("bootstrap", [double_target, greedy_target])
 def test_ties_and_rows_without_a_legal_action_choose_as_torch_does(bootstrap: Bootstrap) -> None:
     """The first of the best actions, and action 0 where none is legal: the values differ in the target alone."""
     case = Case(bootstrap=bootstrap, masked=True)
@@ -234,7 +234,7 @@ def test_a_reward_that_is_not_finite_shows_in_the_loss(bad: float, huber: float)
 def test_makes_gradients_where_there_are_none() -> None:
     case = Case()
     online, target = case.network(1), case.network(2)
-    written = WrittenUpdates(online, target, case.head, case.bootstrap).gradient
+    written = NativeUpdates(online, target, case.head, case.bootstrap).gradient
     check(case, online, target, case.batch(1), written(case.batch(1)))
 
 
@@ -244,17 +244,17 @@ def test_fits_plain_networks_and_losses_alone() -> None:
     class OtherHead(ScalarHead):
         pass
 
-    fits = WrittenUpdates.fits
-    assert fits(case.network(1), case.head, double)
-    assert fits(case.network(1), case.head, greedy)
+    fits = NativeUpdates.fits
+    assert fits(case.network(1), case.head, double_target)
+    assert fits(case.network(1), case.head, greedy_target)
     assert not fits(case.network(1), case.head, Munchausen(0.9, 0.03, -1.0))
-    assert not fits(case.network(1), OtherHead(1.0), double)
+    assert not fits(case.network(1), OtherHead(1.0), double_target)
     for change in ({"layer_norm": True}, {"dueling": True}, {"noisy": True}):
-        assert not fits(case.network(1, **change), case.head, double)
-    assert not fits(case.network(1).double(), case.head, double)
-    assert not fits(nn.Sequential(nn.Linear(4, 3)), case.head, double)
+        assert not fits(case.network(1, **change), case.head, double_target)
+    assert not fits(case.network(1).double(), case.head, double_target)
+    assert not fits(nn.Sequential(nn.Linear(4, 3)), case.head, double_target)
     with pytest.raises(ValueError, match="plain MLP"):
-        WrittenUpdates(case.network(1, noisy=True), case.network(2, noisy=True), case.head, double)
+        NativeUpdates(case.network(1, noisy=True), case.network(2, noisy=True), case.head, double_target)
 
 
 # ---- whole steps
@@ -274,8 +274,8 @@ def learner_of(case: Case, **changes: Any) -> Learner:
     return learner
 
 
-def written_for(learner: Learner, threads: int = 1) -> WrittenUpdates:
-    return WrittenUpdates(
+def written_for(learner: Learner, threads: int = 1) -> NativeUpdates:
+    return NativeUpdates(
         learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
         learner.target_flat.values, learner.tau, Team(threads),
     )  # fmt: skip
@@ -294,7 +294,7 @@ KINDS = [
 @pytest.mark.parametrize("hidden", [(), (8,), (40, 24), (16, 8, 8), (33, 70)], ids=str)
 def test_steps_are_those_of_the_learner(hidden: tuple[int, ...], change: dict[str, Any]) -> None:
     """A group of steps by hand against autograd, step by step: weights, target, moments, sums, priorities."""
-    bootstrap = greedy if change.get("bootstrap") == "greedy" else double
+    bootstrap = greedy_target if change.get("bootstrap") == "greedy" else double_target
     case = Case(hidden=hidden, bootstrap=bootstrap, masked=True, huber=1.0)
     plain, fast = (learner_of(case, **{"bootstrap": "double"} | change) for _ in range(2))
     written, batches = written_for(fast), [case.batch(seed) for seed in range(6)]

@@ -12,11 +12,11 @@ import torch
 import flashdqn
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.types import Step
-from flashdqn.envs.host_env import Moved
+from flashdqn.envs.host_env import HostEnv
 from flashdqn.learn.algorithms import ALGORITHMS
-from flashdqn.replay.n_step import gather
-from flashdqn.replay.samplers import uniform_index
-from flashdqn.training.assemble import assemble
+from flashdqn.replay.n_step import gather_transitions
+from flashdqn.replay.samplers import choose_uniform_slots
+from flashdqn.training.assemble import assemble_parts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -48,7 +48,7 @@ def test_games_run_on_the_cpu_where_numba_cuda_is_missing(
 ) -> None:
     monkeypatch.setattr("flashdqn.envs.cuda_available", lambda: False)
     env = flashdqn.make_env("snake", 4, "cuda")
-    assert isinstance(env, Moved)
+    assert isinstance(env, HostEnv)
     assert env.reset(0).device.type == "cuda"
     assert flashdqn.train("snake", steps=4000, out=str(tmp_path), **TINY).finished
 
@@ -56,8 +56,10 @@ def test_games_run_on_the_cpu_where_numba_cuda_is_missing(
 @pytest.mark.skipif(not cuda_available(), reason="needs numba-cuda")
 def test_ring_and_sampler_agree_with_the_cpu_bit_by_bit() -> None:
     settings = {"envs": 32, "replay": {"capacity": 32 * 20, "n_step": 3}}
-    config = flashdqn.config.settings.apply(flashdqn.presets.base_config("snake-flood"), settings)
-    cpu, cuda = (assemble(config, flashdqn.make_env("snake-flood", 32, device)) for device in ("cpu", "cuda"))
+    config = flashdqn.config.settings.apply_settings(flashdqn.presets.base_config("snake-flood"), settings)
+    cpu, cuda = (
+        assemble_parts(config, flashdqn.make_env("snake-flood", 32, device)) for device in ("cpu", "cuda")
+    )
     for parts in (cpu, cuda):
         parts.collector.start(5)
     generator = torch.Generator().manual_seed(1)
@@ -69,8 +71,8 @@ def test_ring_and_sampler_agree_with_the_cpu_bit_by_bit() -> None:
     bits = torch.empty((4, 512), dtype=torch.int64).random_(generator=generator)
     batches = []
     for parts in (cpu, cuda):
-        index, weight = uniform_index(parts.ring, 3, bits.to(parts.env.device))
-        batches.append((index, weight, *gather(parts.ring, index, 3, 0.99)[:5]))
+        index, weight = choose_uniform_slots(parts.ring, 3, bits.to(parts.env.device))
+        batches.append((index, weight, *gather_transitions(parts.ring, index, 3, 0.99)[:5]))
     for ours, theirs in zip(*batches, strict=True):
         torch.testing.assert_close(ours, theirs.cpu(), rtol=1e-6, atol=1e-6)
     for name in ("obs", "action", "reward", "kind", "head", "filled"):
@@ -78,8 +80,12 @@ def test_ring_and_sampler_agree_with_the_cpu_bit_by_bit() -> None:
 
 
 def test_the_same_weights_give_the_same_update_within_rounding() -> None:
-    config = flashdqn.config.settings.apply(flashdqn.presets.base_config("snake-flood"), {"envs": 64})
-    cpu, cuda = (assemble(config, flashdqn.make_env("snake-flood", 64, device)) for device in ("cpu", "cuda"))
+    config = flashdqn.config.settings.apply_settings(
+        flashdqn.presets.base_config("snake-flood"), {"envs": 64}
+    )
+    cpu, cuda = (
+        assemble_parts(config, flashdqn.make_env("snake-flood", 64, device)) for device in ("cpu", "cuda")
+    )
     cpu.collector.start(0)
     for _ in range(20):
         cpu.collector.collect()

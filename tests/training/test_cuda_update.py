@@ -16,7 +16,7 @@ from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.ops import masked_argmax
 from flashdqn.core.types import Batch, Transition
-from flashdqn.learn.bootstraps import BOOTSTRAPS, given
+from flashdqn.learn.bootstraps import BOOTSTRAPS, given_target
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
@@ -25,21 +25,21 @@ from flashdqn.networks.roles import make_target
 from flashdqn.training.backends.cuda.update import (
     FusedPolicy,
     FusedUpdate,
-    Plan,
     PolicyPlan,
-    choose_plan,
+    UpdatePlan,
     choose_policy_plan,
+    choose_update_plan,
     flat_view,
     fused_available,
-    interpreted,
-    sizes_of,
+    is_interpreted,
+    mlp_sizes,
 )
 
 needs_kernels = pytest.mark.skipif(
     not fused_available(), reason="needs CUDA and Triton, or Triton with TRITON_INTERPRET=1"
 )
-needs_cuda = pytest.mark.skipif(interpreted() or not fused_available(), reason="needs CUDA and Triton")
-DEVICE = torch.device("cuda" if torch.cuda.is_available() and not interpreted() else "cpu")
+needs_cuda = pytest.mark.skipif(is_interpreted() or not fused_available(), reason="needs CUDA and Triton")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() and not is_interpreted() else "cpu")
 BASE = LearnConfig(lr=0.01, grad_clip=0.5, huber=1.0, target_every=0, target_tau=0.1, bootstrap="double")
 
 
@@ -83,7 +83,7 @@ def make_batch(size: int, seed: int, inputs: int = 11, actions: int = 3, **chang
 class Fused:
     """All that a learner would hold."""
 
-    def __init__(self, config: LearnConfig, network: QNetwork, batch_size: int, plan: Plan) -> None:
+    def __init__(self, config: LearnConfig, network: QNetwork, batch_size: int, plan: UpdatePlan) -> None:
         target = make_target(network)
         assert isinstance(target, QNetwork)
         self.online, self.target = network, target
@@ -172,7 +172,7 @@ def compare(config: LearnConfig, batch_size: int, updates: int = 4, **options: A
     """Several updates one after another, in full precision: parameters, moments, target, sums and priorities."""
     shape = {key: options[key] for key in ("inputs", "actions") if key in options}
     network = {key: options[key] for key in ("hidden",) if key in options} | shape
-    plan = options.get("plan") or choose_plan(sizes_of(make_network(**network)), batch_size)  # type: ignore[arg-type]
+    plan = options.get("plan") or choose_update_plan(mlp_sizes(make_network(**network)), batch_size)  # type: ignore[arg-type]
     fused = Fused(config, make_network(**network), batch_size, replace(plan, precision="ieee"))
     reference = Reference(config, make_network(**network))
     looks = {key: options[key] for key in ("bytes", "masked") if key in options}
@@ -198,10 +198,10 @@ def test_equals_autograd_at_every_batch_size(batch_size: int, bootstrap: Any) ->
 
 
 CUTS = {
-    "wide": Plan(rows=64, columns=64, depth=16, block1=(32, 16, 32), block2=(16, 16, 16), block3=(32, 64)),
-    "chunks": Plan(rows=16, columns=16, chunks=3, block1=(16, 32, 16), block2=(32, 64, 32), block3=(16, 16)),
-    "joint": Plan(joint=True, rows=32, columns=64, depth=16),
-    "joint chunks": Plan(joint=True, rows=16, depth=32, chunks=4, block1=(16, 16, 16), block2=(16, 16, 16),
+    "wide": UpdatePlan(rows=64, columns=64, depth=16, block1=(32, 16, 32), block2=(16, 16, 16), block3=(32, 64)),
+    "chunks": UpdatePlan(rows=16, columns=16, chunks=3, block1=(16, 32, 16), block2=(32, 64, 32), block3=(16, 16)),
+    "joint": UpdatePlan(joint=True, rows=32, columns=64, depth=16),
+    "joint chunks": UpdatePlan(joint=True, rows=16, depth=32, chunks=4, block1=(16, 16, 16), block2=(16, 16, 16),
                          block3=(16, 16)),
 }  # fmt: skip
 
@@ -219,7 +219,7 @@ def test_equals_autograd_however_it_is_cut(cut: str, masked: bool) -> None:
 def test_equals_autograd_by_the_plan_of_every_batch_size(measured: int, rows: int) -> None:
     """On a few rows, for the interpreter is slow: in the last block of some, the first of others."""
     hidden = (64, 128)
-    plan = choose_plan(sizes_of(make_network(hidden=hidden)), measured)  # type: ignore[arg-type]
+    plan = choose_update_plan(mlp_sizes(make_network(hidden=hidden)), measured)  # type: ignore[arg-type]
     compare(BASE, rows, updates=2, hidden=hidden, plan=plan, masked=True)
 
 
@@ -239,12 +239,12 @@ def test_equals_autograd_by_the_plan_of_every_batch_size(measured: int, rows: in
     ids=str,
 )
 def test_settings(change: dict[str, Any], joint: bool) -> None:
-    compare(replace(BASE, **change), 48, plan=Plan(joint=joint, rows=32))
+    compare(replace(BASE, **change), 48, plan=UpdatePlan(joint=joint, rows=32))
 
 
 @needs_kernels
 @pytest.mark.parametrize("plan", [None, CUTS["joint chunks"]], ids=["split", "joint"])
-def test_bytes_and_masks(plan: Plan | None) -> None:
+def test_bytes_and_masks(plan: UpdatePlan | None) -> None:
     compare(BASE, 64, plan=plan, masked=True, bytes=True)
 
 
@@ -254,14 +254,14 @@ def test_bytes_and_masks(plan: Plan | None) -> None:
 )
 @pytest.mark.parametrize("joint", [False, True])
 def test_shapes(inputs: int, actions: int, hidden: tuple[int, ...], joint: bool) -> None:
-    plan = Plan(joint=joint, rows=16)
+    plan = UpdatePlan(joint=joint, rows=16)
     compare(BASE, 40, inputs=inputs, actions=actions, hidden=hidden, masked=True, plan=plan)
 
 
 @needs_kernels
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_bad_loss_is_marked_once(joint: bool) -> None:
-    fused = Fused(BASE, make_network(), 16, Plan(joint=joint, rows=16))
+    fused = Fused(BASE, make_network(), 16, UpdatePlan(joint=joint, rows=16))
     fused.step.fill_(7.0)
     fused.update(make_batch(16, 0))
     assert int(fused.first_bad) == -1
@@ -287,7 +287,7 @@ def test_the_same_inputs_give_the_same_bits(cut: str) -> None:
 
 @needs_kernels
 def test_the_network_sees_its_new_weights() -> None:
-    fused = Fused(BASE, make_network(), 16, Plan())
+    fused = Fused(BASE, make_network(), 16, UpdatePlan())
     obs = make_batch(16, 0).transition.obs
     before = fused.online(obs)
     fused.update(make_batch(16, 0))
@@ -302,7 +302,7 @@ def test_the_network_sees_its_new_weights() -> None:
 )
 def test_precision_at_real_sizes(precision: str, batch_size: int, hidden: tuple[int, ...]) -> None:
     network, reference = make_network(hidden=hidden), Reference(BASE, make_network(hidden=hidden))
-    plan = choose_plan(sizes_of(network), batch_size)  # type: ignore[arg-type]
+    plan = choose_update_plan(mlp_sizes(network), batch_size)  # type: ignore[arg-type]
     fused = Fused(BASE, network, batch_size, replace(plan, precision=precision))
     batch = make_batch(batch_size, 0)
     # A row whose two best actions are nearly equal may bootstrap from the other one: a few rows of thousands, which
@@ -318,7 +318,7 @@ def test_precision_at_real_sizes(precision: str, batch_size: int, hidden: tuple[
     ("batch_size", "pdl"), [(64, False), (64, True), (300, True), (4096, False), (4096, True)]
 )
 def test_a_graph_equals_calls(batch_size: int, pdl: bool) -> None:
-    plan = replace(choose_plan(sizes_of(make_network(hidden=(256, 256))), batch_size), pdl=pdl)  # type: ignore[arg-type]
+    plan = replace(choose_update_plan(mlp_sizes(make_network(hidden=(256, 256))), batch_size), pdl=pdl)  # type: ignore[arg-type]
     calls, graphed = (Fused(BASE, make_network(hidden=(256, 256)), batch_size, plan) for _ in range(2))
     batches = [make_batch(batch_size, i) for i in range(8)]
     start = [tensor.clone() for tensor in graphed.state()]
@@ -354,7 +354,7 @@ def test_what_fits() -> None:
     for option in ("layer_norm", "dueling", "noisy"):
         assert not fits(make_network(**{option: True}))
     assert not fits(make_network(), replace(BASE, optimizer="radam"))
-    assert not FusedUpdate.fits(make_network(), head, given, BASE, 64)
+    assert not FusedUpdate.fits(make_network(), head, given_target, BASE, 64)
 
 
 def plain_actions(q: Tensor, mask: Tensor | None, eps: Tensor, coin: Tensor, luck: Tensor) -> Tensor:
@@ -401,7 +401,7 @@ def test_policy_takes_the_lowest_of_equals() -> None:
 def test_policy_at_real_sizes(num_envs: int) -> None:
     network = make_network(hidden=(256, 256))
     flat_parameters(network)
-    plan = replace(choose_policy_plan(sizes_of(network), num_envs), precision="ieee")  # type: ignore[arg-type]
+    plan = replace(choose_policy_plan(mlp_sizes(network), num_envs), precision="ieee")  # type: ignore[arg-type]
     policy = FusedPolicy(network, num_envs, plan)
     obs, zero = torch.randn(num_envs, 11, device=DEVICE), torch.zeros(num_envs, device=DEVICE)
     same = policy(obs, None, zero, zero, zero) == network(obs).argmax(1)

@@ -14,8 +14,8 @@ import flashdqn
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
-from flashdqn.envs.fuelbreaks.experts.domirank import domirank, sigma_bound
-from flashdqn.envs.fuelbreaks.experts.graph import speeds
+from flashdqn.envs.fuelbreaks.experts.domirank import domirank_scores, sigma_bound
+from flashdqn.envs.fuelbreaks.experts.graph import build_spread_graph
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 
 ENV = FuelBreaksConfig(size=8, landscapes=3, held_out=1, weathers=("dry",), budget=5, fires=4, duration=120)
@@ -152,7 +152,9 @@ def test_compiled_updates_learn_from_kept_demonstrations_as_eager_ones_do(tmp_pa
 
 
 def test_one_flag_turns_off_what_a_preset_shows(tmp_path: Path) -> None:
-    config = flashdqn.config.settings.apply(flashdqn.presets.base_config("sfc"), {"demos.source": "none"})
+    config = flashdqn.config.settings.apply_settings(
+        flashdqn.presets.base_config("sfc"), {"demos.source": "none"}
+    )
     assert config.demos.kept == 0
     assert not config.demos.asked_for
 
@@ -211,7 +213,7 @@ def test_domirank_is_the_published_formula() -> None:
     star[0, 1:] = star[1:, 0] = 1.0
     assert sigma_bound(star) == pytest.approx(1 / n**0.5)
     sigma = 0.3
-    ranks = domirank(star, sigma)
+    ranks = domirank_scores(star, sigma)
     leaf = sigma * (1 - sigma * n) / (1 - sigma**2 * n)
     hub = sigma * n * (1 - leaf)
     torch.testing.assert_close(ranks, torch.tensor([hub] + [leaf] * n, dtype=torch.float64))
@@ -231,10 +233,10 @@ def test_the_graph_has_the_moves_that_the_fire_has() -> None:
     env = FuelBreaks(ENV, 1)
     env.step(env.mask.to(torch.uint8).argmax(1))
     scene, breaks = int(env.spread.table[0]), env.spread.breaks[0]
-    matrix = speeds(env.scenes.spread, scene, breaks)
+    matrix = build_spread_graph(env.scenes.spread, scene, breaks)
     assert not matrix[breaks].any()
     assert not matrix[:, breaks].any()
-    open_before = int(speeds(env.scenes.spread, scene).count_nonzero())
+    open_before = int(build_spread_graph(env.scenes.spread, scene).count_nonzero())
     bits = sum(int(number).bit_count() for number in env.scenes.spread.open[scene].tolist())
     assert open_before == bits
     assert int(matrix.count_nonzero()) < bits

@@ -17,7 +17,7 @@ from test_modes import SMALL, filled, make, small
 from torch import Tensor, nn
 
 import flashdqn
-from flashdqn.compute.graphs import Plan, compiled, own_code
+from flashdqn.compute.graphs import ExecutionPlan, compiled, copy_function_code
 from flashdqn.core.errors import CheckpointError, DivergedError, EnvError, ExecutionError
 from flashdqn.core.types import Batch
 from flashdqn.learn.learner import Learner
@@ -26,10 +26,10 @@ from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.runs import checkpoint
 from flashdqn.training import autotune as choosing
 from flashdqn.training import engine as engines
-from flashdqn.training.autotune import choose, choose_threads, prepare, warm
+from flashdqn.training.autotune import choose_execution_plan, choose_threads, prepare_engine, warm_up_plan
 from flashdqn.training.counts import Counts
-from flashdqn.training.engine import Engine, groups
-from flashdqn.training.warmup import exercise, put_back
+from flashdqn.training.engine import Engine, all_group_sizes
+from flashdqn.training.warmup import exercise_engine, restore_after
 
 CPU = torch.device("cpu")
 
@@ -84,7 +84,7 @@ def test_preparing_touches_nothing_that_is_read_later(algo: str) -> None:
     config = small(algo)
     _, parts = make(config)
     before = reachable(parts, "", set(), {})
-    prepare(config, parts, note=pytest.fail)
+    prepare_engine(config, parts, note=pytest.fail)
     after = reachable(parts, "", set(), {})
     assert len(before) > 60
     for name in before.keys() - SCRATCH:
@@ -108,13 +108,13 @@ class Adder:
 
 def test_own_code_is_the_same_function() -> None:
     adder, x = Adder(3.0), torch.zeros(2)
-    copy = own_code(adder.add)
+    copy = copy_function_code(adder.add)
     assert copy.__code__ is not adder.add.__code__
     assert copy(x, 2, sign=-1).tolist() == [-6.0, -6.0]
     assert copy(x).tolist() == [3.0, 3.0]
     assert copy.__self__ is adder  # type: ignore[attr-defined]
     number = 4.0
-    assert own_code(lambda y, k=2: y + k * number)(x).tolist() == [8.0, 8.0]
+    assert copy_function_code(lambda y, k=2: y + k * number)(x).tolist() == [8.0, 8.0]
 
 
 def test_trainings_in_one_process_do_not_use_up_each_others_compilations(
@@ -139,13 +139,13 @@ def test_an_engine_compiles_once_for_each_number_of_threads(monkeypatch: pytest.
     monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
     engine, _ = make(small())
     every = ["act_eagerly", "pick_eagerly", "record_eagerly", "step_whole"]
-    warm(engine, Plan("compile"))
+    warm_up_plan(engine, ExecutionPlan("compile"))
     assert sorted(asked) == every
-    for plan in (Plan("eager"), Plan("compile")):
-        warm(engine, plan)
+    for plan in (ExecutionPlan("eager"), ExecutionPlan("compile")):
+        warm_up_plan(engine, plan)
     assert sorted(asked) == every
     monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
-    warm(engine, Plan("compile"))
+    warm_up_plan(engine, ExecutionPlan("compile"))
     assert sorted(asked) == sorted(2 * every)
 
 
@@ -163,11 +163,11 @@ def test_threads_must_pay(way: Any, all_of_them: float, best: int, monkeypatch: 
         choosing, "time_updates", lambda engine: 1.0 if torch.get_num_threads() == 1 else all_of_them
     )
     engine, parts = make(small())
-    warm(engine, Plan(way))
+    warm_up_plan(engine, ExecutionPlan(way))
     try:
         assert choose_threads(engine) == 0  # one is all there is
         torch.set_num_threads(2)
-        warm(engine, Plan(way))
+        warm_up_plan(engine, ExecutionPlan(way))
         made = parts.collector.record
         assert choose_threads(engine) == torch.get_num_threads() == best
         # compiled code belongs to a number of threads, and everything was run with it
@@ -188,11 +188,11 @@ def test_the_warm_up_sees_every_size_of_group(every: int, done: int) -> None:
     batches = parts.sampler.batches
     parts.sampler.batches = lambda count, size: drawn.append(count) or batches(count, size)  # type: ignore
     parts.learner.updates = done
-    exercise(engine)
-    assert drawn == groups(engine.largest)
+    exercise_engine(engine)
+    assert drawn == all_group_sizes(engine.largest)
     drawn.clear()
     engine.learn(100)
-    assert set(drawn) <= set(groups(engine.largest))
+    assert set(drawn) <= set(all_group_sizes(engine.largest))
 
 
 # ---- errors
@@ -209,7 +209,11 @@ def test_whatever_a_mode_raises_leads_to_the_next(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Engine, "_write", broken)
     heard: list[str] = []
     engine, _ = make(small(runtime__mode="written"))
-    assert choose(engine.config, engine, heard.append).plan == engine.plan == Plan("eager")
+    assert (
+        choose_execution_plan(engine.config, engine, heard.append).plan
+        == engine.plan
+        == ExecutionPlan("eager")
+    )
     assert len(heard) == 1
     assert "'written' does not work here: out of resource: shared memory" in heard[0]
 
@@ -226,15 +230,15 @@ def test_an_error_that_no_mode_is_to_blame_for_comes_out_as_it_is(
 
     monkeypatch.setattr(parts.env, "step", step)
     with pytest.raises(type(error), match="as it is") as caught:
-        prepare(config, parts, note=lambda text: None)
+        prepare_engine(config, parts, note=lambda text: None)
     assert not isinstance(caught.value, ExecutionError)
 
 
 def test_without_a_warm_up_a_mode_that_does_not_apply_is_named_too() -> None:
     heard: list[str] = []
     config = small(runtime__mode="written", runtime__warmup=False, network__dueling=True)
-    engine, choice = prepare(config, make(config)[1], heard.append)
-    assert choice.plan == engine.plan == Plan("eager")
+    engine, choice = prepare_engine(config, make(config)[1], heard.append)
+    assert choice.plan == engine.plan == ExecutionPlan("eager")
     assert len(heard) == 1
     assert "for plain MLPs" in heard[0]
 
@@ -244,7 +248,7 @@ def test_a_bad_loss_is_reported_with_its_own_number_also_inside_a_group(
     way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uncompiled(monkeypatch)
-    engine, parts = filled(small(learn__target_every=0, train_ratio=0.5), Plan(way))
+    engine, parts = filled(small(learn__target_every=0, train_ratio=0.5), ExecutionPlan(way))
     engine.learn(3)
     assert isinstance(parts.sampler, UniformSampler)
     pick, size = parts.sampler.pick, engine.config.update_size
@@ -288,11 +292,11 @@ def test_games_that_are_only_tried_out_never_end_up_in_a_graph(
     config = small()
     engine, parts = make(config)
     parts.env.capturable, parts.env.resumable = True, resumable  # type: ignore[attr-defined]
-    with put_back(config, parts):
+    with restore_after(config, parts):
         assert (parts.collector.env is parts.env) == resumable
-        engine.capture(rehearse=lambda: exercise(engine))
+        engine.capture(rehearse=lambda: exercise_engine(engine))
     assert (engine._collect is not None) == resumable
-    assert list(engine._graphs) == groups(engine.largest)
+    assert list(engine._graphs) == all_group_sizes(engine.largest)
 
 
 # ---- resuming
@@ -318,7 +322,7 @@ def test_a_run_can_go_on_in_another_mode(first: str, then: str, tmp_path: Path) 
     flashdqn.train(resume=run.path, steps=2500, progress=False)
     whole = flashdqn.train("snake", **settings(tmp_path / "two", runtime={"mode": first}, steps=2500))
     ours, theirs = (
-        checkpoint.load(checkpoint.all_checkpoints(path / "checkpoints")[-1], with_state=False)[0]
+        checkpoint.load_checkpoint(checkpoint.list_checkpoints(path / "checkpoints")[-1], with_state=False)[0]
         for path in (run.path, whole.path)
     )
     for name, tensor in ours.items():
@@ -330,8 +334,8 @@ def test_a_checkpoint_of_before_flat_parameters_is_refused_in_one_sentence(
     updates: bool, tmp_path: Path
 ) -> None:
     run = flashdqn.train("snake", **settings(tmp_path))
-    path = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)[-1]
-    weights, state, counters = checkpoint.load(path, with_state=True)
+    path = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)[-1]
+    weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
     state = {name: tensor for name, tensor in state.items() if ".optimizer." not in name}
     if updates:  # PyTorch's own optimiser, parameter by parameter
         for i, tensor in enumerate(weights.values()):

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import flashdqn
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_env
 from flashdqn.envs.fuelbreaks import FuelBreaksConfig
 from flashdqn.presets import PRESETS
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Ring, ring_bytes
-from flashdqn.training.assemble import assemble
+from flashdqn.training.assemble import assemble_parts
 
 TINY: dict[str, Any] = {
     "device": "cpu",
@@ -61,9 +61,9 @@ def test_implicit_quantiles_are_refused() -> None:
 
 
 def test_masks_worked_out_are_the_masks_that_would_have_been_stored() -> None:
-    config = apply(PRESETS["fuelbreaks-small"].config, TINY)
+    config = apply_settings(PRESETS["fuelbreaks-small"].config, TINY)
     env = build_env(config.env, 4, torch.device("cpu"))
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     assert parts.ring.mask is None
     stored = Ring(1000, 4, env.obs_spec, env.num_actions, torch.device("cpu"), masked=True)
     obs, generator = env.reset(7), torch.Generator().manual_seed(0)
@@ -77,7 +77,7 @@ def test_masks_worked_out_are_the_masks_that_would_have_been_stored() -> None:
             ring.append(action, step)
     index = torch.arange(0, 4 * 36)
     for n in (1, 3):
-        derived, kept = (gather(ring, index, n, 0.9) for ring in (parts.ring, stored))
+        derived, kept = (gather_transitions(ring, index, n, 0.9) for ring in (parts.ring, stored))
         for a, b in zip(derived, kept, strict=True):
             assert torch.equal(a, b)
 

@@ -13,15 +13,15 @@ import torch
 
 import flashdqn
 from flashdqn import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import EnvError
 from flashdqn.envs import GymConfig, build_env
 from flashdqn.presets import base_config
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training import session
-from flashdqn.training.assemble import Parts, assemble
+from flashdqn.show.report import RUN_PAGES
+from flashdqn.training.assemble import Parts, assemble_parts
 
 SMALL: dict[str, Any] = {
     "steps": 600,
@@ -44,12 +44,12 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "draw_curve", lambda path: None)
+    monkeypatch.setitem(RUN_PAGES, "learning curve", lambda path: None)
 
 
 def small(name: str, out: Path, **changes: Any) -> Config:
     named = {key.replace("__", "."): value for key, value in changes.items()}
-    return apply(base_config(name), SMALL | {"out": str(out)} | named)
+    return apply_settings(base_config(name), SMALL | {"out": str(out)} | named)
 
 
 # ---- learning
@@ -102,7 +102,7 @@ def make_parts(n_step: int, masked: bool) -> Parts:
     config = small(
         "gym_envs:make_walk", Path(), replay__n_step=n_step, env__kwargs={"limit": 6, "masked": masked}
     )
-    return assemble(config, build_env(config.env, config.envs, torch.device("cpu")))
+    return assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -129,7 +129,7 @@ def test_no_transition_crosses_a_resume(n_step: int, masked: bool, before: int) 
     newest = ((new.ring.head - torch.arange(1, n_step)) % new.ring.rows).tolist()  # windows not yet complete
     index = index[[int(i) // 4 not in newest for i in index]]
     index = index[new.ring.kind.view(-1)[index] != Kind.RESET]
-    sample = gather(new.ring, index, n_step, gamma=1.0)
+    sample = gather_transitions(new.ring, index, n_step, gamma=1.0)
     taken = sample.next_obs[:, 0] - sample.obs[:, 0]
     assert (taken >= 1).all()
     assert (taken <= n_step).all()

@@ -41,7 +41,7 @@ def test_a_reader_that_goes_away_does_not_end_the_training(tmp_path: Path) -> No
 
 def test_without_any_output_it_still_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    assert cli.run(["train", "snake", *tiny_flags(out=tmp_path / "out", steps=1000)]) == 0
+    assert cli.dispatch_command(["train", "snake", *tiny_flags(out=tmp_path / "out", steps=1000)]) == 0
 
 
 def test_two_trainers_in_one_folder_are_refused(run_copy: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half_checkpoint(
 
 
 def test_a_damaged_checkpoint_to_play_with_offers_the_one_before(run_copy: Path) -> None:
-    paths = checkpoint.all_checkpoints(run_copy / "checkpoints")
+    paths = checkpoint.list_checkpoints(run_copy / "checkpoints")
     assert len(paths) > 1
     weights = paths[-1] / checkpoint.WEIGHTS
     data = bytearray(weights.read_bytes())
@@ -87,7 +87,7 @@ def test_a_long_fill_respects_the_time(tmp_path: Path) -> None:
 def test_a_checkpoint_is_found_from_inside_its_folder(
     run_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = checkpoint.all_checkpoints(run_copy / "checkpoints")[-1]
+    point = checkpoint.list_checkpoints(run_copy / "checkpoints")[-1]
     monkeypatch.chdir(point)
     assert RunFolder.open(Path()).path == run_copy
     assert load(Path()).evaluate(2).episodes == 2

@@ -36,7 +36,7 @@ def kill_after(
         path = run()
         return (
             path is not None
-            and bool(checkpoint.all_checkpoints(path / "checkpoints", with_state=True))
+            and bool(checkpoint.list_checkpoints(path / "checkpoints", with_state=True))
             and last_step(path) >= step
         )
 
@@ -62,10 +62,10 @@ def test_killed_three_times_ends_like_one_that_lived(tmp_path: Path) -> None:
         kill_after(process, run, reached + chance.randrange(500, 2000), chance.random() * 0.05)
         path = run()
         assert path is not None
-        for point in checkpoint.all_checkpoints(path / "checkpoints"):
-            checkpoint.load(point, with_state=False)
-        newest = checkpoint.all_checkpoints(path / "checkpoints", with_state=True)[-1]
-        checkpoint.load(newest, with_state=True)
+        for point in checkpoint.list_checkpoints(path / "checkpoints"):
+            checkpoint.load_checkpoint(point, with_state=False)
+        newest = checkpoint.list_checkpoints(path / "checkpoints", with_state=True)[-1]
+        checkpoint.load_checkpoint(newest, with_state=True)
         flashdqn.load(path, "cpu")
         reached = last_step(path)
         words = ["train", "--resume", str(path)]

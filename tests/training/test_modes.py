@@ -11,24 +11,30 @@ import torch
 
 import flashdqn
 from flashdqn.compute import graphs as execute
-from flashdqn.compute.graphs import Plan
-from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.graphs import ExecutionPlan
+from flashdqn.compute.precision import allow_tf32
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ExecutionError
 from flashdqn.envs import build_env
-from flashdqn.learn.algorithms import with_algorithm
+from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.presets import base_config
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training import autotune as choosing
 from flashdqn.training import engine as engines
-from flashdqn.training.assemble import Parts, assemble
-from flashdqn.training.autotune import Choice, choose, plans, prepare, warm
-from flashdqn.training.engine import Engine, group, groups
+from flashdqn.training.assemble import Parts, assemble_parts
+from flashdqn.training.autotune import (
+    Choice,
+    candidate_plans,
+    choose_execution_plan,
+    prepare_engine,
+    warm_up_plan,
+)
+from flashdqn.training.engine import Engine, all_group_sizes, group_size
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
-from flashdqn.training.warmup import copies, put_back
+from flashdqn.training.warmup import clone_tensors, restore_after
 
 SMALL: dict[str, Any] = {
     "envs": 16,
@@ -47,20 +53,22 @@ DEVICES = [
 
 
 def small(algo: str = "double", **changes: Any) -> Config:
-    config = with_algorithm(apply(base_config("snake-flood"), SMALL), algo)
-    return apply(config, {"replay.capacity": 2000} | {k.replace("__", "."): v for k, v in changes.items()})
+    config = apply_algorithm(apply_settings(base_config("snake-flood"), SMALL), algo)
+    return apply_settings(
+        config, {"replay.capacity": 2000} | {k.replace("__", "."): v for k, v in changes.items()}
+    )
 
 
 def make(config: Config, device: str = "cpu") -> tuple[Engine, Parts]:
-    parts = assemble(config, build_env(config.env, config.envs, torch.device(device)))
+    parts = assemble_parts(config, build_env(config.env, config.envs, torch.device(device)))
     return Engine(config, parts), parts
 
 
-def filled(config: Config, plan: Plan, device: str = "cpu") -> tuple[Engine, Parts]:
+def filled(config: Config, plan: ExecutionPlan, device: str = "cpu") -> tuple[Engine, Parts]:
     """Warm in a plan, then with a replay that eager play has filled: the same whatever the plan."""
     engine, parts = make(config, device)
-    with put_back(config, parts):
-        warm(engine, plan)
+    with restore_after(config, parts):
+        warm_up_plan(engine, plan)
     parts.collector.start(3)
     for _ in range(config.pqn.rollout if isinstance(parts.sampler, RolloutSampler) else 30):
         parts.collector.act, kept = parts.collector.act_eagerly, parts.collector.act
@@ -70,12 +78,14 @@ def filled(config: Config, plan: Plan, device: str = "cpu") -> tuple[Engine, Par
     return engine, parts
 
 
-def learned(config: Config, plan: Plan, updates: int, device: str = "cpu") -> dict[str, torch.Tensor]:
+def learned(
+    config: Config, plan: ExecutionPlan, updates: int, device: str = "cpu"
+) -> dict[str, torch.Tensor]:
     """All that learning has touched after so many updates."""
-    with tensor_cores(torch.device(device)):
+    with allow_tf32(torch.device(device)):
         engine, parts = filled(config, plan, device)
         engine.learn(updates)
-    return copies(parts.learner.weights()) | copies(parts.learner.state_dict())
+    return clone_tensors(parts.learner.weights()) | clone_tensors(parts.learner.state_dict())
 
 
 def assert_alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], tolerance: float) -> None:
@@ -93,14 +103,18 @@ def assert_alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], t
 )
 def test_written_learns_what_eager_learns(bootstrap: str, change: dict[str, Any]) -> None:
     config = small(learn__bootstrap=bootstrap, **change)
-    assert_alike(learned(config, Plan("eager"), 12), learned(config, Plan("written"), 12), 2e-5)
+    assert_alike(
+        learned(config, ExecutionPlan("eager"), 12), learned(config, ExecutionPlan("written"), 12), 2e-5
+    )
 
 
 @pytest.mark.skipif(execute.compiler_missing(torch.device("cpu")) is not None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("algo", ["double", "rainbow"])
 def test_compiled_learns_what_eager_learns(algo: str) -> None:
     config = small(algo, learn__target_every=0)
-    assert_alike(learned(config, Plan("eager"), 6), learned(config, Plan("compile"), 6), 5e-4)
+    assert_alike(
+        learned(config, ExecutionPlan("eager"), 6), learned(config, ExecutionPlan("compile"), 6), 5e-4
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -109,29 +123,31 @@ def test_compiled_learns_what_eager_learns(algo: str) -> None:
 )
 def test_a_graph_repeats_eager_bit_by_bit(algo: str) -> None:
     config = small(algo)
-    eager = learned(config, Plan("eager"), 8, "cuda")
-    assert_alike(eager, learned(config, Plan("eager", graph=True), 8, "cuda"), 0.0)
+    eager = learned(config, ExecutionPlan("eager"), 8, "cuda")
+    assert_alike(eager, learned(config, ExecutionPlan("eager", graph=True), 8, "cuda"), 0.0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("way", ["compile", "written"])
 def test_graphs_of_faster_updates_learn_what_eager_learns(way: Any) -> None:
     config = small()
-    eager = learned(config, Plan("eager"), 8, "cuda")
-    assert_alike(eager, learned(config, Plan(way, graph=True), 8, "cuda"), 2e-2)  # TF32 has ten bits
+    eager = learned(config, ExecutionPlan("eager"), 8, "cuda")
+    assert_alike(eager, learned(config, ExecutionPlan(way, graph=True), 8, "cuda"), 2e-2)  # TF32 has ten bits
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize(
-    "plan", [Plan("eager"), Plan("eager", graph=True), Plan("written", graph=True)], ids=str
+    "plan",
+    [ExecutionPlan("eager"), ExecutionPlan("eager", graph=True), ExecutionPlan("written", graph=True)],
+    ids=str,
 )
 @pytest.mark.parametrize("algo", ["double", "per"])
-def test_an_iteration_never_waits_for_the_device(plan: Plan, algo: str, tmp_path: Path) -> None:
+def test_an_iteration_never_waits_for_the_device(plan: ExecutionPlan, algo: str, tmp_path: Path) -> None:
     """PyTorch itself raises at whatever would make the host wait; and a graph does all in a handful of launches."""
     config = small(algo)
     engine, parts = make(config, "cuda")
-    with put_back(config, parts), tensor_cores(parts.env.device):
-        warm(engine, plan)
+    with restore_after(config, parts), allow_tf32(parts.env.device):
+        warm_up_plan(engine, plan)
     loop = Loop(config, parts, RunFolder(tmp_path), Silent(), parts.env, engine)
     loop.start()
     for _ in range(30):
@@ -174,7 +190,7 @@ def test_preparing_leaves_no_trace(algo: str, device: str) -> None:
     config = small(algo)
     _, cold = make(config, device)
     _, warmed = make(config, device)
-    prepare(config, warmed, note=lambda text: None)
+    prepare_engine(config, warmed, note=lambda text: None)
     assert_alike(cold.learner.weights(), warmed.learner.weights(), 0.0)
     for name, tensor in cold.state_dict().items():
         assert torch.equal(tensor, warmed.state_dict()[name]), name
@@ -189,8 +205,8 @@ def test_auto_takes_the_first_unless_another_is_clearly_faster(monkeypatch: pyte
         monkeypatch.setattr(
             choosing, "time_updates", lambda engine, t=eager: 1.0 if engine.plan.way == "written" else t
         )
-        choice = choose(config, engine, note=pytest.fail)
-        assert choice.plan == engine.plan == Plan(expected)  # type: ignore[arg-type]
+        choice = choose_execution_plan(config, engine, note=pytest.fail)
+        assert choice.plan == engine.plan == ExecutionPlan(expected)  # type: ignore[arg-type]
         assert "written 1,000,000 µs" in choice.why
 
 
@@ -202,7 +218,9 @@ def test_what_does_not_work_falls_to_the_next_and_says_so(monkeypatch: pytest.Mo
         ({"learn__head": "iqn"}, "compile"),
     ):
         engine, _ = make(small(runtime__mode=mode, **changes))
-        assert choose(engine.config, engine, heard.append).plan == Plan("eager" if changes else "written")
+        assert choose_execution_plan(engine.config, engine, heard.append).plan == ExecutionPlan(
+            "eager" if changes else "written"
+        )
     assert len(heard) == 3
     assert "'graph' does not work here: CUDA graphs need --device cuda. Falling" in heard[0]
     assert "for plain MLPs with a scalar head" in heard[1]
@@ -221,7 +239,7 @@ def test_a_compiler_that_fails_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPa
     heard: list[str] = []
     config = small(runtime__mode="compile")
     _, parts = make(config)
-    assert prepare(config, parts, heard.append)[1].plan == Plan("eager")
+    assert prepare_engine(config, parts, heard.append)[1].plan == ExecutionPlan("eager")
     assert heard == [
         "The mode 'compile' does not work here: internal compiler error. Falling back to the next."
     ]
@@ -249,7 +267,7 @@ def test_modes_that_differ_in_rounding_alone_give_nearly_the_same_run(tmp_path: 
 def test_cpu_plans_of_every_mode() -> None:
     def names(mode: str, **changes: Any) -> list[str]:
         config = small(runtime__mode=mode, **changes)
-        return [str(plan) for plan in plans(config, make(config)[1])]
+        return [str(plan) for plan in candidate_plans(config, make(config)[1])]
 
     assert names("eager") == ["eager"]
     assert names("auto") == ["written", "eager"]
@@ -265,18 +283,18 @@ def test_cpu_plans_of_every_mode() -> None:
 def test_an_engine_refuses_what_does_not_apply() -> None:
     engine, _ = make(small(runtime__precision="bf16"))
     with pytest.raises(ExecutionError, match="fp32 alone"):
-        engine.use(Plan("written"))
-    assert Choice(Plan("compile", graph=True)).why == "graph of compile updates"
+        engine.use(ExecutionPlan("written"))
+    assert Choice(ExecutionPlan("compile", graph=True)).why == "graph of compile updates"
 
 
 # ---- groups
 
 
 def test_groups_are_powers_of_two_and_stop_at_a_copy_into_the_target() -> None:
-    assert [group(n) for n in (1, 2, 3, 4, 7, 8, 15, 16)] == [1, 2, 2, 4, 4, 8, 8, 16]
-    assert groups(8) == [8, 4, 2, 1]
+    assert [group_size(n) for n in (1, 2, 3, 4, 7, 8, 15, 16)] == [1, 2, 2, 4, 4, 8, 8, 16]
+    assert all_group_sizes(8) == [8, 4, 2, 1]
     config = small(learn__target_every=5, train_ratio=1.0)
-    engine, parts = filled(config, Plan("eager"))
+    engine, parts = filled(config, ExecutionPlan("eager"))
     drawn: list[int] = []
     batches = parts.sampler.batches
     parts.sampler.batches = lambda count, size: drawn.append(count) or batches(count, size)  # type: ignore

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from toy_envs import MaskedBandit
 
 from flashdqn.config import LearnConfig, NetworkConfig
-from flashdqn.config.settings import apply
-from flashdqn.core.ops import explore
+from flashdqn.config.settings import apply_settings
+from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
 from flashdqn.envs import ObsSpec, build_env
 from flashdqn.learn.adam import Adam
@@ -22,8 +22,8 @@ from flashdqn.networks import build_network
 from flashdqn.presets import base_config
 from flashdqn.replay.samplers import TRIES, UniformSampler
 from flashdqn.replay.samplers_cpu import NativePick
-from flashdqn.training.assemble import Parts, assemble
-from flashdqn.training.backends.cpu.policy import WrittenPolicy
+from flashdqn.training.assemble import Parts, assemble_parts
+from flashdqn.training.backends.cpu.policy import NativePolicy
 from flashdqn.training.backends.cpu.record import NativeRecord
 
 CPU = torch.device("cpu")
@@ -37,9 +37,11 @@ def make_parts(env: str, num_envs: int, rows: int, n_step: int = 1) -> Parts:
         "learn.gamma": 0.9,
     }
     if env == "masked":
-        return assemble(apply(base_config("snake"), changes), MaskedBandit(num_envs=num_envs, time_limit=4))
-    config = apply(base_config("snake"), changes | {"env.features": env})
-    return assemble(config, build_env(config.env, num_envs, CPU))
+        return assemble_parts(
+            apply_settings(base_config("snake"), changes), MaskedBandit(num_envs=num_envs, time_limit=4)
+        )
+    config = apply_settings(base_config("snake"), changes | {"env.features": env})
+    return assemble_parts(config, build_env(config.env, num_envs, CPU))
 
 
 def random_step(parts: Parts, g: torch.Generator) -> tuple[torch.Tensor, Step, torch.Tensor]:
@@ -131,8 +133,8 @@ def test_choosing(
         mask[:, 0] |= ~mask.any(1)
     rates, luck = torch.full((num_envs,), eps), torch.rand((2, num_envs), generator=g)
     with torch.no_grad():
-        expected = explore(network(obs), mask, rates, luck)
-    assert torch.equal(WrittenPolicy(network, num_envs)(obs, mask, rates, luck), expected)
+        expected = choose_epsilon_greedy(network(obs), mask, rates, luck)
+    assert torch.equal(NativePolicy(network, num_envs)(obs, mask, rates, luck), expected)
 
 
 def test_batches_do_not_share_memory() -> None:

@@ -18,7 +18,7 @@ from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import read_table
-from flashdqn.training import session
+from flashdqn.show.report import RUN_PAGES
 from flashdqn.training.loop import Loop
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ TIMES = ("seconds", "steps_per_second", "memory_mb")
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "draw_curve", lambda path: None)
+    monkeypatch.setitem(RUN_PAGES, "learning curve", lambda path: None)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,8 @@ def rows(run: Path, name: str) -> list[dict[str, str]]:
 
 def everything(run: Path) -> dict[str, Any]:
     """All that the newest checkpoint holds, as bytes, but for the clock."""
-    point = checkpoint.all_checkpoints(run / "checkpoints", with_state=True)[-1]
-    weights, state, counters = checkpoint.load(point, with_state=True)
+    point = checkpoint.list_checkpoints(run / "checkpoints", with_state=True)[-1]
+    weights, state, counters = checkpoint.load_checkpoint(point, with_state=True)
     tensors = {f"weights.{k}": v for k, v in weights.items()} | state
     assert any(name.startswith("learner.optimizer") for name in tensors) or counters["updates"] == 0
     for part in ("weights.", "learner.target.", "ring.obs", "env.", "generator.explore", "generator.replay"):
@@ -200,7 +200,7 @@ def test_resuming_from_an_older_checkpoint_forgets_what_came_after(
 ) -> None:
     variant = "1-step, hard target"
     run = tiny_run(**VARIANTS[variant])
-    older = checkpoint.all_checkpoints(run.path / "checkpoints", with_state=True)[-2]
+    older = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)[-2]
     flashdqn.train(resume=older, progress=False)
     assert_same_end(run.path, unstopped(variant).path)
     assert_same_tables(run.path, unstopped(variant).path)
@@ -208,7 +208,7 @@ def test_resuming_from_an_older_checkpoint_forgets_what_came_after(
 
 def test_a_refused_resume_changes_nothing(run_copy: Path) -> None:
     before = {path: path.read_bytes() for path in run_copy.rglob("*") if path.is_file()}
-    older = checkpoint.all_checkpoints(run_copy / "checkpoints", with_state=True)[-2]
+    older = checkpoint.list_checkpoints(run_copy / "checkpoints", with_state=True)[-2]
     for wanted in (run_copy, older):
         with pytest.raises(flashdqn.ConfigError, match="has used its budget"):
             flashdqn.train(resume=wanted, steps=100, progress=False)

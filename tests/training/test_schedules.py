@@ -12,10 +12,10 @@ from torch import Tensor
 from toy_envs import MaskedBandit
 
 from flashdqn.config import Config, ExploreConfig, LearnConfig, NetworkConfig, ReplayConfig
-from flashdqn.core.ops import explore, masked_argmax
+from flashdqn.core.ops import choose_epsilon_greedy, masked_argmax
 from flashdqn.replay.ring import Kind
-from flashdqn.training.assemble import assemble
-from flashdqn.training.schedules import Schedules, exploration_rate, learning_rate, spread
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.schedules import Schedules, exploration_rate, learning_rate, spread_exploration_rates
 
 
 class Betas:
@@ -85,7 +85,7 @@ def test_spread_by_hand() -> None:
 
 
 def test_spread_over_one_environment_takes_the_largest() -> None:
-    assert spread(0.8, 0.1, 1).tolist() == [pytest.approx(0.8)]
+    assert spread_exploration_rates(0.8, 0.1, 1).tolist() == [pytest.approx(0.8)]
 
 
 @st.composite
@@ -108,7 +108,7 @@ def test_eps_falls_from_start_to_end_and_never_rises(config: ExploreConfig, one:
 
 @given(num_envs=st.integers(2, 300), start=st.floats(0.01, 1), share=st.floats(0.001, 1))
 def test_spread_goes_down_in_equal_factors(num_envs: int, start: float, share: float) -> None:
-    eps = spread(start, start * share, num_envs).double()
+    eps = spread_exploration_rates(start, start * share, num_envs).double()
     assert float(eps[0]) == pytest.approx(start, rel=1e-5)
     assert float(eps[-1]) == pytest.approx(start * share, rel=1e-5)
     factors = eps[1:] / eps[:-1]
@@ -132,7 +132,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def thrown(q: Tensor, mask: Tensor | None, eps: Tensor, g: torch.Generator) -> Tensor:
-    return explore(q, mask, eps, torch.rand((2, len(q)), generator=g))
+    return choose_epsilon_greedy(q, mask, eps, torch.rand((2, len(q)), generator=g))
 
 
 def test_every_environment_throws_its_own_coin() -> None:
@@ -201,7 +201,7 @@ def test_the_collector_answers_the_observation_of_the_moment(eps: float) -> None
     env = MaskedBandit(num_envs=64, time_limit=4)
     network = NetworkConfig(hidden=(16,))
     config = Config(envs=64, network=network, replay=ReplayConfig(capacity=64 * 20))
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     parts.collector.start(seed=0)
     parts.collector.eps.fill_(eps)
     contexts, masks = [parts.collector.obs.clone()], [parts.collector.mask.clone()]

@@ -11,15 +11,15 @@ import torch
 
 import flashdqn
 from flashdqn import Config, Run
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv
 from flashdqn.envs import ObsSpec
-from flashdqn.envs.frame_stack import Stacked
+from flashdqn.envs.frame_stack import FrameStack
 from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
 from flashdqn.runs import checkpoint
-from flashdqn.training import session
-from flashdqn.training.assemble import assemble
+from flashdqn.show.report import RUN_PAGES
+from flashdqn.training.assemble import assemble_parts
 
 CPU = torch.device("cpu")
 
@@ -46,18 +46,18 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "draw_curve", lambda path: None)
+    monkeypatch.setitem(RUN_PAGES, "learning curve", lambda path: None)
 
 
 def small(out: Path, **changes: Any) -> Config:
-    return apply(base_config("gym_envs:make_screen"), SMALL | {"out": str(out)} | changes)
+    return apply_settings(base_config("gym_envs:make_screen"), SMALL | {"out": str(out)} | changes)
 
 
 def train(out: Path, **changes: Any) -> Run:
     return flashdqn.train(small(out, **changes), progress=False)
 
 
-class WholeStacks(Stacked):
+class WholeStacks(FrameStack):
     """The same stacks, of which nobody is told that they are made of frames."""
 
     def __init__(self, env: VecEnv, stack: int) -> None:
@@ -79,7 +79,7 @@ def test_frames_teach_what_whole_stacks_teach(
 ) -> None:
     """Bit by bit: the same samples, of the same stacks."""
     frames = train(tmp_path / "frames", **VARIANTS[name])
-    monkeypatch.setattr("flashdqn.envs.Stacked", WholeStacks)
+    monkeypatch.setattr("flashdqn.envs.FrameStack", WholeStacks)
     stacks = train(tmp_path / "stacks", **VARIANTS[name])
     assert frames.summary["updates"] == stacks.summary["updates"] > 10
     assert frames.summary["weights"] == stacks.summary["weights"]
@@ -88,7 +88,7 @@ def test_frames_teach_what_whole_stacks_teach(
 def test_the_memory_said_is_the_memory_taken(tmp_path: Path) -> None:
     config = small(tmp_path)
     env = flashdqn.envs.build_env(config.env, config.envs, CPU)
-    parts = assemble(config, env)
+    parts = assemble_parts(config, env)
     columns = [x for x in vars(parts.ring).values() if isinstance(x, torch.Tensor) and x.dim() >= 2]
     taken = sum(column.untyped_storage().nbytes() for column in columns)
     assert taken == ring_bytes(150, 3, env.obs_spec, env.num_actions, masked=False)
@@ -104,8 +104,8 @@ def test_a_stopped_run_goes_on_with_its_frames(tmp_path: Path) -> None:
         ends.append(flashdqn.train(resume=copy, steps=450, progress=False))
     assert ends[0].summary["weights"] == ends[1].summary["weights"]
     assert ends[0].summary["steps"] >= 450
-    points = checkpoint.all_checkpoints(ends[0].path / "checkpoints")
-    state = checkpoint.load(points[-1], with_state=True)[1]
+    points = checkpoint.list_checkpoints(ends[0].path / "checkpoints")
+    state = checkpoint.load_checkpoint(points[-1], with_state=True)[1]
     assert state["ring.obs"].shape[2:] == (3, 6, 6)
     assert "ring.age" in state
 
@@ -113,7 +113,7 @@ def test_a_stopped_run_goes_on_with_its_frames(tmp_path: Path) -> None:
 def test_a_sequence_of_stacks_is_what_was_seen(tmp_path: Path) -> None:
     """Through the collector and its compiled loop, after a resume as well."""
     config = small(tmp_path)
-    parts = assemble(config, flashdqn.envs.build_env(config.env, config.envs, CPU))
+    parts = assemble_parts(config, flashdqn.envs.build_env(config.env, config.envs, CPU))
     parts.collector.start(0)
     for number in range(120):
         parts.collector.collect()
@@ -132,10 +132,12 @@ def test_frames_teach_what_whole_stacks_teach_on_cuda(
 ) -> None:
     changes = {"device": "cuda", "runtime.mode": mode}
     frames = train(tmp_path / "frames", **changes)
-    monkeypatch.setattr("flashdqn.envs.Stacked", WholeStacks)
+    monkeypatch.setattr("flashdqn.envs.FrameStack", WholeStacks)
     stacks = train(tmp_path / "stacks", **changes)
     one, other = (
-        checkpoint.load(checkpoint.all_checkpoints(run.path / "checkpoints")[-1], with_state=False)[0]
+        checkpoint.load_checkpoint(
+            checkpoint.list_checkpoints(run.path / "checkpoints")[-1], with_state=False
+        )[0]
         for run in (frames, stacks)
     )
     for name, weight in one.items():

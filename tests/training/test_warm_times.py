@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from conftest import tiny_config
-from flashdqn.compute.graphs import Plan
+from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.training import warm_times
 from flashdqn.training.autotune import Choice
-from flashdqn.training.warm_times import WarmUp, key
+from flashdqn.training.warm_times import WarmUp, warm_up_key
 
-CHOICE = Choice(Plan("eager"))
+CHOICE = Choice(ExecutionPlan("eager"))
 WRITERS, WRITES = 4, 40
 
 
@@ -33,13 +33,18 @@ def test_the_first_time_is_kept(cache: Path) -> None:
         assert (again.seconds, again.first) == (seconds, 20.0)
         assert str(again) == f"{seconds:.1f} s (the first time: 20.0 s)"
     assert WarmUp.took(tiny_config(envs=32), 5.0, CHOICE).first == 5.0
-    assert json.loads(cache.read_text()) == {key(config): 20.0, key(tiny_config(envs=32)): 5.0}
+    assert json.loads(cache.read_text()) == {
+        warm_up_key(config): 20.0,
+        warm_up_key(tiny_config(envs=32)): 5.0,
+    }
     assert [path.name for path in cache.parent.iterdir()] == [cache.name]  # nothing temporary is left
 
 
 def test_seed_budget_and_place_do_not_matter(tmp_path: Path) -> None:
-    assert key(tiny_config(seed=7, steps=99, max_time=3.0, out=str(tmp_path))) == key(tiny_config())
-    assert key(tiny_config(learn__batch_size=64)) != key(tiny_config())
+    assert warm_up_key(tiny_config(seed=7, steps=99, max_time=3.0, out=str(tmp_path))) == warm_up_key(
+        tiny_config()
+    )
+    assert warm_up_key(tiny_config(learn__batch_size=64)) != warm_up_key(tiny_config())
 
 
 @pytest.mark.parametrize("spoiled", ["", "{", "[1, 2]", "3", "null", '{"a": "x"}', '{"a": null}', "\xff\xfe"])
@@ -62,7 +67,7 @@ def test_what_cannot_be_read_or_written_is_no_reason_to_stop(
 
 def write_many(path: Path, who: int) -> None:
     for k in range(WRITES):
-        warm_times.write(path, warm_times.read(path) | {f"{who}/{k}": 1.0})
+        warm_times.write_warm_times(path, warm_times.read_warm_times(path) | {f"{who}/{k}": 1.0})
         assert isinstance(json.loads(path.read_text()), dict)
 
 
@@ -72,5 +77,5 @@ def test_writers_at_once_do_not_spoil_the_file(tmp_path: Path) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         for done in [pool.submit(write_many, path, who) for who in range(WRITERS)]:
             done.result()
-    assert any(f"{who}/{WRITES - 1}" in warm_times.read(path) for who in range(WRITERS))
+    assert any(f"{who}/{WRITES - 1}" in warm_times.read_warm_times(path) for who in range(WRITERS))
     assert [found.name for found in tmp_path.iterdir()] == [path.name]

@@ -23,11 +23,11 @@ class Agent:
     """Weights that play: greedy, without exploration."""
 
     def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
-        from flashdqn.envs import GymConfig, build_games
+        from flashdqn.envs import GymConfig, build_evaluation_env
         from flashdqn.learn.learner import build_learner
 
         self.config, self.device = config, device
-        env = build_games(config.env, 1, device)
+        env = build_evaluation_env(config.env, 1, device)
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         self.masked = env.mask is not None
@@ -35,9 +35,9 @@ class Agent:
         self.first_action: int = getattr(env, "first_action", 0)
         self._reader = None  # of what the user's own environment returns
         if isinstance(config.env, GymConfig):
-            from flashdqn.envs.gymnasium.reading import reader_of
+            from flashdqn.envs.gymnasium.reading import find_reader
 
-            self._reader = reader_of(env)
+            self._reader = find_reader(env)
         self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
             self.network.load_state_dict(weights)
@@ -83,10 +83,10 @@ class Agent:
     def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
         """Play games on boards of one's own."""
         from flashdqn.compute.seeds import purpose_seed
-        from flashdqn.envs import build_games
+        from flashdqn.envs import build_evaluation_env
         from flashdqn.training.evaluate import evaluate
 
-        env = build_games(self.config.env, episodes, self.device)
+        env = build_evaluation_env(self.config.env, episodes, self.device)
         if seed is None:
             seed = purpose_seed(self.config.seed, "judgement")
         return evaluate(env, self.network, self.head, seed)
@@ -123,5 +123,5 @@ def load(run: str | Path, device: str = "auto") -> Agent:
     path = Path(run)
     folder = RunFolder.open(path)
     point = folder.play_point(path)
-    weights, _, _ = checkpoint.load_or_offer(point, with_state=False, command="flashdqn eval")
+    weights, _, _ = checkpoint.load_or_suggest_older(point, with_state=False, command="flashdqn eval")
     return Agent(folder.config(), weights, choose_device(device))

@@ -9,11 +9,18 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from flashdqn.as_gymnasium.spaces import MASK_KEY, Array, action_space, build, observation_space, observe
+from flashdqn.as_gymnasium.spaces import (
+    MASK_KEY,
+    Array,
+    action_space,
+    build_task_env,
+    convert_observations,
+    observation_space,
+)
 from flashdqn.core.errors import ConfigError, EnvError
 
 
-class Batch(VectorEnv[Array, Array, Array]):
+class GameVectorEnv(VectorEnv[Array, Array, Array]):
     """`gymnasium.make_vec("flashdqn/Snake-v0", 256)`. Episodes start anew in the step after their end (NEXT_STEP).
 
     `infos` follow Gymnasium's rule for vectors: `infos["action_mask"]` [N, A] where the task has masks, and
@@ -25,7 +32,7 @@ class Batch(VectorEnv[Array, Array, Array]):
     def __init__(self, task: str, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
         if render_mode is not None:
             raise ConfigError("A batch of games is not drawn: use gymnasium.make for one that is.")
-        self.games = build(task, num_envs, settings)
+        self.games = build_task_env(task, num_envs, settings)
         self.num_envs, self.render_mode = num_envs, None
         self.single_observation_space = observation_space(self.games)
         self.single_action_space = action_space(self.games)
@@ -40,7 +47,7 @@ class Batch(VectorEnv[Array, Array, Array]):
             raise EnvError(f"One seed serves all games: give a whole number, not {seed!r}.")
         super().reset(seed=None if seed is None else int(seed))
         obs = self.games.reset(int(self.np_random.integers(2**63)) if seed is None else int(seed))
-        return observe(self.games, obs), self._infos()
+        return convert_observations(self.games, obs), self._infos()
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """One action for each game; where an episode has ended, it is ignored and the next one starts."""
@@ -50,7 +57,7 @@ class Batch(VectorEnv[Array, Array, Array]):
         if ended.any():
             infos |= self._outcomes(ended)
         return (
-            observe(self.games, step.obs),
+            convert_observations(self.games, step.obs),
             step.reward.numpy().astype(np.float64),
             step.terminated.numpy().copy(),
             step.truncated.numpy().copy(),

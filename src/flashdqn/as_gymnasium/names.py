@@ -13,7 +13,7 @@ NAMES = {
 }
 
 
-def register() -> None:
+def register_gymnasium_envs() -> None:
     """Enter the names into Gymnasium's registry; where it is not installed, there is nothing to do."""
     try:
         import gymnasium
@@ -24,6 +24,6 @@ def register() -> None:
             gymnasium.register(
                 name,
                 entry_point="flashdqn.as_gymnasium.single:OneGame",
-                vector_entry_point="flashdqn.as_gymnasium.batch:Batch",
+                vector_entry_point="flashdqn.as_gymnasium.batch:GameVectorEnv",
                 kwargs={"task": task},
             )

@@ -10,7 +10,14 @@ import torch
 from gymnasium.error import ResetNeeded
 from torch import Tensor
 
-from flashdqn.as_gymnasium.spaces import MASK_KEY, Array, action_space, build, observation_space, observe
+from flashdqn.as_gymnasium.spaces import (
+    MASK_KEY,
+    Array,
+    action_space,
+    build_task_env,
+    convert_observations,
+    observation_space,
+)
 from flashdqn.core.errors import ConfigError, EnvError
 
 WIDTH = 480  # of a picture, in pixels
@@ -30,7 +37,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
             modes = ", ".join(self.metadata["render_modes"])
             raise ConfigError(f"render_mode must be one of {modes}, or None, and is {render_mode!r}.")
         self.render_mode = render_mode
-        self.game = build(task, 1, settings)
+        self.game = build_task_env(task, 1, settings)
         self.observation_space = observation_space(self.game)
         self.action_space = action_space(self.game)
         self._over = True  # an end, or no beginning yet: no step may follow
@@ -69,21 +76,21 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         """The board as text, or as pixels [height, width, 3]."""
         if self.render_mode is None:
             return None
-        from flashdqn.show.paint import pixels
+        from flashdqn.show.paint import paint_pixels
 
         view = self._look()
         if self.render_mode == "ansi":
             return view.text().plain
-        return pixels((*view.ground, *view.scene()), view.size, WIDTH).copy()
+        return paint_pixels((*view.ground, *view.scene()), view.size, WIDTH).copy()
 
     def close(self) -> None:
         """Nothing runs besides."""
 
     def _look(self) -> Any:
         if self._view is None:
-            from flashdqn.show.views import views
+            from flashdqn.show.views import list_view_classes
 
-            make = views().get(type(self.game))
+            make = list_view_classes().get(type(self.game))
             if make is None:
                 raise EnvError(f"There are no pictures of {self.game.name} yet: use render_mode=None.")
             self._view = make(self.game)
@@ -94,5 +101,5 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         return {} if mask is None else {MASK_KEY: mask[0].numpy().astype(np.int8)}
 
     def _first(self, obs: Tensor) -> Array:
-        first: Array = observe(self.game, obs)[0]
+        first: Array = convert_observations(self.game, obs)[0]
         return first

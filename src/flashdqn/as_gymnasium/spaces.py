@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from flashdqn.config.settings import apply
-from flashdqn.core.contract import VecEnv, decoder
+from flashdqn.config.settings import apply_settings
+from flashdqn.core.contract import VecEnv, get_decoder
 from flashdqn.envs import ENVS, build_env
 
 Array = npt.NDArray[Any]
@@ -20,14 +20,14 @@ MASK_KEY = "action_mask"
 DECODED = 1000.0
 
 
-def build(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
+def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
     """The task with settings by name, as on our command line: `size=12, features="flood"`."""
-    return build_env(apply(ENVS[task][0](), settings, "env."), num_envs, torch.device("cpu"))
+    return build_env(apply_settings(ENVS[task][0](), settings, "env."), num_envs, torch.device("cpu"))
 
 
 def observation_space(env: VecEnv) -> spaces.Box:
     """Bytes, or numbers from 0 to 1; what is decoded may be larger, but not as large as this."""
-    spec, decoding = env.obs_spec, decoder(env)
+    spec, decoding = env.obs_spec, get_decoder(env)
     if decoding is not None:
         return spaces.Box(-DECODED, DECODED, decoding.shape, np.float32)
     if spec.dtype == torch.uint8:
@@ -35,9 +35,9 @@ def observation_space(env: VecEnv) -> spaces.Box:
     return spaces.Box(0.0, 1.0, spec.shape, np.float32)
 
 
-def observe(env: VecEnv, obs: Tensor) -> Array:
+def convert_observations(env: VecEnv, obs: Tensor) -> Array:
     """Arrays of the caller's own, [N, …]: as a network reads them, where they are stored in another form."""
-    decoding = decoder(env)
+    decoding = get_decoder(env)
     return obs.numpy().copy() if decoding is None else decoding(obs).numpy()
 
 

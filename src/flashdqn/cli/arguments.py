@@ -12,7 +12,7 @@ from typing import Any
 import tyro
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
@@ -56,7 +56,7 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
             else "it takes one run"
         )
         raise ConfigError(f"'{word}' is one word too many: {order}.")
-    hint = nearest(word.replace("_", "-"), [f"--{name}" for name in known])
+    hint = suggest_nearest(word.replace("_", "-"), [f"--{name}" for name in known])
     hint = hint if "did you mean" in hint else f"; `flashdqn {command} --help` lists them all."
     raise ConfigError(f"Unknown flag '{word}'{hint}")
 

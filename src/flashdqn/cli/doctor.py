@@ -44,13 +44,13 @@ class DoctorArguments:
 
 def run_command(arguments: list[str]) -> int:
     """The command."""
-    from flashdqn.doctor.examine import examine
-    from flashdqn.doctor.html import write_page
-    from flashdqn.doctor.json_file import write_json
-    from flashdqn.doctor.run import Patient, check, watch
+    from flashdqn.doctor.examine import build_report
+    from flashdqn.doctor.html import write_doctor_page
+    from flashdqn.doctor.json_file import write_report_json
+    from flashdqn.doctor.run import Patient, check_patient, watch_patient
     from flashdqn.doctor.terminal import show_report
 
-    ours, module, script, theirs = split(arguments)
+    ours, module, script, theirs = split_script_arguments(arguments)
     parsed = parse("doctor", DoctorArguments, ours, flag_names(DoctorArguments()), DoctorArguments())
     if not script:
         raise ConfigError(
@@ -58,24 +58,24 @@ def run_command(arguments: list[str]) -> int:
         )
     for path in (parsed.html, parsed.json):
         if path is not None:
-            check_writable(path)
+            check_output_file(path)
     patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
-    check(patient)
+    check_patient(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
     console.print(start, highlight=False, markup=False)
-    report = examine(watch(patient))
+    report = build_report(watch_patient(patient))
     show_report(report, console)
     if parsed.html is not None:
-        write_page(report, parsed.html)
+        write_doctor_page(report, parsed.html)
         console.print(f"Page    {parsed.html}", highlight=False, markup=False)
     if parsed.json is not None:
-        write_json(report, parsed.json)
+        write_report_json(report, parsed.json)
         console.print(f"JSON    {parsed.json}", highlight=False, markup=False)
     return 1 if report.ended == "failed" else 0
 
 
-def check_writable(path: Path) -> None:
+def check_output_file(path: Path) -> None:
     """Better said before the watching than after it."""
     folder = path.resolve().parent
     if not folder.is_dir():
@@ -84,7 +84,7 @@ def check_writable(path: Path) -> None:
         raise ConfigError(f"'{path}' cannot be written to.")
 
 
-def split(arguments: list[str]) -> tuple[list[str], bool, str, list[str]]:
+def split_script_arguments(arguments: list[str]) -> tuple[list[str], bool, str, list[str]]:
     """The doctor's flags, whether a module follows, the script, and the script's own arguments."""
     i = 0
     while i < len(arguments):

@@ -55,7 +55,7 @@ def run_command(arguments: list[str]) -> int:
     known = [field.name for field in dataclasses.fields(ExportArguments)][1:]
     parsed = parse("export", ExportArguments, arguments, known)
     from flashdqn.export.flow import Wanted
-    from flashdqn.export.flow import export as run_export
+    from flashdqn.export.flow import export_policy as run_export
 
     console = SteadyConsole(soft_wrap=True)
     settings = {name: value for name, value in vars(parsed).items() if name != "json"}
@@ -69,11 +69,11 @@ def run_command(arguments: list[str]) -> int:
         data = {"file": str(done.file), "chosen": done.why, "rows": [row.to_json() for row in done.rows]}
         console.print(json.dumps(data), highlight=False, markup=False)
         return 0
-    show(done, console)
+    show_export_results(done, console)
     return 0
 
 
-def show(done: Exported, console: SteadyConsole) -> None:
+def show_export_results(done: Exported, console: SteadyConsole) -> None:
     """The table, and what the file is."""
     count = done.rows[0].agreement.observations
     games = done.rows[0].games.episodes + done.rows[0].games.unfinished
@@ -84,7 +84,7 @@ def show(done: Exported, console: SteadyConsole) -> None:
         table.add_column(justify="right", no_wrap=True)
     table.add_row("", "same action", "most ΔQ", "score", "size", "batch 1", "batch 256", style="dim")
     for row in done.rows:
-        table.add_row(*cells(row))
+        table.add_row(*format_export_row(row))
     SteadyConsole().print(table, highlight=False)
     about = done.description
     shape = "x".join(map(str, about.observation_shape))
@@ -103,20 +103,27 @@ def show(done: Exported, console: SteadyConsole) -> None:
         console.print(line, highlight=False, markup=False)
 
 
-def cells(row: Measured) -> list[str]:
+def format_export_row(row: Measured) -> list[str]:
     """One line of the table."""
     same = "" if row.size is None else f"{row.agreement.actions:.2%}"
     difference = "" if row.size is None else f"{row.agreement.largest_difference:.2g}"
-    size = "" if row.size is None else size_text(row.size)
+    size = "" if row.size is None else format_file_size(row.size)
     score = f"{row.games.mean_score:.2f} ± {row.games.score_error:.2f}"
-    return [row.name, same, difference, score, size, *(time_text(x.median) for x in row.latency.values())]
+    return [
+        row.name,
+        same,
+        difference,
+        score,
+        size,
+        *(format_latency(x.median) for x in row.latency.values()),
+    ]
 
 
-def size_text(count: int) -> str:
+def format_file_size(count: int) -> str:
     """In kB or MB."""
     return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
 
 
-def time_text(seconds: float) -> str:
+def format_latency(seconds: float) -> str:
     """In µs or ms."""
     return f"{1e6 * seconds:.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:.2f} ms"

@@ -12,7 +12,7 @@ import tyro
 
 from flashdqn.cli.arguments import parse, refuse_unknown
 from flashdqn.core.errors import ConfigError, FlashDQNError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -79,86 +79,88 @@ def run_command(arguments: list[str]) -> int:
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
-        raise ConfigError(f"Unknown command 'landscapes {name}'{nearest(name, COMMANDS)}")
+        raise ConfigError(f"Unknown command 'landscapes {name}'{suggest_nearest(name, COMMANDS)}")
     command, kind = {
-        "make": (make, MakeArguments),
-        "check": (check, CheckArguments),
-        "show": (show, ShowArguments),
+        "make": (make_landscapes, MakeArguments),
+        "check": (check_landscapes, CheckArguments),
+        "show": (show_landscape, ShowArguments),
     }[name]
     # Before the parser sees them: it would take the value of an unknown flag for the path.
     refuse_unknown(
         "landscapes " + name,
-        [word for word in rest if word.startswith("--") and not known(word, kind)],
-        names(kind),
+        [word for word in rest if word.startswith("--") and not is_known_flag(word, kind)],
+        landscape_flag_names(kind),
     )
     return command(rest)
 
 
-def make(arguments: list[str]) -> int:
+def make_landscapes(arguments: list[str]) -> int:
     """`flashdqn landscapes make`."""
-    from flashdqn.envs.fuelbreaks.generate import generate
+    from flashdqn.envs.fuelbreaks.generate import generate_landscape
     from flashdqn.envs.fuelbreaks.rasters import write_folder, write_npz
 
-    asked = parse("landscapes make", MakeArguments, arguments, names(MakeArguments))
+    asked = parse("landscapes make", MakeArguments, arguments, landscape_flag_names(MakeArguments))
     if asked.count < 1:
         raise ConfigError(f"--count must be at least 1, and is {asked.count}.")
     geotiff = asked.format == "geotiff" or (
         asked.format == "auto" and importlib.util.find_spec("rasterio") is not None
     )
     for seed in range(asked.seed, asked.seed + asked.count):
-        landscape = generate(seed, asked.size)
+        landscape = generate_landscape(seed, asked.size)
         target = asked.folder / landscape.name.replace(" ", "-")
         if geotiff:
             write_folder(landscape, target)
         else:
             target = target.with_suffix(".npz")
             write_npz(landscape, target)
-        say(f"{target}: {summary(landscape)}")
+        print_line(f"{target}: {summarize_landscape(landscape)}")
     return 0
 
 
-def check(arguments: list[str]) -> int:
+def check_landscapes(arguments: list[str]) -> int:
     """`flashdqn landscapes check`."""
     from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
-    asked = parse("landscapes check", CheckArguments, arguments, names(CheckArguments))
+    asked = parse("landscapes check", CheckArguments, arguments, landscape_flag_names(CheckArguments))
     bad = 0
     for path in find_landscapes(asked.path):
         try:
-            say(f"{path}: fine. {summary(read_landscape(path))}")
+            print_line(f"{path}: fine. {summarize_landscape(read_landscape(path))}")
         except FlashDQNError as error:
             bad += 1
-            say(f"{path}: {error}")
+            print_line(f"{path}: {error}")
     return 1 if bad else 0
 
 
-def show(arguments: list[str]) -> int:
+def show_landscape(arguments: list[str]) -> int:
     """`flashdqn landscapes show`."""
-    from flashdqn.envs.fuelbreaks.generate import generate
+    from flashdqn.envs.fuelbreaks.generate import generate_landscape
     from flashdqn.envs.fuelbreaks.landscape import LAYERS
     from flashdqn.envs.fuelbreaks.pictures import STYLES, draw_layers
     from flashdqn.envs.fuelbreaks.rasters import read_landscape
 
-    asked = parse("landscapes show", ShowArguments, arguments, names(ShowArguments))
-    landscape = generate(asked.seed, asked.size) if asked.path is None else read_landscape(asked.path)
-    say(f"{landscape.name}: {summary(landscape)}")
+    asked = parse("landscapes show", ShowArguments, arguments, landscape_flag_names(ShowArguments))
+    landscape = (
+        generate_landscape(asked.seed, asked.size) if asked.path is None else read_landscape(asked.path)
+    )
+    print_line(f"{landscape.name}: {summarize_landscape(landscape)}")
     for layer in LAYERS[:-1]:
         title, unit, _ = STYLES[layer]
         values = getattr(landscape, layer)
-        say(f"  {title:<20} {values.min():g} … {values.max():g} {unit}, mean {values.mean():.4g}")
+        print_line(f"  {title:<20} {values.min():g} … {values.max():g} {unit}, mean {values.mean():.4g}")
     models, counts = np.unique(landscape.fuel_model, return_counts=True)
     shares = ", ".join(
         f"{model} {count / landscape.fuel_model.size:.0%}"
         for model, count in zip(models, counts, strict=True)
     )
-    say(f"  {'fuel models':<20} {shares}")
+    print_line(f"  {'fuel models':<20} {shares}")
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     draw_layers(landscape, asked.out)
-    say(f"Drawn to {asked.out}")
+    print_line(f"Drawn to {asked.out}")
     return 0
 
 
-def summary(landscape: object) -> str:
+def summarize_landscape(landscape: object) -> str:
     """A landscape in a sentence."""
     from flashdqn.envs.fuelbreaks.landscape import Landscape
 
@@ -170,16 +172,19 @@ def summary(landscape: object) -> str:
     )
 
 
-def names(kind: type) -> list[str]:
+def landscape_flag_names(kind: type) -> list[str]:
     """The flags of a command."""
     return [field.name for field in fields(kind) if field.name not in ("folder", "path")]
 
 
-def known(word: str, kind: type) -> bool:
+def is_known_flag(word: str, kind: type) -> bool:
     """Whether a command has this flag."""
-    return word.partition("=")[0].removeprefix("--").replace("-", "_") in (*names(kind), "help")
+    return word.partition("=")[0].removeprefix("--").replace("-", "_") in (
+        *landscape_flag_names(kind),
+        "help",
+    )
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """A line."""
     SteadyConsole(soft_wrap=True).print(text, markup=False, highlight=False)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flashdqn.core.errors import ConfigError, DivergedError, FlashDQNError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.show.terminal import SteadyConsole, discard_output
 
 
@@ -22,22 +22,22 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε is no reason to stop
     try:
-        code = run(sys.argv[1:])
+        code = dispatch_command(sys.argv[1:])
     except DivergedError as error:
-        code = complain(error, 1)
+        code = print_error(error, 1)
     except FlashDQNError as error:
-        code = complain(error, 2)
+        code = print_error(error, 2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
         code = 130
     except OSError as error:  # a full disk, say
         where = f" ({error.filename})" if error.filename else ""
-        code = complain(FlashDQNError(f"{error.strerror or error}{where}."), 1)
+        code = print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
         discard_output()
     sys.exit(code)
 
 
-def complain(error: FlashDQNError, code: int) -> int:
+def print_error(error: FlashDQNError, code: int) -> int:
     """Say what is wrong on the standard error."""
     Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
     return code
@@ -58,7 +58,7 @@ COMMANDS = {
 }
 
 
-def run(arguments: Sequence[str]) -> int:
+def dispatch_command(arguments: Sequence[str]) -> int:
     """Dispatch to a command; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         table = Table.grid(padding=(0, 2))
@@ -75,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
         Console().print(f"flashdqn {__version__}", highlight=False)
         return 0
     if arguments[0] not in COMMANDS:
-        raise ConfigError(f"Unknown command '{arguments[0]}'{nearest(arguments[0], COMMANDS)}")
+        raise ConfigError(f"Unknown command '{arguments[0]}'{suggest_nearest(arguments[0], COMMANDS)}")
     command = importlib.import_module(f"flashdqn.cli.{arguments[0]}")
     code: int = command.run_command(list(arguments[1:]))
     return code

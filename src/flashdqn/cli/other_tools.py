@@ -12,7 +12,7 @@ from typing import Any
 
 from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 
 
 @dataclass(frozen=True)
@@ -23,28 +23,28 @@ class Meaning:
     turn: Callable[[Any], Any] = lambda value: value
 
 
-def whole(value: Any) -> int:
+def require_whole_number(value: Any) -> int:
     """A whole number, also where JSON writes 1e5."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
         raise ValueError("a whole number")
     return int(value)
 
 
-def number(value: Any) -> float:
+def require_number(value: Any) -> float:
     """A number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("a number")
     return float(value)
 
 
-def per_step(value: Any) -> float:
+def frequency_to_ratio(value: Any) -> float:
     """Gradient steps every so many transitions, as a ratio."""
-    if number(value) <= 0:
+    if require_number(value) <= 0:
         raise ValueError("a number above 0")
-    return 1.0 / number(value)
+    return 1.0 / require_number(value)
 
 
-def text(value: Any) -> str:
+def require_text(value: Any) -> str:
     """A text."""
     if not isinstance(value, str):
         raise ValueError("a text")
@@ -52,27 +52,27 @@ def text(value: Any) -> str:
 
 
 MEANINGS: dict[str, Meaning] = {
-    "grid_size": Meaning("env.size", whole),
-    "num_landscapes": Meaning("env.landscapes", whole),
-    "num_episodes": Meaning("episodes", whole),
-    "num_parallel_envs": Meaning("envs", whole),
-    "steps_per_episode": Meaning("env.budget", lambda value: float(whole(value))),
-    "train_frequency": Meaning("train_ratio", per_step),
-    "memory_simulations": Meaning("env.fires", whole),
-    "fire_simulation_max_duration": Meaning("env.duration", number),
-    "pretrain_steps": Meaning("demos.pretrain_steps", whole),
-    "learning_rate": Meaning("learn.lr", number),
-    "gamma": Meaning("learn.gamma", number),
-    "epsilon_start": Meaning("explore.start", number),
-    "epsilon_end": Meaning("explore.end", number),
-    "epsilon_min": Meaning("explore.end", number),
-    "epsilon_decay_steps": Meaning("explore.over", whole),
-    "buffer_size": Meaning("replay.capacity", whole),
-    "batch_size": Meaning("learn.batch_size", whole),
-    "target_update_frequency": Meaning("learn.target_every", whole),
-    "checkpoint_frequency": Meaning("log.checkpoint_every", whole),
-    "output_dir": Meaning("out", text),
-    "raster_dir": Meaning("env.rasters", text),
+    "grid_size": Meaning("env.size", require_whole_number),
+    "num_landscapes": Meaning("env.landscapes", require_whole_number),
+    "num_episodes": Meaning("episodes", require_whole_number),
+    "num_parallel_envs": Meaning("envs", require_whole_number),
+    "steps_per_episode": Meaning("env.budget", lambda value: float(require_whole_number(value))),
+    "train_frequency": Meaning("train_ratio", frequency_to_ratio),
+    "memory_simulations": Meaning("env.fires", require_whole_number),
+    "fire_simulation_max_duration": Meaning("env.duration", require_number),
+    "pretrain_steps": Meaning("demos.pretrain_steps", require_whole_number),
+    "learning_rate": Meaning("learn.lr", require_number),
+    "gamma": Meaning("learn.gamma", require_number),
+    "epsilon_start": Meaning("explore.start", require_number),
+    "epsilon_end": Meaning("explore.end", require_number),
+    "epsilon_min": Meaning("explore.end", require_number),
+    "epsilon_decay_steps": Meaning("explore.over", require_whole_number),
+    "buffer_size": Meaning("replay.capacity", require_whole_number),
+    "batch_size": Meaning("learn.batch_size", require_whole_number),
+    "target_update_frequency": Meaning("learn.target_every", require_whole_number),
+    "checkpoint_frequency": Meaning("log.checkpoint_every", require_whole_number),
+    "output_dir": Meaning("out", require_text),
+    "raster_dir": Meaning("env.rasters", require_text),
 }
 
 #: Keys whose meaning needs a word more.
@@ -86,12 +86,12 @@ REMARKS = {
 }
 
 
-def is_familiar(settings: Mapping[str, Any]) -> bool:
+def uses_other_tool_keys(settings: Mapping[str, Any]) -> bool:
     """Whether a file speaks this language: one of its keys is enough."""
     return any(key in MEANINGS for key in settings)
 
 
-def translate(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Our settings, and a line about each key; our own keys may stand among them."""
     ours = {field.name for field in fields(Config)} | {"algo"}
     result: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def translate(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             result[key] = value
             continue
         if key not in MEANINGS:
-            raise ConfigError(f"Unknown setting '{key}'{nearest(key, [*MEANINGS, *sorted(ours)])}")
+            raise ConfigError(f"Unknown setting '{key}'{suggest_nearest(key, [*MEANINGS, *sorted(ours)])}")
         meaning = MEANINGS[key]
         if meaning.setting in result:
             raise ConfigError(f"'{key}' says again what another key has said: {meaning.setting}. Keep one.")
@@ -109,21 +109,21 @@ def translate(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             turned = meaning.turn(value)
         except ValueError as error:
             raise ConfigError(f"'{key}' must be {error}, and is {value!r}.") from None
-        turned = in_transitions(turned, settings) if key == "checkpoint_frequency" else turned
+        turned = episodes_to_transitions(turned, settings) if key == "checkpoint_frequency" else turned
         result[meaning.setting] = turned
         shown = f"{turned:g}" if isinstance(turned, float) else str(turned)
         remark = f" ({REMARKS[key]})" if key in REMARKS else ""
         notes.append(f"{key} {value} → {meaning.setting} {shown}{remark}")
-    return complete(result), notes
+    return add_implied_settings(result), notes
 
 
-def in_transitions(episodes: int, settings: Mapping[str, Any]) -> int:
+def episodes_to_transitions(episodes: int, settings: Mapping[str, Any]) -> int:
     """So many episodes, in transitions."""
     breaks = settings.get("steps_per_episode", 1)
     return int(episodes) * int(breaks if isinstance(breaks, int | float) else 1)
 
 
-def complete(result: dict[str, Any]) -> dict[str, Any]:
+def add_implied_settings(result: dict[str, Any]) -> dict[str, Any]:
     """What goes with a setting: a fixed budget has no least one, ε that falls has its schedule, pre-training has
     somebody to learn from."""
     if "env.budget" in result:

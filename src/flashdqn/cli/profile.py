@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 
 from flashdqn.cli.arguments import flag_names, flag_value, parse
-from flashdqn.cli.train import new_budget, starting_point
+from flashdqn.cli.train import replace_budget, resolve_base_config
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
 from flashdqn.show.terminal import SteadyConsole
@@ -66,19 +66,22 @@ class ProfileArguments:
 
 def run_command(arguments: list[str]) -> int:
     """Measure, show, and write."""
-    from flashdqn.profile.display import unseen, watch_for
+    from flashdqn.profile.display import make_hidden_display, make_observer
     from flashdqn.profile.page import write_profile_page
     from flashdqn.profile.profile import Options, take_profile
     from flashdqn.profile.terminal import show_profile
 
     sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
     parsed = parse_profile(arguments)
-    check_file("--json", parsed.json)
-    check_file("--html", parsed.html)
-    options = Options(parsed.rounds, parsed.seconds, names(parsed.only), names(parsed.skip))
+    check_flag_file("--json", parsed.json)
+    check_flag_file("--html", parsed.html)
+    options = Options(parsed.rounds, parsed.seconds, split_names(parsed.only), split_names(parsed.skip))
     console = SteadyConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
     found = take_profile(
-        parsed.training, options, watch_for(console), lambda: unseen(terminal=console.is_terminal)
+        parsed.training,
+        options,
+        make_observer(console),
+        lambda: make_hidden_display(terminal=console.is_terminal),
     )
     show_profile(console, found)
     if parsed.json is not None:
@@ -93,21 +96,21 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
     """Flags on top of a preset, a file or both."""
     if flag_value(arguments, "--resume") is not None:
         raise ConfigError("A profile resumes nothing: --config RUN/config.json takes a run's settings.")
-    base, _, rest = starting_point(arguments)
+    base, _, rest = resolve_base_config(arguments)
     own = ["only", "skip", "rounds", "seconds", "json", "html", "algo", "config", "train-steps-ratio"]
     default = ProfileArguments(training=base)
     parsed: ProfileArguments = parse(
         "profile [PRESET]", ProfileArguments, rest, [*own, *flag_names(base)], default
     )
-    return ProfileArguments(**vars(parsed) | {"training": new_budget(parsed.training, rest)})
+    return ProfileArguments(**vars(parsed) | {"training": replace_budget(parsed.training, rest)})
 
 
-def names(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """What stands between commas."""
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
 
-def check_file(flag: str, path: Path | None) -> None:
+def check_flag_file(flag: str, path: Path | None) -> None:
     """Refuse a file that cannot be written before anything is measured."""
     if path is None:
         return

@@ -12,7 +12,7 @@ import tyro
 
 from flashdqn.cli.arguments import flag_names, flag_value, parse
 from flashdqn.config import Config
-from flashdqn.config.settings import BUDGETS, apply, drop_old_budget, read_file
+from flashdqn.config.settings import BUDGETS, apply_settings, drop_old_budget, read_settings_file
 from flashdqn.core.errors import ConfigError
 from flashdqn.show.terminal import SteadyConsole, show_summary
 
@@ -50,14 +50,14 @@ def run_command(arguments: list[str]) -> int:
     """`flashdqn train`."""
     from flashdqn.api import check_resume
     from flashdqn.show.report import RUN_PAGES
-    from flashdqn.training.progress import progress_for
+    from flashdqn.training.progress import choose_progress
     from flashdqn.training.session import resume_run, start_run
 
     sys.path.append(str(Path.cwd()))  # as `python -m` does: a module of the user's may lie here
-    base, resume, rest = starting_point(arguments)
+    base, resume, rest = resolve_base_config(arguments)
     config = parse_training(base, rest)
     console = SteadyConsole(soft_wrap=sys.stdout is None or not sys.stdout.isatty())
-    progress = progress_for(console)
+    progress = choose_progress(console)
     if resume is not None:
         done = resume_run(check_resume(base, config), resume, progress, RUN_PAGES)
     else:
@@ -66,9 +66,9 @@ def run_command(arguments: list[str]) -> int:
     return 0 if done.finished else 130
 
 
-def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
+def resolve_base_config(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
     """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top."""
-    from flashdqn.learn.algorithms import with_algorithm
+    from flashdqn.learn.algorithms import apply_algorithm
     from flashdqn.presets import base_config
     from flashdqn.runs.folder import RunFolder
 
@@ -81,22 +81,22 @@ def starting_point(arguments: list[str]) -> tuple[Config, Path | None, list[str]
                 "--resume takes its settings from the run: leave out the preset, --algo and --config."
             )
         return RunFolder.open(Path(resume)).config(), Path(resume), arguments
-    settings = read_file(Path(file)) if file is not None else {}
-    settings, default = familiar_settings(settings)
+    settings = read_settings_file(Path(file)) if file is not None else {}
+    settings, default = translate_file_settings(settings)
     base = base_config(named or str(settings.get("preset", default)))
     if algo := algo or settings.get("algo"):
-        base = with_algorithm(base, str(algo))
+        base = apply_algorithm(base, str(algo))
     settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
-    return apply(base, settings), None, arguments[1:] if named else arguments
+    return apply_settings(base, settings), None, arguments[1:] if named else arguments
 
 
-def familiar_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """A file's settings, and the preset that they are for; names from fuel-break trainers are translated, aloud."""
-    from flashdqn.cli.other_tools import is_familiar, translate
+    from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 
-    if not is_familiar(settings):
+    if not uses_other_tool_keys(settings):
         return settings, DEFAULT_PRESET
-    settings, notes = translate(settings)
+    settings, notes = translate_settings(settings)
     console = SteadyConsole(soft_wrap=True)
     for note in notes:
         console.print(note, markup=False, highlight=False)
@@ -107,10 +107,10 @@ def parse_training(base: Config, arguments: list[str]) -> Config:
     """Flags on top of `base`."""
     known = ["algo", "config", "resume", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
-    return new_budget(parsed.training, arguments)
+    return replace_budget(parsed.training, arguments)
 
 
-def new_budget(config: Config, arguments: list[str]) -> Config:
+def replace_budget(config: Config, arguments: list[str]) -> Config:
     """A budget among the flags replaces the preset's."""
     flags = {
         word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from flashdqn.cli.arguments import parse
-from flashdqn.cli.doctor import check_writable
+from flashdqn.cli.doctor import check_output_file
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import ConfigError
 from flashdqn.show.terminal import SteadyConsole
@@ -71,19 +71,19 @@ def run_command(arguments: list[str]) -> int:
 
     sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
     known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
-    parsed = check(parse("watch", WatchArguments, arguments, known))
+    parsed = check_watch_arguments(parse("watch", WatchArguments, arguments, known))
     players = Players(parsed.run, parsed.device)
     if parsed.checkpoint is not None:
-        players.first = find_checkpoint(players, parsed.checkpoint)
+        players.first = find_checkpoint_name(players, parsed.checkpoint)
     console = SteadyConsole(soft_wrap=not sys.stdout.isatty())
     if parsed.web:
-        return serve(console, players, parsed)
+        return serve_games(console, players, parsed)
     if parsed.gif is not None or parsed.png is not None:
-        return write_files(console, players, parsed)
-    return show(console, players, parsed)
+        return write_game_files(console, players, parsed)
+    return watch_in_terminal(console, players, parsed)
 
 
-def check(parsed: WatchArguments) -> WatchArguments:
+def check_watch_arguments(parsed: WatchArguments) -> WatchArguments:
     """What cannot be, said before anything is played."""
     if parsed.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
@@ -104,11 +104,11 @@ def check(parsed: WatchArguments) -> WatchArguments:
             raise ConfigError(f"{given} needs {needed}.")
     for path in (parsed.gif, parsed.png):
         if path is not None:
-            check_writable(path)
+            check_output_file(path)
     return parsed
 
 
-def find_checkpoint(players: Players, wanted: str) -> str:
+def find_checkpoint_name(players: Players, wanted: str) -> str:
     """By its name, its number, or what is left of a path."""
     from flashdqn.show.players import UNTRAINED
 
@@ -128,17 +128,17 @@ def first_seed(parsed: WatchArguments, seed: int) -> int:
     return parsed.seed if parsed.seed is not None else purpose_seed(seed, "watch") % 1000
 
 
-def head(players: Players) -> str:
+def describe_player(players: Players) -> str:
     """Which player it is."""
     name = players.first
     return f"{players.folder.path.name}, " + (f"{int(name):,} steps" if name.isdigit() else name)
 
 
-def show(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
+def watch_in_terminal(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
     """In the terminal, or as text where there is none."""
-    from flashdqn.show.play import play
+    from flashdqn.show.play import play_turns
     from flashdqn.show.views import open_stage
-    from flashdqn.show.watch_terminal import show_live, show_plain
+    from flashdqn.show.watch_terminal import print_game, show_live_game
 
     agent, stage = players.agent(players.first), open_stage(players.config.env)
     if stage.note:
@@ -147,11 +147,15 @@ def show(console: SteadyConsole, players: Players, parsed: WatchArguments) -> in
     results = []
     try:
         for number in range(parsed.episodes):
-            turns = play(agent, stage, seed + number)
+            turns = play_turns(agent, stage, seed + number)
             if console.is_terminal:
-                done = show_live(console, stage.view, turns, seed + number, parsed.fps, head(players))
+                done = show_live_game(
+                    console, stage.view, turns, seed + number, parsed.fps, describe_player(players)
+                )
             else:
-                done = show_plain(console, stage.view, turns, seed + number, parsed.frames, head(players))
+                done = print_game(
+                    console, stage.view, turns, seed + number, parsed.frames, describe_player(players)
+                )
             console.print(done.sentence(number + 1), highlight=False, markup=False)
             results.append(done)
     finally:
@@ -165,25 +169,25 @@ def show(console: SteadyConsole, players: Players, parsed: WatchArguments) -> in
     return 0
 
 
-def write_files(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
+def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
     """A GIF, a picture, or both, of the same game."""
-    from flashdqn.show.film import film_turns, film_width, save_film, save_picture
+    from flashdqn.show.film import choose_film_width, record_film_turns, save_film, save_picture
     from flashdqn.show.views import open_stage
-    from flashdqn.show.watch_terminal import played
+    from flashdqn.show.watch_terminal import summarize_game
 
     stage, seed = open_stage(players.config.env), first_seed(parsed, players.config.seed)
     try:
-        turns, chosen = film_turns(players.agent(players.first), stage, seed, parsed.frame)
+        turns, chosen = record_film_turns(players.agent(players.first), stage, seed, parsed.frame)
     finally:
         stage.close()
-    for note in (stage.note, played(seed, turns[-1]).sentence(1)):
+    for note in (stage.note, summarize_game(seed, turns[-1]).sentence(1)):
         if note:
             console.print(note, highlight=False, markup=False)
     if parsed.png is not None:
         save_picture(stage.view, chosen, parsed.png, parsed.width or 640)
         console.print(f"Picture {parsed.png}", highlight=False, markup=False)
     if parsed.gif is not None:
-        width = parsed.width or film_width(stage.view)
+        width = parsed.width or choose_film_width(stage.view)
         count, length = (
             save_film(stage.view, turns, parsed.gif, parsed.fps or 50.0, width),
             turns[-1].step + 1,
@@ -193,7 +197,7 @@ def write_files(console: SteadyConsole, players: Players, parsed: WatchArguments
     return 0
 
 
-def serve(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
+def serve_games(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
     """Until Ctrl-C."""
     from flashdqn.show.web.games import Games
     from flashdqn.show.web.server import DEFAULT_PORT, open_server
@@ -201,7 +205,7 @@ def serve(console: SteadyConsole, players: Players, parsed: WatchArguments) -> i
     games = Games(players, first_seed(parsed, players.config.seed))
     games.about()  # what is wrong with the run is said here, and not in the browser
     server = open_server(games, parsed.port)
-    with stopping(), server:
+    with interrupt_on_signals(), server:
         try:
             if parsed.port is None and server.port != DEFAULT_PORT:
                 console.print(f"Port {DEFAULT_PORT} is taken; this is the next free one.", highlight=False)
@@ -216,7 +220,7 @@ def serve(console: SteadyConsole, players: Players, parsed: WatchArguments) -> i
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """SIGTERM ends it as Ctrl-C does."""
 
     def stop(_: int, frame: FrameType | None) -> None:

@@ -34,7 +34,7 @@ def free_bytes(device: torch.device) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def wait_for(device: torch.device) -> None:
+def synchronize_device(device: torch.device) -> None:
     """Until the device has done all that it was given: where a clock starts or stops."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -52,7 +52,7 @@ def used_bytes(device: torch.device) -> int:
         return 0
 
 
-def hardware(device: torch.device) -> dict[str, Any]:
+def describe_hardware(device: torch.device) -> dict[str, Any]:
     """What a figure was measured on."""
     import numba
     import numpy

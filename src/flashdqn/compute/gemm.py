@@ -44,13 +44,13 @@ LANES, ROWS = _register_file()
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
-def called(function: F) -> F:
+def never_inlined(function: F) -> F:
     """As `kernels.inner`, but compiled once and called, not put in place: tiles are long."""
     compiled: F = numba.njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     return compiled
 
 
-def summing(function: F) -> F:
+def with_fast_sums(function: F) -> F:
     """As `kernels.inner`, where sums may be taken in any order: in the one that is fast, always the same."""
     compiled: F = numba.njit(**_OPTIONS, fastmath={"reassoc", "contract"}, forceinline=True)(function)
     return compiled
@@ -183,15 +183,15 @@ def make_transpose(lanes: int = LANES) -> Any:
 _transpose = make_transpose()
 
 
-@called
-def turned(x: Scalar, rows: Scalar, line: Scalar, columns: Scalar, y: Scalar, out: Scalar) -> None:
+@never_inlined
+def transpose_matrix(x: Scalar, rows: Scalar, line: Scalar, columns: Scalar, y: Scalar, out: Scalar) -> None:
     """The float32 matrix [rows, columns] at x as [columns, rows] at y; lines count floats."""
     for i in range(0, rows, LANES):
         for j in range(0, columns, LANES):
             if i + LANES <= rows and j + LANES <= columns:
                 _transpose(x + 4 * (i * line + j), line, y + 4 * (j * out + i), out)
             else:
-                source, to = matrix(x, rows, line), matrix(y, columns, out)
+                source, to = view_float_matrix(x, rows, line), view_float_matrix(y, columns, out)
                 for k in range(i, min(i + LANES, rows)):
                     for b in range(j, min(j + LANES, columns)):
                         to[b, k] = source[k, b]
@@ -203,8 +203,8 @@ _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX = _NARROW[:6]
 _SEVEN, _WHOLE = _NARROW[min(6, ROWS - 1)], _NARROW[-1]
 
 
-@called
-def product(
+@never_inlined
+def multiply_matrices(
     a: Scalar, row: Scalar, column: Scalar, b: Scalar, line: Scalar, c: Scalar, out: Scalar,
     m: Scalar, n: Scalar, k: Scalar, start: Scalar, step: Scalar, low: Scalar, gate: Scalar,
 ) -> None:  # fmt: skip
@@ -224,7 +224,7 @@ def product(
                 _HALF(left, row, column, right, line, to, out, k, begin, step, low, shut)
             else:
                 for v in range(vectors):
-                    _some_rows(
+                    _multiply_rows(
                         rows, left, row, column, right + 4 * LANES * v, line, to + 4 * LANES * v, out, k, begin,
                         step, low, shut + 4 * LANES * v if gate else 0,
                     )  # fmt: skip
@@ -232,8 +232,8 @@ def product(
         j += vectors * LANES
 
 
-@called
-def _some_rows(
+@never_inlined
+def _multiply_rows(
     rows: Scalar, a: Scalar, row: Scalar, column: Scalar, b: Scalar, line: Scalar, c: Scalar, out: Scalar,
     k: Scalar, start: Scalar, step: Scalar, low: Scalar, gate: Scalar,
 ) -> None:  # fmt: skip
@@ -273,7 +273,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def take(typing: Any, counter: Any) -> Any:
+def increment_counter(typing: Any, counter: Any) -> Any:
     """What a counter at this address stood at; then it stands one higher, for every thread."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
@@ -284,7 +284,7 @@ def take(typing: Any, counter: Any) -> Any:
 
 
 @intrinsic
-def peek(typing: Any, counter: Any) -> Any:
+def read_counter(typing: Any, counter: Any) -> Any:
     """What a counter at this address stands at; all that was written before it was counted can be seen then."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
@@ -294,14 +294,14 @@ def peek(typing: Any, counter: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@called
-def wait_for_all(counter: Scalar, total: Scalar) -> None:
+@never_inlined
+def wait_for_counter(counter: Scalar, total: Scalar) -> None:
     """Until the counter has reached it. Whoever counts it is at work: this spins."""
-    while peek(counter) < total:
+    while read_counter(counter) < total:
         pass
 
 
-def _view(kind: Any) -> Any:
+def _generate_view(kind: Any) -> Any:
     """Code for a view of rows and columns at an address: Numba's own needs its memory manager."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
@@ -317,21 +317,21 @@ def _view(kind: Any) -> Any:
 
 
 @intrinsic
-def matrix(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
+def view_float_matrix(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
     """The float32 matrix at an address."""
     kind = types.Array(types.float32, 2, "C")
-    return kind(*[types.int64] * 3), _view(types.float32)
+    return kind(*[types.int64] * 3), _generate_view(types.float32)
 
 
 @intrinsic
-def flags(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
+def view_bool_matrix(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
     """The matrix of booleans at an address."""
     kind = types.Array(types.boolean, 2, "C")
-    return kind(*[types.int64] * 3), _view(types.boolean)
+    return kind(*[types.int64] * 3), _generate_view(types.boolean)
 
 
 @intrinsic
-def matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: Any) -> Any:
+def view_matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: Any) -> Any:
     """The matrix at an address, of the type of another array's numbers."""
     kind = types.Array(like.dtype, 2, "C")
-    return kind(*[types.int64] * 3, like), _view(like.dtype)
+    return kind(*[types.int64] * 3, like), _generate_view(like.dtype)

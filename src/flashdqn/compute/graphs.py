@@ -28,7 +28,7 @@ Way = Literal["eager", "compile", "written"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """How a training runs: the way of its gradient steps, and whether a CUDA graph holds them."""
 
     way: Way
@@ -61,10 +61,10 @@ def compiled(function: F) -> F:
     warnings.filterwarnings(
         "ignore", message=r"\s*Online softmax is disabled"
     )  # nothing that a user could do
-    return cast(F, torch.compile(own_code(function), fullgraph=True, dynamic=False))
+    return cast(F, torch.compile(copy_function_code(function), fullgraph=True, dynamic=False))
 
 
-def own_code(function: F) -> F:
+def copy_function_code(function: F) -> F:
     """The same function or method with a code object of its own.
 
     PyTorch keeps what it compiled with the code, at most eight times: the ninth training in a process that

@@ -33,10 +33,10 @@ if sys.platform != "win32":
 
 def load_driver(function: Callable[..., None], source: str) -> Any:
     """The compiled-on-demand `driver` of `source`, in which `play` means `function`, cached on disk."""
-    if not _importable(_plain(function).__module__):
+    if not _is_importable(_unwrap_function(function).__module__):
         source = source.replace("cache=True", "cache=False")
-    digest = fingerprint(function, source)
-    name = f"flashdqn_kernel_{_plain(function).__name__}_{digest}"
+    digest = fingerprint_kernel(function, source)
+    name = f"flashdqn_kernel_{_unwrap_function(function).__name__}_{digest}"
     if name in sys.modules:
         return sys.modules[name].driver
     path = cache_folder() / f"{name}.py"
@@ -58,7 +58,7 @@ def load_driver(function: Callable[..., None], source: str) -> Any:
 
 
 @contextmanager
-def one_process_at_a_time(driver: Any) -> Iterator[None]:
+def lock_driver(driver: Any) -> Iterator[None]:
     """To compile a driver, or to load it. Numba numbers the machine code of a driver's several types; two processes
     that compile different ones at the same time would take the same number, and later run the wrong code."""
     path = Path(driver.py_func.__code__.co_filename).with_suffix(".lock")
@@ -68,7 +68,7 @@ def one_process_at_a_time(driver: Any) -> Iterator[None]:
         yield
 
 
-def _importable(module: str | None) -> bool:
+def _is_importable(module: str | None) -> bool:
     """Whether another process can import a game's module by its name: cached code asks for it when it is loaded."""
     if module == "__main__":
         return True
@@ -78,11 +78,11 @@ def _importable(module: str | None) -> bool:
         return False
 
 
-def fingerprint(function: Callable[..., None], source: str) -> str:
+def fingerprint_kernel(function: Callable[..., None], source: str) -> str:
     """A hash of everything that shapes the machine code of `source` calling `function`."""
-    module = _plain(function).__module__
-    digest = hashlib.sha256(f"{sys.version}\n{_versions()}\n{module}\n{source}".encode())
-    for part in _parts(function, set()):
+    module = _unwrap_function(function).__module__
+    digest = hashlib.sha256(f"{sys.version}\n{_package_versions()}\n{module}\n{source}".encode())
+    for part in _fingerprint_parts(function, set()):
         digest.update(part)
     return digest.hexdigest()[:16]
 
@@ -103,7 +103,7 @@ def cache_folder() -> Path:
 
 
 @cache
-def _versions() -> str:
+def _package_versions() -> str:
     found = []
     for package in ("numba", "llvmlite", "numba-cuda", "numpy"):
         try:
@@ -113,15 +113,15 @@ def _versions() -> str:
     return " ".join(found)
 
 
-def _plain(function: Any) -> FunctionType:
+def _unwrap_function(function: Any) -> FunctionType:
     """The Python function under a Numba dispatcher or intrinsic."""
     plain: FunctionType = getattr(function, "py_func", getattr(function, "_defn", function))
     return plain
 
 
-def _parts(function: Any, seen: set[int]) -> Iterator[bytes]:
+def _fingerprint_parts(function: Any, seen: set[int]) -> Iterator[bytes]:
     """The bytecode of a function, and of all it calls, and the constants they take from their modules."""
-    plain = _plain(function)
+    plain = _unwrap_function(function)
     if id(plain) in seen:
         return
     seen.add(id(plain))
@@ -140,8 +140,8 @@ def _parts(function: Any, seen: set[int]) -> Iterator[bytes]:
             # `module.name` shows as two names; those that the module has are the ones meant.
             used = {n: getattr(value, n) for n in plain.__code__.co_names if hasattr(value, n)}
         for what, constant in used.items():
-            if isinstance(_plain(constant), FunctionType):
-                yield from _parts(constant, seen)
+            if isinstance(_unwrap_function(constant), FunctionType):
+                yield from _fingerprint_parts(constant, seen)
             elif isinstance(constant, np.ndarray):
                 yield f"{what}={constant.dtype}{constant.shape}".encode() + constant.tobytes()
             elif isinstance(constant, bool | int | float | str | tuple | np.generic):

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernel_cache import load_driver, one_process_at_a_time
+from flashdqn.compute.kernel_cache import load_driver, lock_driver
 from flashdqn.core.errors import EnvError
 
 #: a number inside a kernel, whose exact type Numba infers
@@ -165,7 +165,7 @@ class Kernel:
         else:
             template, counts = _PARALLEL_DRIVER, [num_boards, -(-num_boards // threads)]
         driver = _load(self.function, template, len(tensors))
-        with one_process_at_a_time(driver):
+        with lock_driver(driver):
             driver.compile((*[numba.int64] * len(counts), *map(numba.typeof, arrays)))
         return functools.partial(driver, *counts, *arrays)
 
@@ -197,7 +197,7 @@ class BlockKernel:
     """A function for CUDA alone, `play(i, thread, threads, *arrays)`: a block of threads works on each board.
 
     For work that one thread per board would be slow at. The threads of a block meet at `cuda.syncthreads()`; the
-    function and all that it calls are marked with `cuda.jit(device=True)`, where `cuda` is `numba_cuda()`.
+    function and all that it calls are marked with `cuda.jit(device=True)`, where `cuda` is `import_numba_cuda()`.
     """
 
     def __init__(self, function: Callable[..., None], threads: int) -> None:
@@ -231,10 +231,10 @@ class _CudaLaunch:
         self._blocks = num_boards if threads else -(-num_boards // self._threads)
         self._configured: dict[int, Any] = {}
         with torch.cuda.device(device):
-            cuda = numba_cuda()
+            cuda = import_numba_cuda()
             self._arguments = [num_boards, *map(cuda.as_cuda_array, tensors)]
             # No board is < 0: this compiles and loads the module, and runs nothing.
-            with one_process_at_a_time(driver):
+            with lock_driver(driver):
                 self._on_stream(torch.cuda.current_stream(device).cuda_stream)(0, *self._arguments[1:])
 
     def __call__(self) -> None:
@@ -242,7 +242,7 @@ class _CudaLaunch:
         (self._configured.get(stream) or self._on_stream(stream))(*self._arguments)
 
     def _on_stream(self, stream: int) -> Any:
-        cuda = numba_cuda()
+        cuda = import_numba_cuda()
         with warnings.catch_warnings():
             # A small grid is what the user asked for; Numba would warn of low occupancy.
             warnings.simplefilter("ignore")
@@ -263,13 +263,13 @@ def cuda_available() -> bool:
     if not torch.cuda.is_available() or importlib.util.find_spec("numba_cuda") is None:
         return False
     try:
-        return bool(numba_cuda().is_available())
+        return bool(import_numba_cuda().is_available())
     except Exception:  # whatever stops numba-cuda from loading, the games still run on the CPU
         return False
 
 
 @functools.cache
-def numba_cuda() -> Any:
+def import_numba_cuda() -> Any:
     """The module `numba.cuda`."""
     # numba-cuda 0.30 asks for np.row_stack, which NumPy 2.5 no longer has.
     if not hasattr(np, "row_stack"):

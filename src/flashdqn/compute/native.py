@@ -13,7 +13,7 @@ from typing import Any
 import numba
 from torch import Tensor
 
-from flashdqn.compute.kernel_cache import load_driver, one_process_at_a_time
+from flashdqn.compute.kernel_cache import load_driver, lock_driver
 
 _DRIVER = """\
 from numba import njit
@@ -36,17 +36,17 @@ def driver(threads, ARGUMENTS):
 """
 
 
-def native(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
+def compile_native(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
     """A function marked `@scalar`, compiled for arguments of these Numba types, or loaded from disk. Arguments of
     other types compile when they come."""
     arguments = ", ".join(f"a{k}" for k in range(len(signature)))
     driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
-    with one_process_at_a_time(driver):
+    with lock_driver(driver):
         driver.compile(signature)
     return driver
 
 
-def crew(function: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
+def compile_for_threads(function: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
     """A function `f(worker, threads, *arguments)` that threads call at once: `crew(…)(threads, *arguments)`.
 
     They share its work out among themselves, and it must not matter if one of them comes after the others are
@@ -54,15 +54,15 @@ def crew(function: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
     """
     names = ", ".join(f"a{k}" for k in range(len(arguments)))
     driver = load_driver(function, _CREW.replace("ARGUMENTS", names))
-    with one_process_at_a_time(driver):
+    with lock_driver(driver):
         driver.compile((numba.int64, *map(numba.typeof, arguments)))
     return driver
 
 
-def bound(function: Callable[..., None], own: list[Tensor], given: list[Tensor]) -> Callable[..., None]:
+def bind_native(function: Callable[..., None], own: list[Tensor], given: list[Tensor]) -> Callable[..., None]:
     """A native function whose first arguments are tensors that stay; those that follow are like `given`."""
     arrays = [tensor.numpy() for tensor in own]
-    driver = native(function, (*map(numba.typeof, arrays), *(numba.typeof(t.numpy()) for t in given)))
+    driver = compile_native(function, (*map(numba.typeof, arrays), *(numba.typeof(t.numpy()) for t in given)))
     return functools.partial(driver, *arrays)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 Precision = Literal["fp32", "bf16"]
 
 
-def casting(
+def with_precision(
     network: Callable[[Tensor], Tensor], precision: Precision, device: torch.device
 ) -> Callable[[Tensor], Tensor]:
     """The network as it is, or computing in bfloat16 where that is safe (autocast); it answers in float32."""
@@ -28,7 +28,7 @@ def casting(
 
 
 @contextmanager
-def tensor_cores(device: torch.device) -> Iterator[None]:
+def allow_tf32(device: torch.device) -> Iterator[None]:
     """TF32 for float32 products on GPUs that have it: ten bits of mantissa in, float32 sums; nothing on the CPU."""
     if device.type != "cuda":
         yield

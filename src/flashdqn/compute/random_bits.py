@@ -30,7 +30,7 @@ _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 
 @scalar
-def mix(x: Scalar) -> Scalar:
+def mix_bits(x: Scalar) -> Scalar:
     """SplitMix64's finaliser: uint64 → uint64, a bijection that scatters its input."""
     x = (x ^ (x >> _S30)) * _MIX_1
     x = (x ^ (x >> _S27)) * _MIX_2
@@ -40,7 +40,7 @@ def mix(x: Scalar) -> Scalar:
 @scalar
 def random_bits(key: Scalar, counter: Scalar) -> Scalar:
     """64 random bits (uint64): number `counter` of the stream `key`."""
-    return mix(np.uint64(key) + np.uint64(counter) * _GOLDEN)
+    return mix_bits(np.uint64(key) + np.uint64(counter) * _GOLDEN)
 
 
 @scalar

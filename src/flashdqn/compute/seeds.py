@@ -13,6 +13,6 @@ def purpose_seed(seed: int, purpose: str) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
+def make_generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
     """A generator on a device, for one purpose."""
     return torch.Generator(device).manual_seed(purpose_seed(seed, purpose))

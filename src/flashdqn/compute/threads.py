@@ -74,13 +74,13 @@ class Team:
 
 
 @contextmanager
-def threads(compute: int, kernels: int) -> Iterator[None]:
+def limit_threads(compute: int, kernels: int) -> Iterator[None]:
     """Use so many threads for PyTorch and for the games, and flush subnormals.
 
     Adam's moments decay into subnormal numbers, which are many times slower to compute with. That setting
     belongs to a thread and is inherited by those it starts, so it must come before the first parallel operation.
     """
-    before = torch.get_num_threads(), numba.get_num_threads(), flushing()
+    before = torch.get_num_threads(), numba.get_num_threads(), flushes_subnormals()
     torch.set_flush_denormal(True)
     torch.set_num_threads(compute)
     numba.set_num_threads(min(kernels, numba.config.NUMBA_NUM_THREADS))
@@ -92,12 +92,12 @@ def threads(compute: int, kernels: int) -> Iterator[None]:
         torch.set_flush_denormal(before[2])
 
 
-def flushing() -> bool:
+def flushes_subnormals() -> bool:
     """Whether this thread flushes subnormals now; PyTorch can set it but not say it."""
     return float(torch.tensor(1e-310, dtype=torch.float64) * 1.0) == 0.0
 
 
-def compute_threads(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:
+def threads_for_network(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:
     """One for a small network; all cores, at most, for a large one."""
     obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -105,7 +105,7 @@ def compute_threads(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> i
     return cores() if counter.get_total_flops() * batch_size >= PARALLEL_FLOPS else 1
 
 
-def team_of(asked: int) -> Team:
+def make_team(asked: int) -> Team:
     """So many as were asked for; with 0, one or all, whichever turns out faster."""
     if asked or cores() == 1:
         return Team(asked or 1)

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from flashdqn.config.values import require
-from flashdqn.core.user_code import Kwargs, check_plain
+from flashdqn.core.user_code import Kwargs, check_json_serializable
 
 #: The torsos that come with us.
 TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")
@@ -62,7 +62,7 @@ class NetworkConfig:
             not self.kwargs or ":" in self.torso,
             f"network.kwargs are for a torso of your own, and network.torso is '{self.torso}'.",
         )
-        check_plain("network.kwargs", self.kwargs)
+        check_json_serializable("network.kwargs", self.kwargs)
         for name in ("hidden", "channels"):
             widths = getattr(self, name)
             require(

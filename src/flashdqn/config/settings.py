@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from flashdqn.config import Config, parse_duration, parse_ratio
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.envs import ENVS, EnvConfig
 
 T = TypeVar("T")
@@ -31,35 +31,35 @@ def to_dict(config: Any) -> dict[str, Any]:
     return data
 
 
-def apply(config: T, changes: Mapping[str, Any], where: str = "") -> T:
+def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
     """A copy of a configuration with some values changed; keys may be nested or dotted."""
     hints = get_type_hints(type(config), include_extras=False)
     values: dict[str, Any] = {}
-    for key, value in _nest(changes).items():
+    for key, value in _nest_keys(changes).items():
         name = key.replace("-", "_")
         name = "train_ratio" if name == "train_steps_ratio" and not where else name
         if name not in hints:
-            raise ConfigError(f"Unknown setting '{where}{key}'{nearest(name, hints)}")
+            raise ConfigError(f"Unknown setting '{where}{key}'{suggest_nearest(name, hints)}")
         old = getattr(config, name)
         if dataclasses.is_dataclass(old):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"'{where}{key}' is a group of settings, and {value!r} is not.")
             if isinstance(old, EnvConfig) and "task" in value:
-                old, value = _of_task(old, value)
-            values[name] = apply(old, value, f"{where}{key}.")
+                old, value = _select_task_config(old, value)
+            values[name] = apply_settings(old, value, f"{where}{key}.")
         else:
-            values[name] = _convert(value, hints[name], f"{where}{key}", f"{where}{name}")
+            values[name] = _convert_value(value, hints[name], f"{where}{key}", f"{where}{name}")
     if isinstance(config, Config):
         values = drop_old_budget(values)
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
-def _of_task(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, dict[str, Any]]:
+def _select_task_config(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, dict[str, Any]]:
     """The task's own settings to start from, and the rest of what was given."""
     rest = dict(settings)
     task = rest.pop("task")
     if not isinstance(task, str) or task not in ENVS:
-        raise ConfigError(f"Unknown task {task!r} in 'env.task'{nearest(str(task), ENVS)}")
+        raise ConfigError(f"Unknown task {task!r} in 'env.task'{suggest_nearest(str(task), ENVS)}")
     return old if task == old.task else ENVS[task][0](), rest
 
 
@@ -70,7 +70,7 @@ def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**changes, **cleared}
 
 
-def read_file(path: Path) -> dict[str, Any]:
+def read_settings_file(path: Path) -> dict[str, Any]:
     """A JSON or TOML file; a run's config.json is welcome too."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ def read_file(path: Path) -> dict[str, Any]:
     return data
 
 
-def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+def _nest_keys(flat: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         group, dot, rest = key.partition(".")
@@ -102,7 +102,7 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _convert(value: Any, hint: Any, key: str, name: str) -> Any:
+def _convert_value(value: Any, hint: Any, key: str, name: str) -> Any:
     if name == "train_ratio" and isinstance(value, str):
         return parse_ratio(value)
     if name == "max_time" and isinstance(value, str):

@@ -33,7 +33,7 @@ def parse_duration(text: str) -> float:
         raise ConfigError(f"A time is written like 90s, 1.5m or 2h, and '{text}' is not.") from None
 
 
-def _flag(parse: Any, metavar: str) -> Any:
+def _make_flag_spec(parse: Any, metavar: str) -> Any:
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
@@ -43,8 +43,8 @@ def _flag(parse: Any, metavar: str) -> Any:
     )
 
 
-Ratio = Annotated[float, _flag(parse_ratio, "RATIO")]
-Seconds = Annotated[float, _flag(parse_duration, "TIME")]
+Ratio = Annotated[float, _make_flag_spec(parse_ratio, "RATIO")]
+Seconds = Annotated[float, _make_flag_spec(parse_duration, "TIME")]
 
 
 def require(condition: bool, message: str) -> None:

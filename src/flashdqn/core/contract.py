@@ -96,27 +96,27 @@ class Decoder(Protocol):
         """The mask of these observations, [B, A] bool: it follows from them, and needs no place in the ring."""
 
 
-def decoder(env: VecEnv) -> Decoder | None:
+def get_decoder(env: VecEnv) -> Decoder | None:
     """What turns this environment's observations into what a network reads; None: they are that already."""
     return getattr(env, "decoder", None)
 
 
 def stores_masks(env: VecEnv) -> bool:
     """Whether a ring must keep the masks: there are some, and they do not follow from the observations."""
-    return env.mask is not None and decoder(env) is None
+    return env.mask is not None and get_decoder(env) is None
 
 
-def resumable(env: VecEnv) -> bool:
+def is_resumable(env: VecEnv) -> bool:
     """Whether `load_state_dict` brings back the games themselves; so it is unless the environment says no."""
     return bool(getattr(env, "resumable", True))
 
 
-def capturable(env: VecEnv) -> bool:
+def is_capturable(env: VecEnv) -> bool:
     """Whether a CUDA graph can hold its steps: all on the device, in buffers that stay, nothing read back."""
     return bool(getattr(env, "capturable", False))
 
 
-def close(env: VecEnv) -> None:
+def close_env(env: VecEnv) -> None:
     """End what an environment has running besides itself, such as worker processes; most have nothing."""
     if callable(end := getattr(env, "close", None)):
         end()

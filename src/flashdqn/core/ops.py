@@ -11,7 +11,7 @@ def masked_argmax(q: Tensor, mask: Tensor | None) -> Tensor:
     return q.argmax(1) if mask is None else q.masked_fill(~mask, -float("inf")).argmax(1)
 
 
-def explore(q: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+def choose_epsilon_greedy(q: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
     """The best legal action, or with probability ε_i a random legal one. `luck`, [2, N] in [0, 1): a coin for
     every environment, and which of its legal actions it would be."""
     if mask is None:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest_nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean X?', or what is allowed."""
     known = list(known)
     close = difflib.get_close_matches(word, known, n=1)

@@ -17,7 +17,7 @@ def import_named(name: str, what: str) -> Any:
     module, _, rest = name.partition(":")
     if not module or not rest:
         raise ConfigError(f"{what} of your own is written module:Name, and '{name}' is not.")
-    found: Any = _import(module, name, what)
+    found: Any = _import_module(module, name, what)
     for part in rest.split("."):
         if not hasattr(found, part):
             raise ConfigError(f"The module {module} has no '{rest}', which {what} '{name}' names.")
@@ -25,7 +25,7 @@ def import_named(name: str, what: str) -> Any:
     return found
 
 
-def _import(module: str, name: str, what: str) -> Any:
+def _import_module(module: str, name: str, what: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -63,7 +63,7 @@ Kwargs = Annotated[
 ]
 
 
-def check_plain(name: str, kwargs: dict[str, Any]) -> None:
+def check_json_serializable(name: str, kwargs: dict[str, Any]) -> None:
     """Refuse arguments that config.json could not hold."""
     try:
         json.dumps(kwargs)

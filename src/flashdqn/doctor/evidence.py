@@ -10,7 +10,7 @@ from typing import Any
 
 from flashdqn.doctor import source
 from flashdqn.doctor.phases import PHASES, WATCH, Namer
-from flashdqn.doctor.record import Frame, Record
+from flashdqn.doctor.record import Frame, WatchRecord
 
 Place = tuple[str, int]
 HEAVY = 0.05
@@ -21,7 +21,7 @@ ENV_STEP = "counted_step.<locals>.step"
 class Evidence:
     """What the rules of the findings ask."""
 
-    record: Record
+    record: WatchRecord
     namer: Namer = field(init=False)
     names: tuple[str, ...] = field(init=False)
     """The phase of each stack."""
@@ -96,7 +96,7 @@ class Evidence:
         """Seconds by phase, for the innermost line that is no plumbing."""
         lines: dict[Place, Counter[str]] = {}
         for number, spent in self.by_stack.items():
-            place = innermost(self.frames(number))
+            place = find_script_frame(self.frames(number))
             if place is not None:
                 lines.setdefault((place.file, place.line), Counter())[self.names[number]] += spent
         return lines
@@ -150,7 +150,7 @@ class Evidence:
         found: Counter[Place] = Counter()
         for window in windows:
             for number, spent in window["samples"].items():
-                place = innermost(self.frames(int(number)))
+                place = find_script_frame(self.frames(int(number)))
                 if place is not None:
                     found[place.file, place.line] += spent
         return found
@@ -180,17 +180,17 @@ class Evidence:
         """The loop that repeats updates within a step of the environments; else the call of the update."""
         env_lines = [(site.file, site.line) for site in self.record.kinds("env step")]
         for frame in self.update_stack():
-            for loop in source.loops(frame.file, frame.line):
-                if not any(f == frame.file and source.covers(loop, line) for f, line in env_lines):
-                    return frame.file, source.first_line(loop)
+            for loop in source.find_loops(frame.file, frame.line):
+                if not any(f == frame.file and source.covers_line(loop, line) for f, line in env_lines):
+                    return frame.file, source.first_line_number(loop)
         return self.update_call()
 
     def update_call(self) -> Place:
         """The line of the training loop that asks for an update: in the loop that steps the environments too."""
         env_lines = [(site.file, site.line) for site in self.record.kinds("env step")]
         for frame in reversed(self.update_stack()):
-            for loop in source.loops(frame.file, frame.line):
-                if any(f == frame.file and source.covers(loop, line) for f, line in env_lines):
+            for loop in source.find_loops(frame.file, frame.line):
+                if any(f == frame.file and source.covers_line(loop, line) for f, line in env_lines):
                     return frame.file, frame.line
         site = max(self.record.kinds("optimizer"), key=lambda site: site.count, default=None)
         return (site.file, site.line) if site else (str(self.record.raw["script"]), 0)
@@ -204,23 +204,23 @@ class Evidence:
     def threads_line(self) -> Place | None:
         """Where the script sets its number of threads."""
         for file in {frame.file for frame in self.record.frames if not frame.plumbing}:
-            module = source.tree(file)
-            for call in source.calls(module) if module else ():
-                if source.called_name(call) == "set_num_threads":
-                    return file, source.first_line(call)
+            module = source.parse_file(file)
+            for call in source.iterate_calls(module) if module else ():
+                if source.get_called_name(call) == "set_num_threads":
+                    return file, source.first_line_number(call)
         return None
 
 
-def innermost(stack: tuple[Frame, ...]) -> Frame | None:
+def find_script_frame(stack: tuple[Frame, ...]) -> Frame | None:
     """The last frame that is no plumbing."""
     return next((frame for frame in reversed(stack) if not frame.plumbing), None)
 
 
-def innermost_of_all(stack: tuple[Frame, ...]) -> Frame | None:
+def find_innermost_frame(stack: tuple[Frame, ...]) -> Frame | None:
     """The last frame but for the watch's own."""
     return next((frame for frame in reversed(stack) if not frame.file.startswith(WATCH)), None)
 
 
-def faster(share: float, factor: float = float("inf")) -> float:
+def estimate_speedup(share: float, factor: float = float("inf")) -> float:
     """Amdahl: by how much the whole gains when a share of it becomes `factor` times faster."""
     return 1.0 / max(1.0 - max(share, 0.0) * (1.0 - 1.0 / max(factor, 1.0)), 0.01)

@@ -8,11 +8,11 @@ from pathlib import Path
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence
 from flashdqn.doctor.findings.everything import diagnose
-from flashdqn.doctor.findings.machine import compiling
+from flashdqn.doctor.findings.machine import measure_compilation
 from flashdqn.doctor.findings.rows import COPIES
 from flashdqn.doctor.phases import LEARNING
-from flashdqn.doctor.record import Record
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, Phase, Report, Window
+from flashdqn.doctor.record import WatchRecord
+from flashdqn.doctor.report import CountedLine, Finding, HotLine, PhaseShare, Report, Window
 
 LINES = 15
 IMPLICIT = ("bool", "int", "float")
@@ -35,12 +35,12 @@ BOUNDS = {
 }
 
 
-def examine(record: Record) -> Report:
+def build_report(record: WatchRecord) -> Report:
     """All that there is to say."""
     evidence = Evidence(record)
     raw = record.raw
     findings = diagnose(evidence)
-    bound, because = limit(evidence, findings)
+    bound, because = find_bottleneck(evidence, findings)
     learning = [f for f in record.forwards if f.role == "forward" and f.graded]
     return Report(
         script=raw["script"],
@@ -61,16 +61,16 @@ def examine(record: Record) -> Report:
         environments=record.width,
         bound=bound,
         bound_because=because,
-        overhead=overhead(record),
+        overhead=compute_overhead(record),
         samples=raw["looks"],
         deep=raw["deep"],
-        phases=phases(evidence),
-        lines=hot_lines(evidence),
-        windows=windows(evidence),
+        phases=summarize_phases(evidence),
+        lines=find_hot_lines(evidence),
+        windows=build_windows(evidence),
         findings=findings,
-        notes=notes(evidence, findings),
-        copies=copies(record),
-        operations=operations(record),
+        notes=collect_notes(evidence, findings),
+        copies=list_tensor_copies(record),
+        operations=list_operations(record),
         growth=tuple(
             {"name": c.name, "where": c.where, "type": c.type, "sizes": [list(pair) for pair in c.sizes]}
             for c in sorted(record.containers, key=lambda c: -c.sizes[-1][1])
@@ -79,7 +79,7 @@ def examine(record: Record) -> Report:
     )
 
 
-def phases(evidence: Evidence) -> tuple[Phase, ...]:
+def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
     """Over the whole time watched, start-up included; the longest first."""
     seconds: dict[str, float] = {}
     for window in evidence.record.windows:
@@ -87,12 +87,12 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
             seconds[name] = seconds.get(name, 0.0) + spent
     whole = sum(seconds.values()) or 1.0
     return tuple(
-        Phase(name, spent, spent / whole)
+        PhaseShare(name, spent, spent / whole)
         for name, spent in sorted(seconds.items(), key=lambda item: -item[1])
     )
 
 
-def hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
+def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
     """Where training spent its time, by line."""
     spent = {place: sum(by_phase.values()) for place, by_phase in evidence.by_line.items()}
     hottest = sorted(spent, key=lambda place: -spent[place])[:LINES]
@@ -101,17 +101,17 @@ def hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
             file=file,
             line=line,
             function=evidence.functions.get((file, line), ""),
-            source=source.text(file, line),
+            source=source.read_line(file, line),
             share=spent[file, line] / evidence.seconds,
             phase=evidence.by_line[file, line].most_common(1)[0][0],
-            context=source.around(file, line),
+            context=source.read_lines_around(file, line),
         )
         for file, line in hottest
         if spent[file, line] > 0.005 * evidence.seconds
     )
 
 
-def copies(record: Record) -> tuple[CountedLine, ...]:
+def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Values taken out of tensors and tensors moved, by line."""
     watched = max(record.raw["counted"]["seconds"], 1e-9)
     sites = [site for site in record.kinds(*COPIES) if site.count >= 10 or site.on_device]
@@ -130,7 +130,7 @@ def copies(record: Record) -> tuple[CountedLine, ...]:
     )
 
 
-def operations(record: Record) -> tuple[CountedLine, ...]:
+def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Torch's operations by line, from the deeper look."""
     steps = max(record.total("vector_steps") or record.total("updates"), 1.0)
     watched = max(sum(window["seconds"] for window in record.windows), 1e-9)
@@ -149,7 +149,7 @@ def operations(record: Record) -> tuple[CountedLine, ...]:
     )
 
 
-def windows(evidence: Evidence) -> tuple[Window, ...]:
+def build_windows(evidence: Evidence) -> tuple[Window, ...]:
     """Second by second, for the charts."""
     return tuple(
         Window(
@@ -168,7 +168,7 @@ def windows(evidence: Evidence) -> tuple[Window, ...]:
     )
 
 
-def overhead(record: Record) -> float:
+def compute_overhead(record: WatchRecord) -> float:
     """What watching cost the script: counting, looking, and the clerk's work."""
     own = record.raw["own"]
     spent = sum(own[name] for name in own if name.endswith("_seconds"))
@@ -176,7 +176,7 @@ def overhead(record: Record) -> float:
     return float(spent / max(whole - spent, 1e-9)) if whole else 0.0
 
 
-def limit(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, str]:
+def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, str]:
     """What the training is bound by, and why one may say so."""
     if evidence.seconds < 1.0:
         return "unknown", "training was not seen long enough"
@@ -195,10 +195,10 @@ def limit(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, str]:
     largest = max(shares, key=lambda name: shares[name])
     if shares[largest] >= learning:
         return largest, f"{shares[largest]:.0%} of the training goes there, and {learning:.0%} to learning"
-    return limit_of_learning(evidence, learning)
+    return find_learning_bottleneck(evidence, learning)
 
 
-def limit_of_learning(evidence: Evidence, learning: float) -> tuple[str, str]:
+def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[str, str]:
     """Whether the learner computes, or mostly gets ready to."""
     raw = evidence.record.raw
     if raw["jax"] and not evidence.record.total("updates"):
@@ -231,7 +231,7 @@ def limit_of_learning(evidence: Evidence, learning: float) -> tuple[str, str]:
     return ("compute" if share > SLOW else "launches"), because
 
 
-def notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:
+def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """What could not be seen."""
     record, raw = evidence.record, evidence.record.raw
     found = []
@@ -247,7 +247,7 @@ def notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:
             "JAX computes in the background: its time shows where a result is first waited for, and its compiled "
             "updates cannot be taken apart into forward, backward and optimizer."
         )
-    seconds, spells = compiling(evidence)
+    seconds, spells = measure_compilation(evidence)
     if spells == 1 and not any(f.name == "compile-in-training" for f in findings):
         found.append(f"Compilers were at work for {seconds:.1f} s when training began: a start-up, once.")
     if raw["timer_taken"]:

@@ -5,32 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 
 from flashdqn.doctor import html_cards
-from flashdqn.doctor.html_charts import phase_bar, time_charts
+from flashdqn.doctor.html_charts import draw_phase_bar, draw_time_charts
 from flashdqn.doctor.html_style import STYLE
 from flashdqn.doctor.report import Report
-from flashdqn.doctor.report_words import command
+from flashdqn.doctor.report_words import format_command
 from flashdqn.show import charts
-from flashdqn.show.page import make_page, section
+from flashdqn.show.page import make_page, make_section
 
 
-def write_page(report: Report, path: Path) -> Path:
+def write_doctor_page(report: Report, path: Path) -> Path:
     """Write the page to a file."""
-    path.write_text(page(report), encoding="utf-8")
+    path.write_text(render_doctor_page(report), encoding="utf-8")
     return path
 
 
-def page(report: Report) -> str:
+def render_doctor_page(report: Report) -> str:
     """The page itself."""
     body = [
-        html_cards.head(report),
-        section("Where the time goes", phase_bar(report)),
-        html_cards.findings(report),
-        section("Over time", time_charts(report)),
-        html_cards.hottest(report),
-        html_cards.counted("Values taken out of tensors, and tensors moved", report.copies),
-        html_cards.counted("Operations of torch", report.operations),
-        html_cards.growth(report),
-        html_cards.notes(report),
+        html_cards.render_head(report),
+        make_section("Where the time goes", draw_phase_bar(report)),
+        html_cards.render_findings(report),
+        make_section("Over time", draw_time_charts(report)),
+        html_cards.render_hot_lines(report),
+        html_cards.render_counted_lines("Values taken out of tensors, and tensors moved", report.copies),
+        html_cards.render_counted_lines("Operations of torch", report.operations),
+        html_cards.render_growth(report),
+        html_cards.render_notes(report),
     ]
     style = charts.STYLE + STYLE
-    return make_page(f"{command(report)}: flashdqn doctor", body, style, charts.SCRIPT)
+    return make_page(f"{format_command(report)}: flashdqn doctor", body, style, charts.SCRIPT)

@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 )
 
 
-def coloured(source: str) -> str:
+def highlight_as_html(source: str) -> str:
     """HTML for some Python: comments, strings, numbers and keywords."""
     parts, end = [], 0
     for token in _TOKEN.finditer(source):
@@ -31,16 +31,16 @@ def coloured(source: str) -> str:
     return "".join(parts) + escape(source[end:])
 
 
-def code_block(source: str) -> str:
+def render_code_block(source: str) -> str:
     """A few lines to copy."""
-    return f"<pre><code>{coloured(source.strip(chr(10)))}</code></pre>"
+    return f"<pre><code>{highlight_as_html(source.strip(chr(10)))}</code></pre>"
 
 
-def listing(lines: Iterable[tuple[int, str]], hot: int) -> str:
+def render_listing(lines: Iterable[tuple[int, str]], hot: int) -> str:
     """Numbered lines, with one of them marked."""
     rows = "".join(
         f'<span class="row{" hot" if number == hot else ""}"><span class="number">{number}</span>'
-        f"{coloured(text.rstrip())}</span>"
+        f"{highlight_as_html(text.rstrip())}</span>"
         for number, text in lines
     )
     return f"<pre><code>{rows}</code></pre>"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashdqn.doctor import source
-from flashdqn.doctor.record import Frame, Record
+from flashdqn.doctor.record import Frame, WatchRecord
 
 PHASES = (
     *(
@@ -79,7 +79,7 @@ WAITING = re.compile(r"/(threading|queue|selectors|subprocess|multiprocessing/\w
 class Namer:
     """Names the phase of each stack of a record."""
 
-    record: Record
+    record: WatchRecord
     roles: dict[tuple[str, int], str] = field(default_factory=dict)
     learning_blocks: list[tuple[str, int, int]] = field(default_factory=list)
     env_lines: set[tuple[str, int]] = field(default_factory=set)
@@ -94,7 +94,7 @@ class Namer:
             for site in self.record.kinds("item", "tolist", "cpu", "numpy", "to", "cuda")
             if self.record.per_step(site) >= OFTEN
         }
-        self.learning_blocks = learning_blocks(self.record, self.env_lines)
+        self.learning_blocks = find_learning_blocks(self.record, self.env_lines)
 
     def name(self, stack: tuple[Frame, ...]) -> str:
         """The phase of a stack (outermost frame first), once training has begun."""
@@ -106,19 +106,21 @@ class Namer:
             phase = self.of_frame(stack, i)
             if phase:
                 return phase
-        return "waiting" if stack and WAITING.search(within_library(stack[-1].file)) else "python (rest)"
+        return "waiting" if stack and WAITING.search(get_path_in_library(stack[-1].file)) else "python (rest)"
 
     def of_frame(self, stack: tuple[Frame, ...], i: int) -> str:
         """What one frame says, or nothing."""
         file, name, line, plumbing = stack[i]
-        if is_call(stack[i]):
+        if is_network_call(stack[i]):
             return self.of_network(stack)
         if file.startswith(WATCH):
             return STAND_INS.get(name, "")
         for pattern, phase in FILES:
-            if pattern.search(within_library(file)):
+            if pattern.search(get_path_in_library(file)):
                 return phase
-        if file.endswith("/torch/nn/functional.py") and not any(is_call(frame) for frame in stack[:i]):
+        if file.endswith("/torch/nn/functional.py") and not any(
+            is_network_call(frame) for frame in stack[:i]
+        ):
             return "forward"
         if file.endswith("/random.py") and name.endswith(".sample"):
             return "replay"
@@ -146,7 +148,7 @@ class Namer:
 
     def of_network(self, stack: tuple[Frame, ...]) -> str:
         """Acting or learning, by the line that called the outermost network."""
-        outermost = next(i for i, frame in enumerate(stack) if is_call(frame))
+        outermost = next(i for i, frame in enumerate(stack) if is_network_call(frame))
         for frame in reversed(stack[:outermost]):
             if not frame.plumbing:
                 return self.roles.get((frame.file, frame.line), "forward")
@@ -154,32 +156,32 @@ class Namer:
 
     def holds_env_step(self, file: str, line: int) -> bool:
         """Whether the function around a line steps an environment: then it is the whole loop."""
-        around = source.function(file, line)
+        around = source.find_function(file, line)
         return around is not None and any(
-            where == file and source.covers(around, step) for where, step in self.env_lines
+            where == file and source.covers_line(around, step) for where, step in self.env_lines
         )
 
 
-def within_library(file: str) -> str:
+def get_path_in_library(file: str) -> str:
     """A library's file from its package on; nothing for other files, whatever folders they may lie in."""
     found = LIBRARY.match(file)
     return found[1] if found else ""
 
 
-def is_call(frame: Frame) -> bool:
+def is_network_call(frame: Frame) -> bool:
     """Whether this is a network's call: the stand-in for it, or torch's own while that rests."""
     if frame.file.startswith(WATCH):
         return frame.function == CALL
     return frame.file.endswith(MODULE) and frame.function.rpartition(".")[2] in MODULE_CALLS
 
 
-def learning_blocks(record: Record, env_lines: set[tuple[str, int]]) -> list[tuple[str, int, int]]:
+def find_learning_blocks(record: WatchRecord, env_lines: set[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Where updates are written: the smallest block around a backward pass and the optimizer's step."""
     blocks = []
     steps = record.kinds("optimizer")
     for backward in record.kinds("backward"):
         lines = [backward.line, *(step.line for step in steps if step.file == backward.file)]
-        block = source.common_block(backward.file, lines) or source.common_block(
+        block = source.find_common_block(backward.file, lines) or source.find_common_block(
             backward.file, [backward.line]
         )
         if block and not any(f == backward.file and block[0] <= line <= block[1] for f, line in env_lines):

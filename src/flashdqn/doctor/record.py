@@ -18,7 +18,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Site:
+class CallSite:
     """A line that did something countable."""
 
     kind: str
@@ -69,14 +69,14 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Record:
+class WatchRecord:
     """All that was seen."""
 
     raw: dict[str, Any]
     frames: tuple[Frame, ...]
     stacks: tuple[tuple[int, ...], ...]
     windows: tuple[dict[str, Any], ...]
-    sites: tuple[Site, ...]
+    sites: tuple[CallSite, ...]
     forwards: tuple[ForwardSite, ...]
     containers: tuple[Container, ...]
     began: float
@@ -86,12 +86,12 @@ class Record:
         """A counter over all windows."""
         return float(sum(window[name] for window in self.windows))
 
-    def per_step(self, site: Site) -> float:
+    def per_step(self, site: CallSite) -> float:
         """How often a line did something for each step of the environments (or update), while that was counted."""
         counted = self.raw["counted"]
         return site.count / max(float(counted["vector_steps"] or counted["updates"]), 1.0)
 
-    def kinds(self, *names: str) -> list[Site]:
+    def kinds(self, *names: str) -> list[CallSite]:
         """The lines that did something of these kinds."""
         return [site for site in self.sites if site.kind in names]
 
@@ -102,15 +102,15 @@ class Record:
         return int(max(widths, key=lambda width: int(widths[width]), default=0))
 
 
-def make_record(raw: dict[str, Any]) -> Record:
+def make_record(raw: dict[str, Any]) -> WatchRecord:
     """From the watch's JSON."""
     began = raw["training_began"]
-    return Record(
+    return WatchRecord(
         raw=raw,
         frames=tuple(Frame(*frame) for frame in raw["frames"]),
         stacks=tuple(tuple(stack) for stack in raw["stacks"]),
         windows=tuple(raw["windows"]),
-        sites=tuple(Site(**site) for site in raw["sites"]),
+        sites=tuple(CallSite(**site) for site in raw["sites"]),
         forwards=tuple(ForwardSite(**{**row, "shape": tuple(row["shape"])}) for row in raw["forwards"]),
         containers=tuple(
             Container(**{**row, "sizes": tuple((float(t), int(n)) for t, n in row["sizes"])})

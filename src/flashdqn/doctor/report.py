@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseShare:
     """A share of the time with a name: environment, acting, replay, forward, backward, …"""
 
     name: str
@@ -129,7 +129,7 @@ class Report:
     """By how much the doctor slowed the script, estimated: 0.03 is three per cent."""
     samples: int
     deep: bool
-    phases: tuple[Phase, ...]
+    phases: tuple[PhaseShare, ...]
     lines: tuple[HotLine, ...]
     windows: tuple[Window, ...]
     findings: tuple[Finding, ...]

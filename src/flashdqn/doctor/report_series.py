@@ -9,8 +9,8 @@ from numbers import Real
 from typing import Any
 
 from flashdqn.doctor.report import Report, Window
-from flashdqn.show.bars import pieces
-from flashdqn.show.numbers import count, rate, size
+from flashdqn.show.bars import split_into_slices
+from flashdqn.show.numbers import format_bytes, format_count, format_rate
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Growing:
     def extent(self) -> str:
         """From how many to how many."""
         unit = "operations" if self.kind == "graph" else "items"
-        return f"{count(self.sizes[0])} to {count(self.sizes[-1])} {unit}" if self.sizes else ""
+        return f"{format_count(self.sizes[0])} to {format_count(self.sizes[-1])} {unit}" if self.sizes else ""
 
 
 def per_second(number: float, seconds: float) -> float:
@@ -47,7 +47,7 @@ def per_second(number: float, seconds: float) -> float:
     return number / seconds if math.isfinite(seconds) and seconds > 0 else math.nan
 
 
-def mean_length(windows: Iterable[Window]) -> float:
+def mean_episode_length(windows: Iterable[Window]) -> float:
     """Of all episodes that ended: each counts once."""
     known = [
         (w.episodes, w.episode_length) for w in windows if w.episodes and math.isfinite(w.episode_length)
@@ -56,78 +56,84 @@ def mean_length(windows: Iterable[Window]) -> float:
     return sum(number * length for number, length in known) / episodes if episodes else math.nan
 
 
-def merged(windows: Sequence[Window], most: int) -> list[Window]:
+def merge_windows(windows: Sequence[Window], most: int) -> list[Window]:
     """At most so many windows, neighbours taken together."""
-    return [_together(windows[piece]) for piece in pieces(len(windows), most)]
+    return [_combine_windows(windows[piece]) for piece in split_into_slices(len(windows), most)]
 
 
-def beginning(windows: Sequence[Window]) -> int:
+def count_first_windows(windows: Sequence[Window]) -> int:
     """How many windows are the first ones: a tenth of them, at least one."""
     return max(1, round(len(windows) / 10)) if windows else 0
 
 
-def courses(windows: Sequence[Window]) -> list[Course]:
+def build_courses(windows: Sequence[Window]) -> list[Course]:
     """What is worth a line each: throughput, episodes, memory."""
     found = [
-        _rates("transitions/s", windows, lambda w: w.transitions),
-        _rates("updates/s", windows, lambda w: w.updates),
-        _rates("episodes/s", windows, lambda w: w.episodes),
-        _lengths(windows),
-        _memory("memory", windows, lambda w: w.memory),
-        _memory("device memory", windows, lambda w: w.device_memory),
+        _make_rate_course("transitions/s", windows, lambda w: w.transitions),
+        _make_rate_course("updates/s", windows, lambda w: w.updates),
+        _make_rate_course("episodes/s", windows, lambda w: w.episodes),
+        _make_length_course(windows),
+        _make_memory_course("memory", windows, lambda w: w.memory),
+        _make_memory_course("device memory", windows, lambda w: w.device_memory),
     ]
     return [course for course in found if any(value > 0 for value in course.values)]
 
 
-def growing(report: Report) -> list[Growing]:
+def list_growing_containers(report: Report) -> list[Growing]:
     """What grows, as far as it was understood."""
     return [
         Growing(
             name=str(one.get("name", "?")),
             where=str(one.get("where", "")),
             kind=str(one.get("type", "")),
-            sizes=tuple(filter(math.isfinite, map(_size, one.get("sizes") or ()))),
+            sizes=tuple(filter(math.isfinite, map(_read_size, one.get("sizes") or ()))),
         )
         for one in report.growth
     ]
 
 
-def phase_names(report: Report) -> list[str]:
+def list_phase_names(report: Report) -> list[str]:
     """Every phase that took time, the longest first."""
     known = [phase for phase in report.phases if phase.seconds > 0 or phase.share > 0]
-    return [phase.name for phase in sorted(known, key=lambda phase: -_number(phase.share))]
+    return [phase.name for phase in sorted(known, key=lambda phase: -_finite_or_zero(phase.share))]
 
 
-def shares(window: Window, names: Sequence[str]) -> list[float]:
+def compute_window_shares(window: Window, names: Sequence[str]) -> list[float]:
     """Of a window's time, the share of each phase."""
-    seconds = [max(0.0, _number(window.phases.get(name, 0.0))) for name in names]
+    seconds = [max(0.0, _finite_or_zero(window.phases.get(name, 0.0))) for name in names]
     total = sum(seconds)
     return [value / total if total > 0 else 0.0 for value in seconds]
 
 
-def _rates(name: str, windows: Sequence[Window], number: Callable[[Window], float]) -> Course:
+def _make_rate_course(name: str, windows: Sequence[Window], number: Callable[[Window], float]) -> Course:
     def over(some: Sequence[Window]) -> float:
         return per_second(sum(number(w) for w in some), sum(w.seconds for w in some))
 
-    first = beginning(windows)
+    first = count_first_windows(windows)
     values = tuple(per_second(number(w), w.seconds) for w in windows)
-    return Course(name, values, over(windows[:first]), over(windows[first:]), rate)
+    return Course(name, values, over(windows[:first]), over(windows[first:]), format_rate)
 
 
-def _lengths(windows: Sequence[Window]) -> Course:
-    first = beginning(windows)
+def _make_length_course(windows: Sequence[Window]) -> Course:
+    first = count_first_windows(windows)
     values = tuple(w.episode_length if w.episodes else math.nan for w in windows)
-    return Course("episode length", values, mean_length(windows[:first]), mean_length(windows[first:]), rate)
+    return Course(
+        "episode length",
+        values,
+        mean_episode_length(windows[:first]),
+        mean_episode_length(windows[first:]),
+        format_rate,
+    )
 
 
-def _memory(name: str, windows: Sequence[Window], number: Callable[[Window], float]) -> Course:
+def _make_memory_course(name: str, windows: Sequence[Window], number: Callable[[Window], float]) -> Course:
     values = tuple(float(number(w)) for w in windows)
-    first = beginning(windows)
+    first = count_first_windows(windows)
     begin = values[first - 1] if values else math.nan
-    return Course(name, values, begin, values[-1] if len(values) > first else math.nan, size)
+    return Course(name, values, begin, values[-1] if len(values) > first else math.nan, format_bytes)
 
 
-def _together(windows: Sequence[Window]) -> Window:
+def _combine_windows(windows: Sequence[Window]) -> Window:
     last = windows[-1]
     names = {name for window in windows for name in window.phases}
     return Window(
@@ -137,18 +143,20 @@ def _together(windows: Sequence[Window]) -> Window:
         vector_steps=sum(w.vector_steps for w in windows),
         updates=sum(w.updates for w in windows),
         episodes=sum(w.episodes for w in windows),
-        episode_length=mean_length(windows),
+        episode_length=mean_episode_length(windows),
         memory=last.memory,
         device_memory=last.device_memory,
-        phases={name: sum(_number(w.phases.get(name, 0.0)) for w in windows) for name in sorted(names)},
+        phases={
+            name: sum(_finite_or_zero(w.phases.get(name, 0.0)) for w in windows) for name in sorted(names)
+        },
     )
 
 
-def _size(entry: Any) -> float:
+def _read_size(entry: Any) -> float:
     """A size alone, or with its time before it."""
     value = entry[-1] if isinstance(entry, list | tuple) and entry else entry
     return float(value) if isinstance(value, Real) else math.nan
 
 
-def _number(value: float) -> float:
+def _finite_or_zero(value: float) -> float:
     return value if math.isfinite(value) else 0.0

@@ -10,8 +10,8 @@ import sysconfig
 from pathlib import Path
 
 from flashdqn.doctor.report import CountedLine, Finding, HotLine, Report
-from flashdqn.doctor.report_series import mean_length, per_second
-from flashdqn.show.numbers import NOTHING, count, duration, percent, rate
+from flashdqn.doctor.report_series import mean_episode_length, per_second
+from flashdqn.show.numbers import NOTHING, format_count, format_duration, format_percent, format_rate
 
 PHASES = {
     "environment": "the game itself: step and reset",
@@ -55,7 +55,7 @@ CHANGES_LEARNING = (
 )
 
 
-def plain(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Text without control characters that a terminal would obey, and without what cannot be written."""
     shown = "".join(
         c if c.isprintable() or c in "\n\t" or ord(c) > 159 else "\N{REPLACEMENT CHARACTER}"
@@ -64,7 +64,7 @@ def plain(text: str) -> str:
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
-def short(file: str) -> str:
+def shorten_path(file: str) -> str:
     """A path as one would say it: from the working directory, or from where packages lie."""
     here = str(Path.cwd())
     if file.startswith(here + os.sep):
@@ -77,64 +77,64 @@ def short(file: str) -> str:
     return "~" + file[len(home) :] if home != os.sep and file.startswith(home + os.sep) else file
 
 
-def place(what: Finding | HotLine | CountedLine) -> str:
+def format_place(what: Finding | HotLine | CountedLine) -> str:
     """Where: train.py:41."""
     if what.line <= 0 or not what.file:
         return "the script as a whole"
-    return f"{short(what.file)}:{what.line}"
+    return f"{shorten_path(what.file)}:{what.line}"
 
 
-def command(report: Report) -> str:
+def format_command(report: Report) -> str:
     """What was run."""
-    return " ".join([short(report.script), *(shlex.quote(argument) for argument in report.arguments)])
+    return " ".join([shorten_path(report.script), *(shlex.quote(argument) for argument in report.arguments)])
 
 
-def watched(report: Report) -> str:
+def describe_watch_time(report: Report) -> str:
     """How long, and how it ended."""
-    time = duration(report.seconds) if math.isfinite(report.seconds) else "an unknown time"
+    time = format_duration(report.seconds) if math.isfinite(report.seconds) else "an unknown time"
     return f"Watched for {time}, {ENDINGS.get(report.ended, report.ended)}."
 
 
-def machine(report: Report) -> str:
+def describe_machine(report: Report) -> str:
     """On what it ran."""
     parts = [report.device, f"torch {report.torch}" if report.torch else "", f"Python {report.python}"]
-    parts += [_several(report.cores, "core"), _several(report.threads, "thread")]
+    parts += [_pluralize(report.cores, "core"), _pluralize(report.threads, "thread")]
     return ", ".join(part for part in parts if part)
 
 
-def verdict(report: Report) -> str:
+def describe_bottleneck(report: Report) -> str:
     """What limits it, in a few words."""
     if report.bound in BOUNDS:
         return f"Limited by {BOUNDS[report.bound]}"
     return "What limits it could not be told"
 
 
-def calm(report: Report) -> str:
+def describe_no_findings(report: Report) -> str:
     """What to say when there is nothing to complain of."""
     if not report.transitions and not report.updates:
         return (
             "No training was seen, neither a step of an environment nor an update: there is nothing to judge."
         )
-    limit = f" {verdict(report)}, as it is." if report.bound in BOUNDS else ""
+    limit = f" {describe_bottleneck(report)}, as it is." if report.bound in BOUNDS else ""
     when = " before it failed" if report.ended == "failed" else ""
     return f"Nothing to complain of{when}: nothing was found that surely costs much time.{limit}"
 
 
-def figures(report: Report) -> list[tuple[str, str, str]]:
+def list_head_figures(report: Report) -> list[tuple[str, str, str]]:
     """The numbers of the head: name, value and what goes with it."""
     return [
-        ("transitions", count(report.transitions), _each_second(report.transitions, report)),
-        ("updates", count(report.updates), _each_second(report.updates, report)),
-        ("episodes", count(report.episodes), _each_second(report.episodes, report)),
-        ("mean length", rate(mean_length(report.windows)), "steps"),
-        ("train ratio", rate(report.ratio), "updates/transition"),
-        ("batch", count(report.batch_size) if report.batch_size else NOTHING, "per update"),
-        ("environments", count(report.environments) if report.environments else NOTHING, "at a time"),
-        ("vector steps", count(report.vector_steps), _each_second(report.vector_steps, report)),
+        ("transitions", format_count(report.transitions), _format_per_second(report.transitions, report)),
+        ("updates", format_count(report.updates), _format_per_second(report.updates, report)),
+        ("episodes", format_count(report.episodes), _format_per_second(report.episodes, report)),
+        ("mean length", format_rate(mean_episode_length(report.windows)), "steps"),
+        ("train ratio", format_rate(report.ratio), "updates/transition"),
+        ("batch", format_count(report.batch_size) if report.batch_size else NOTHING, "per update"),
+        ("environments", format_count(report.environments) if report.environments else NOTHING, "at a time"),
+        ("vector steps", format_count(report.vector_steps), _format_per_second(report.vector_steps, report)),
     ]
 
 
-def speed(finding: Finding) -> str:
+def format_gain(finding: Finding) -> str:
     """The predicted gain: 1.8x faster."""
     if not math.isfinite(finding.speedup):
         return "gain unknown"
@@ -145,26 +145,26 @@ def speed(finding: Finding) -> str:
     return f"{finding.speedup:.{digits}f}x faster{less}"
 
 
-def cost(finding: Finding) -> str:
+def format_cost(finding: Finding) -> str:
     """Its share of the time, where it has one, and how sure that is."""
-    parts = [f"{percent(finding.share)} of the time"] if finding.share > 0 else []
+    parts = [f"{format_percent(finding.share)} of the time"] if finding.share > 0 else []
     if finding.certainty < 0.995:
-        parts.append(f"certainty {percent(finding.certainty)}")
+        parts.append(f"certainty {format_percent(finding.certainty)}")
     return ", ".join(parts)
 
 
-def overhead(report: Report) -> str:
+def describe_overhead(report: Report) -> str:
     """What the doctor itself cost."""
-    how = f"({'deep' if report.deep else 'sampling'} mode, {count(report.samples)} samples)"
+    how = f"({'deep' if report.deep else 'sampling'} mode, {format_count(report.samples)} samples)"
     if not math.isfinite(report.overhead):
         return f"How much the doctor slowed the script is not known {how}."
-    return f"The doctor slowed the script by about {percent(report.overhead)} {how}."
+    return f"The doctor slowed the script by about {format_percent(report.overhead)} {how}."
 
 
-def _each_second(number: float, report: Report) -> str:
-    value = rate(per_second(number, report.seconds))
+def _format_per_second(number: float, report: Report) -> str:
+    value = format_rate(per_second(number, report.seconds))
     return "" if value == NOTHING else f"{value}/s"
 
 
-def _several(number: int, name: str) -> str:
+def _pluralize(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}" if number else ""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.doctor.record import Record, make_record
+from flashdqn.doctor.record import WatchRecord, make_record
 
 WATCH = Path(__file__).parent / "watch" / "__main__.py"
 GRACE = 20.0
@@ -42,7 +42,7 @@ class Patient:
     grace: float = GRACE
 
 
-def check(patient: Patient) -> None:
+def check_patient(patient: Patient) -> None:
     """A script that cannot be one is refused in a sentence."""
     if not hasattr(signal, "setitimer"):
         raise ConfigError(
@@ -72,17 +72,17 @@ def check(patient: Patient) -> None:
         ) from None
 
 
-def watch(patient: Patient) -> Record:
+def watch_patient(patient: Patient) -> WatchRecord:
     """Run it, to its end or for its time; Ctrl-C ends it early."""
-    check(patient)
+    check_patient(patient)
     with tempfile.TemporaryDirectory() as folder:
         record, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
         plan.write_text(json.dumps(describe(patient, record)), encoding="utf-8")
-        with gpu_meter() as meter, interrupts_pass():
+        with gpu_meter() as meter, leave_interrupts_to_child():
             child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
-            wait(child, patient.seconds + patient.grace)
+            wait_or_kill(child, patient.seconds + patient.grace)
         if not record.exists():
-            how = how_it_ended(child.returncode)
+            how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
         raw = json.loads(record.read_text(encoding="utf-8"))
         raw["utilization"] = meter.mean(raw["training_began"])
@@ -96,7 +96,7 @@ def watch(patient: Patient) -> Record:
     return make_record(raw)
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit_code(code: int) -> str:
     """An exit code in words: below zero it is a signal's."""
     if code >= 0:
         return f"ended with code {code}"
@@ -123,7 +123,7 @@ def describe(patient: Patient, record: Path) -> dict[str, Any]:
     }
 
 
-def wait(child: subprocess.Popen[bytes], seconds: float) -> None:
+def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
     """Until it has ended. It ends itself when its time is up; one that does not is made to."""
     try:
         child.wait(seconds)
@@ -133,7 +133,7 @@ def wait(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 @contextmanager
-def interrupts_pass() -> Iterator[None]:
+def leave_interrupts_to_child() -> Iterator[None]:
     """Ctrl-C goes to the script, which is in the same terminal; a second one within two seconds is for us too."""
     last = [0.0]
 

@@ -16,7 +16,7 @@ Block = (
 
 
 @functools.lru_cache(maxsize=512)
-def tree(file: str) -> ast.Module | None:
+def parse_file(file: str) -> ast.Module | None:
     """The parsed file, or None where it cannot be read."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
@@ -24,12 +24,12 @@ def tree(file: str) -> ast.Module | None:
         return None
 
 
-def text(file: str, line: int) -> str:
+def read_line(file: str, line: int) -> str:
     """A line of a file, stripped; empty where there is none."""
     return linecache.getline(file, line).strip()
 
 
-def around(file: str, line: int, reach: int = 3) -> tuple[tuple[int, str], ...]:
+def read_lines_around(file: str, line: int, reach: int = 3) -> tuple[tuple[int, str], ...]:
     """The lines around one, with their numbers."""
     lines = linecache.getlines(file)
     first, last = max(1, line - reach), min(len(lines), line + reach)
@@ -37,65 +37,69 @@ def around(file: str, line: int, reach: int = 3) -> tuple[tuple[int, str], ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def enclosing(file: str, line: int) -> tuple[ast.AST, ...]:
+def find_enclosing_nodes(file: str, line: int) -> tuple[ast.AST, ...]:
     """Statements and comprehensions that reach over a line, the innermost last."""
-    module = tree(file)
+    module = parse_file(file)
     if module is None:
         return ()
-    found = [node for node in ast.walk(module) if covers(node, line)]
-    return tuple(sorted(found, key=lambda node: (first_line(node), -last_line(node))))
+    found = [node for node in ast.walk(module) if covers_line(node, line)]
+    return tuple(sorted(found, key=lambda node: (first_line_number(node), -last_line_number(node))))
 
 
-def covers(node: ast.AST, line: int) -> bool:
+def covers_line(node: ast.AST, line: int) -> bool:
     """Whether a node reaches over a line."""
-    return hasattr(node, "lineno") and first_line(node) <= line <= last_line(node)
+    return hasattr(node, "lineno") and first_line_number(node) <= line <= last_line_number(node)
 
 
-def first_line(node: ast.AST) -> int:
+def first_line_number(node: ast.AST) -> int:
     """0 where a node has none."""
     return int(getattr(node, "lineno", 0))
 
 
-def last_line(node: ast.AST) -> int:
+def last_line_number(node: ast.AST) -> int:
     """The first where it is not known."""
-    return int(getattr(node, "end_lineno", None) or first_line(node))
+    return int(getattr(node, "end_lineno", None) or first_line_number(node))
 
 
-def loops(file: str, line: int) -> list[Loop]:
+def find_loops(file: str, line: int) -> list[Loop]:
     """The loops around a line within its own function, the innermost last."""
-    return [node for node in within_function(file, line) if isinstance(node, Loop)]
+    return [node for node in find_nodes_in_function(file, line) if isinstance(node, Loop)]
 
 
-def within_function(file: str, line: int) -> list[ast.AST]:
+def find_nodes_in_function(file: str, line: int) -> list[ast.AST]:
     """What encloses a line, from the function (or class, or module) that it belongs to inwards."""
-    chain = list(enclosing(file, line))
-    starts = [i for i, node in enumerate(chain) if isinstance(node, Function) and first_line(node) != line]
+    chain = list(find_enclosing_nodes(file, line))
+    starts = [
+        i for i, node in enumerate(chain) if isinstance(node, Function) and first_line_number(node) != line
+    ]
     return chain[starts[-1] + 1 :] if starts else chain
 
 
-def function(file: str, line: int) -> Function | None:
+def find_function(file: str, line: int) -> Function | None:
     """The function that a line belongs to."""
-    found = [node for node in enclosing(file, line) if isinstance(node, Function)]
+    found = [node for node in find_enclosing_nodes(file, line) if isinstance(node, Function)]
     return found[-1] if found else None
 
 
-def statement(file: str, line: int) -> tuple[int, int]:
+def find_statement_lines(file: str, line: int) -> tuple[int, int]:
     """First and last line of the simple statement that a line belongs to."""
     simple = [
-        node for node in enclosing(file, line) if isinstance(node, ast.stmt) and not hasattr(node, "body")
+        node
+        for node in find_enclosing_nodes(file, line)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
     ]
-    return (first_line(simple[-1]), last_line(simple[-1])) if simple else (line, line)
+    return (first_line_number(simple[-1]), last_line_number(simple[-1])) if simple else (line, line)
 
 
-def common_block(file: str, lines: list[int]) -> tuple[int, int] | None:
+def find_common_block(file: str, lines: list[int]) -> tuple[int, int] | None:
     """The smallest block of statements that holds all of these lines."""
-    module = tree(file)
+    module = parse_file(file)
     if module is None or not lines:
         return None
     best: tuple[int, int] | None = None
     for node in ast.walk(module):
-        for body in bodies(node):
-            first, last = first_line(body[0]), last_line(body[-1])
+        for body in iterate_bodies(node):
+            first, last = first_line_number(body[0]), last_line_number(body[-1])
             if (
                 first <= min(lines)
                 and max(lines) <= last
@@ -105,7 +109,7 @@ def common_block(file: str, lines: list[int]) -> tuple[int, int] | None:
     return best
 
 
-def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
+def iterate_bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
     """The lists of statements in a node."""
     for name in ("body", "orelse", "finalbody"):
         body = getattr(node, name, None)
@@ -113,12 +117,12 @@ def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield body
 
 
-def calls(node: ast.AST) -> Iterator[ast.Call]:
+def iterate_calls(node: ast.AST) -> Iterator[ast.Call]:
     """Every call in a node, in no order."""
     return (part for part in ast.walk(node) if isinstance(part, ast.Call))
 
 
-def called_name(call: ast.Call) -> str:
+def get_called_name(call: ast.Call) -> str:
     """`tensor` for torch.tensor(…), `append` for x.y.append(…)."""
     target = call.func
     if isinstance(target, ast.Attribute):

@@ -7,26 +7,32 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, Phase, Report
-from flashdqn.doctor.report_series import Course, Growing, beginning, courses, growing
+from flashdqn.doctor.report import CountedLine, Finding, HotLine, PhaseShare, Report
+from flashdqn.doctor.report_series import (
+    Course,
+    Growing,
+    build_courses,
+    count_first_windows,
+    list_growing_containers,
+)
 from flashdqn.doctor.report_words import (
     CHANGES_LEARNING,
-    calm,
-    command,
-    cost,
-    figures,
-    machine,
-    overhead,
-    place,
-    plain,
-    short,
-    speed,
-    verdict,
-    watched,
+    describe_bottleneck,
+    describe_machine,
+    describe_no_findings,
+    describe_overhead,
+    describe_watch_time,
+    format_command,
+    format_cost,
+    format_gain,
+    format_place,
+    list_head_figures,
+    shorten_path,
+    strip_controls,
 )
-from flashdqn.doctor.terminal_sheet import Sheet, highlighted
-from flashdqn.show.bars import bar, sparkline
-from flashdqn.show.numbers import duration, percent
+from flashdqn.doctor.terminal_sheet import Sheet, highlight_for_terminal
+from flashdqn.show.bars import draw_sparkline, draw_text_bar
+from flashdqn.show.numbers import format_duration, format_percent
 
 BAR, SPARK = 36, 34
 HOTTEST = 10
@@ -49,96 +55,101 @@ def show_report(report: Report, console: Console) -> None:
     sheet = Sheet(console)
     if report.ended == "failed" and report.error:
         sheet.verbatim(report.error)
-    _head(sheet, report)
-    _verdict(sheet, report)
-    _phases(sheet, report.phases)
-    _findings(sheet, report)
-    _hottest(sheet, report.lines)
-    _counted(sheet, "Values taken out of tensors, and tensors moved", report.copies)
-    _counted(sheet, "Operations of torch", report.operations)
-    _over_time(sheet, report)
-    _growth(sheet, growing(report))
-    _end(sheet, report)
+    _print_head(sheet, report)
+    _print_verdict(sheet, report)
+    _print_phases(sheet, report.phases)
+    _print_findings(sheet, report)
+    _print_hot_lines(sheet, report.lines)
+    _print_counted_lines(sheet, "Values taken out of tensors, and tensors moved", report.copies)
+    _print_counted_lines(sheet, "Operations of torch", report.operations)
+    _print_over_time(sheet, report)
+    _print_growth(sheet, list_growing_containers(report))
+    _print_notes(sheet, report)
 
 
-def _head(sheet: Sheet, report: Report) -> None:
+def _print_head(sheet: Sheet, report: Report) -> None:
     sheet.blank()
-    sheet.say(Text.assemble(("flashdqn doctor  ", "dim"), (plain(command(report)), "bold")))
-    sheet.say(watched(report))
-    sheet.say(plain(machine(report)), style="dim")
+    sheet.say(Text.assemble(("flashdqn doctor  ", "dim"), (strip_controls(format_command(report)), "bold")))
+    sheet.say(describe_watch_time(report))
+    sheet.say(strip_controls(describe_machine(report)), style="dim")
     sheet.blank()
     cells = [
         Text.assemble(f"{name:<13}", (f"{value:>9}", "bold"), (f"  {unit}", "dim"))
-        for name, value, unit in figures(report)
+        for name, value, unit in list_head_figures(report)
     ]
     for left, right in zip(cells[::2], cells[1::2], strict=True):
         left.pad_right(max(0, 43 - left.cell_len))
         sheet.line(Text.assemble(left, right))
 
 
-def _verdict(sheet: Sheet, report: Report) -> None:
-    words = Text(verdict(report), style="bold")
-    because = plain(report.bound_because).strip()
+def _print_verdict(sheet: Sheet, report: Report) -> None:
+    words = Text(describe_bottleneck(report), style="bold")
+    because = strip_controls(report.bound_because).strip()
     sheet.blank()
     sheet.say(Text.assemble(words, f": {because}") if because else Text.assemble(words, "."))
 
 
-def _phases(sheet: Sheet, phases: tuple[Phase, ...]) -> None:
+def _print_phases(sheet: Sheet, phases: tuple[PhaseShare, ...]) -> None:
     if not phases:
         return
     sheet.title("Where the time goes")
     for phase in sorted(phases, key=lambda phase: -phase.share if phase.share == phase.share else 0.0):
-        words = f"  {plain(phase.name)[:16]:<17}{duration(phase.seconds):>13}{percent(phase.share):>6}  "
-        sheet.line(Text.assemble(words, (bar(phase.share, BAR), COLOURS.get(phase.name, "white"))))
+        figures = f"{format_duration(phase.seconds):>13}{format_percent(phase.share):>6}"
+        words = f"  {strip_controls(phase.name)[:16]:<17}{figures}  "
+        sheet.line(Text.assemble(words, (draw_text_bar(phase.share, BAR), COLOURS.get(phase.name, "white"))))
 
 
-def _findings(sheet: Sheet, report: Report) -> None:
+def _print_findings(sheet: Sheet, report: Report) -> None:
     if not report.findings:
         sheet.title("Findings: none")
-        sheet.say(calm(report), indent=2)
+        sheet.say(describe_no_findings(report), indent=2)
         return
     sheet.title("Findings, the largest gain first")
     for number, finding in enumerate(report.findings, 1):
         if number > 1:
             sheet.blank()
-        _finding(sheet, number, finding)
+        _print_finding(sheet, number, finding)
 
 
-def _finding(sheet: Sheet, number: int, finding: Finding) -> None:
-    gain = speed(finding)
+def _print_finding(sheet: Sheet, number: int, finding: Finding) -> None:
+    gain = format_gain(finding)
     style = "bold green" if gain.endswith("faster") else "bold yellow"
-    name = f"{number:>2}  {plain(finding.name)}"
+    name = f"{number:>2}  {strip_controls(finding.name)}"
     room = max(2, sheet.width - len(name) - len(gain))
     sheet.line(Text.assemble((name, "bold"), " " * room, (gain, style)))
-    sheet.say(plain(finding.title), indent=4)
-    where = ", ".join(part for part in (plain(place(finding)), cost(finding)) if part)
+    sheet.say(strip_controls(finding.title), indent=4)
+    where = ", ".join(part for part in (strip_controls(format_place(finding)), format_cost(finding)) if part)
     sheet.say(where, indent=4, style="cyan")
     for sentence in finding.evidence:
-        sheet.say(plain(sentence), indent=4, bullet="• ")
+        sheet.say(strip_controls(sentence), indent=4, bullet="• ")
     if finding.advice:
-        sheet.say(Text.assemble(("What to do: ", "bold"), plain(finding.advice)), indent=4)
+        sheet.say(Text.assemble(("What to do: ", "bold"), strip_controls(finding.advice)), indent=4)
     if finding.changes_learning:
         sheet.say(CHANGES_LEARNING, indent=4, bullet="! ", style="bold yellow")
     sheet.code(finding.example, indent=8)
 
 
-def _hottest(sheet: Sheet, lines: tuple[HotLine, ...]) -> None:
+def _print_hot_lines(sheet: Sheet, lines: tuple[HotLine, ...]) -> None:
     if not lines:
         return
     sheet.title("Hottest lines")
     for line in lines[:HOTTEST]:
-        words = f"{place(line)}  {line.function}".rstrip()
+        words = f"{format_place(line)}  {line.function}".rstrip()
         phase = f"  ({line.phase})" if line.phase else ""
         sheet.line(
-            Text.assemble(f"{percent(line.share):>6}  ", (plain(words), "cyan"), (plain(phase), "dim"))
+            Text.assemble(
+                f"{format_percent(line.share):>6}  ",
+                (strip_controls(words), "cyan"),
+                (strip_controls(phase), "dim"),
+            )
         )
         if line.source:
-            sheet.line(Text.assemble(" " * 10, highlighted(plain(line.source))))
+            sheet.line(Text.assemble(" " * 10, highlight_for_terminal(strip_controls(line.source))))
     if len(lines) > HOTTEST:
         sheet.say(f"and {len(lines) - HOTTEST} more, in the page and the JSON", indent=8, style="dim")
 
 
-def _counted(sheet: Sheet, title: str, lines: tuple[CountedLine, ...]) -> None:
+def _print_counted_lines(sheet: Sheet, title: str, lines: tuple[CountedLine, ...]) -> None:
     if not lines:
         return
     sheet.title(title)
@@ -147,10 +158,10 @@ def _counted(sheet: Sheet, title: str, lines: tuple[CountedLine, ...]) -> None:
         figures = f"{line.count:>9,}x {line.per_step:>5.3g}/step {each:>7,.1f} µs  "
         sheet.line(
             Text.assemble(
-                f"{percent(line.share):>6}  ",
-                (plain(f"{line.what:<12} "), "bold"),
+                f"{format_percent(line.share):>6}  ",
+                (strip_controls(f"{line.what:<12} "), "bold"),
                 (figures, "dim"),
-                (plain(f"{Path(line.file).name}:{line.line}"), "cyan"),
+                (strip_controls(f"{Path(line.file).name}:{line.line}"), "cyan"),
                 (f"  {line.waits:,} wait" if line.waits else "", "dim"),
             )
         )
@@ -158,40 +169,45 @@ def _counted(sheet: Sheet, title: str, lines: tuple[CountedLine, ...]) -> None:
         sheet.say(f"and {len(lines) - HOTTEST} more, in the page and the JSON", indent=8, style="dim")
 
 
-def _over_time(sheet: Sheet, report: Report) -> None:
-    found = courses(report.windows)
+def _print_over_time(sheet: Sheet, report: Report) -> None:
+    found = build_courses(report.windows)
     if not found:
         return
-    first = beginning(report.windows)
+    first = count_first_windows(report.windows)
     seconds = sum(window.seconds for window in report.windows[:first])
     sheet.title("Over time")
-    sheet.line(Text(f"{'first ' + duration(seconds):>{SPARK + 32}}{'the rest':>12}", style="dim"))
+    sheet.line(Text(f"{'first ' + format_duration(seconds):>{SPARK + 32}}{'the rest':>12}", style="dim"))
     for course in found:
-        sheet.line(_course(course))
+        sheet.line(_format_course(course))
 
 
-def _course(course: Course) -> Text:
-    line = sparkline(course.values, SPARK)
+def _format_course(course: Course) -> Text:
+    line = draw_sparkline(course.values, SPARK)
     numbers = f"{course.text(course.first):>14}{course.text(course.rest):>12}"
     return Text.assemble(f"  {course.name:<16}", (f"{line:<{SPARK}}", "cyan"), numbers)
 
 
-def _growth(sheet: Sheet, found: list[Growing]) -> None:
+def _print_growth(sheet: Sheet, found: list[Growing]) -> None:
     if not found:
         return
     sheet.title("What grows")
     for one in found:
         kind = f" ({one.kind})" if one.kind else ""
         sheet.say(
-            Text.assemble((plain(one.name), "bold"), plain(kind), "  ", (plain(short(one.where)), "cyan")),
+            Text.assemble(
+                (strip_controls(one.name), "bold"),
+                strip_controls(kind),
+                "  ",
+                (strip_controls(shorten_path(one.where)), "cyan"),
+            ),
             indent=2,
         )
         if one.sizes:
-            sheet.line(Text.assemble("    ", (sparkline(one.sizes, SPARK), "cyan"), f"  {one.extent}"))
+            sheet.line(Text.assemble("    ", (draw_sparkline(one.sizes, SPARK), "cyan"), f"  {one.extent}"))
 
 
-def _end(sheet: Sheet, report: Report) -> None:
+def _print_notes(sheet: Sheet, report: Report) -> None:
     sheet.title("Notes")
     for note in report.notes:
-        sheet.say(plain(note), indent=2, bullet="• ")
-    sheet.say(overhead(report), indent=2, bullet="• ")
+        sheet.say(strip_controls(note), indent=2, bullet="• ")
+    sheet.say(describe_overhead(report), indent=2, bullet="• ")

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from flashdqn.doctor.report_words import plain
+from flashdqn.doctor.report_words import strip_controls
 
 ASCII = str.maketrans({"–": "-", "•": "*", "…": "~", "µ": "u", "×": "x", "█": "#", "▏": "|", "▎": "|"})
 
@@ -48,12 +48,12 @@ class Sheet:
         if not source.strip():
             return
         self.blank()
-        for line in highlighted(plain(source).strip("\n").expandtabs(4)).split("\n"):
+        for line in highlight_for_terminal(strip_controls(source).strip("\n").expandtabs(4)).split("\n"):
             self._put(Text.assemble(" " * indent, line) if line.plain.strip() else Text())
 
     def verbatim(self, text: str) -> None:
         """As it is."""
-        self._put(Text(plain(text).rstrip("\n")))
+        self._put(Text(strip_controls(text).rstrip("\n")))
 
     def _put(self, text: Text) -> None:
         if not self.console.encoding.lower().startswith("utf"):
@@ -62,7 +62,7 @@ class Sheet:
         self.console.print(text, highlight=False, soft_wrap=True)
 
 
-def highlighted(source: str) -> Text:
+def highlight_for_terminal(source: str) -> Text:
     """Python in the terminal's own colours."""
     colours = Syntax("", "python", theme="ansi_dark", background_color="default")
     text = colours.highlight(source)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import ObsSpec, VecEnv, capturable, close, resumable
+from flashdqn.core.contract import ObsSpec, VecEnv, close_env, is_capturable, is_resumable
 from flashdqn.core.types import Step
 
 STATE = "stacked."
 
 
-class Stacked:
+class FrameStack:
     """`env` with its last `stack` observations along the first axis, the newest last; an episode starts with its
     first one repeated. Beside a learner on CUDA it stacks there, so that single frames travel.
     """
@@ -25,7 +25,7 @@ class Stacked:
         self.outcome_names = env.outcome_names
         self.obs_spec = ObsSpec((frame.shape[0] * stack, *frame.shape[1:]), frame.dtype, stack)
         self.first_action: int = getattr(env, "first_action", 0)
-        self.resumable, self.capturable = resumable(env), capturable(env)
+        self.resumable, self.capturable = is_resumable(env), is_capturable(env)
         # Buffers that stay where they are: a CUDA graph knows them by their address.
         shape = (env.num_envs, *self.obs_spec.shape)
         self._obs = torch.zeros(shape, dtype=frame.dtype, device=self.device)
@@ -75,4 +75,4 @@ class Stacked:
 
     def close(self) -> None:
         """As the environment's own."""
-        close(self.env)
+        close_env(self.env)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv, close, decoder, resumable
+from flashdqn.core.contract import VecEnv, close_env, get_decoder, is_resumable
 from flashdqn.core.types import Step
 from flashdqn.envs.packed import Packing
 
@@ -21,15 +21,15 @@ from flashdqn.envs.packed import Packing
 TURNS = 2
 
 
-class Moved:
+class HostEnv:
     """`env`, which lies on the CPU, as seen from `device`. Its state stays where it is."""
 
     def __init__(self, env: VecEnv, device: torch.device) -> None:
         self.env, self.device = env, device
         self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
         self.obs_spec, self.outcome_names = env.obs_spec, env.outcome_names
-        self.resumable = resumable(env)
-        self.decoder = decoder(env)
+        self.resumable = is_resumable(env)
+        self.decoder = get_decoder(env)
         self.first_action: int = getattr(env, "first_action", 0)
         self.masked = env.mask is not None
         packing, host, pinned = Packing(self._example()), torch.device("cpu"), device.type == "cuda"
@@ -79,7 +79,7 @@ class Moved:
 
     def close(self) -> None:
         """As the environment's own."""
-        close(self.env)
+        close_env(self.env)
 
     def _send(self, answer: dict[str, Tensor]) -> Step:
         """Pack, copy, and say where it will lie once the device gets there."""

@@ -11,7 +11,7 @@ from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.errors import CheckpointError, EnvError
 
 
-def usable_device(device: torch.device, name: str) -> torch.device:
+def resolve_kernel_device(device: torch.device, name: str) -> torch.device:
     """The device with its index; CUDA only where kernels run there."""
     if device.type != "cuda":
         return device
@@ -23,7 +23,7 @@ def usable_device(device: torch.device, name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 
-def take_actions(own: Tensor, action: Tensor, name: str) -> None:
+def copy_actions(own: Tensor, action: Tensor, name: str) -> None:
     """Copy the actions to where the kernel reads them, if they are integers of its shape on its device."""
     if (
         action.shape != own.shape
@@ -38,12 +38,12 @@ def take_actions(own: Tensor, action: Tensor, name: str) -> None:
     own.copy_(action)
 
 
-def copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def copy_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state to keep: copies, each laid out by rows whatever the device."""
     return {name: x.clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
 
 
-def restore(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: str, settings: str) -> None:
+def restore_state(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: str, settings: str) -> None:
     """Write a state into the tensors that are there; one of another game, or of other `settings`, is refused."""
     if state.keys() != own.keys():
         raise CheckpointError(f"A state of {name} holds {', '.join(own)}; this one holds {', '.join(state)}.")

@@ -13,8 +13,8 @@ import torch
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.core.user_code import Kwargs, check_plain, import_named
-from flashdqn.envs.host_env import Moved
+from flashdqn.core.user_code import Kwargs, check_json_serializable, import_named
+from flashdqn.envs.host_env import HostEnv
 
 NEEDED = (
     "name",
@@ -33,7 +33,7 @@ NEEDED = (
 
 
 @dataclass(frozen=True)
-class OwnConfig:
+class UserEnvConfig:
     """A game of your own on the kernel layer, or any batched environment that keeps our contract."""
 
     task: ClassVar[str] = "own"
@@ -46,27 +46,27 @@ class OwnConfig:
     def __post_init__(self) -> None:
         if ":" not in self.id:
             raise ConfigError(f"env.id must be written module:Class, and is '{self.id}'.")
-        check_plain("env.kwargs", self.kwargs)
+        check_json_serializable("env.kwargs", self.kwargs)
 
 
-def makes_batches(name: str) -> bool:
+def takes_num_envs(name: str) -> bool:
     """Whether `module:object` is something that takes `num_envs`, as batched environments do; False where it cannot
     be found."""
     try:
-        return "num_envs" in _parameters(import_named(name, "the environment"))
+        return "num_envs" in _parameter_names(import_named(name, "the environment"))
     except ConfigError:
         return False
 
 
-def build_own(config: OwnConfig, num_envs: int, device: torch.device) -> VecEnv:
+def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device) -> VecEnv:
     """Make it on the device, or on the CPU beside it if it takes no device or cannot run kernels there."""
     make = import_named(config.id, "the environment")
-    if not callable(make) or "num_envs" not in _parameters(make):
+    if not callable(make) or "num_envs" not in _parameter_names(make):
         raise ConfigError(
             f"{config.id} must be a class or a function that takes num_envs; a Gymnasium environment is written "
             f"gym:{config.id}."
         )
-    takes_device = "device" in _parameters(make)
+    takes_device = "device" in _parameter_names(make)
     there = device.type == "cpu" or (takes_device and cuda_available())
     place = device if there else torch.device("cpu")
     kwargs = {"num_envs": num_envs, **({"device": str(place)} if takes_device else {}), **config.kwargs}
@@ -82,10 +82,10 @@ def build_own(config: OwnConfig, num_envs: int, device: torch.device) -> VecEnv:
             f"{config.id} is no batched environment yet: it has no {', '.join(missing)}. flashdqn.envs.check_env "
             "says what is expected."
         )
-    return env if there else Moved(env, device)
+    return env if there else HostEnv(env, device)
 
 
-def _parameters(make: Callable[..., Any]) -> set[str]:
+def _parameter_names(make: Callable[..., Any]) -> set[str]:
     try:
         return set(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # not callable, or built in

@@ -12,14 +12,14 @@ import flashdqn
 from flashdqn.agent.agent import Agent
 from flashdqn.agent.description import Description
 from flashdqn.envs import SfcConfig, SnakeConfig
-from flashdqn.runs.checkpoint import weights_hash
+from flashdqn.runs.checkpoint import hash_weights
 
 SNAKE = {"relative": ("straight", "right", "left"), "absolute": ("up", "right", "down", "left")}
 
 
-def describe(agent: Agent, point: Path, run: Path) -> Description:
+def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
     """What a checkpoint's policy is; the score is the run's where the checkpoint is the one that was judged."""
-    summary = _read(run / "summary.json")
+    summary = _read_summary(run / "summary.json")
     judged = summary.get("best_checkpoint") == point.name
     score = summary.get("evaluation", {}).get("mean_score") if judged else None
     config, decoder = agent.config, getattr(agent.network, "decoder", None)
@@ -32,19 +32,19 @@ def describe(agent: Agent, point: Path, run: Path) -> Description:
         env=dataclasses.asdict(config.env),
         observation_shape=tuple(shape),
         observation_dtype=dtype,
-        actions=action_names(config.env, agent.num_actions),
+        actions=name_task_actions(config.env, agent.num_actions),
         first_action=agent.first_action,
         masked=agent.masked,
         head=config.learn.head,
         precision="float32",
         score=score if score is not None and math.isfinite(score) else None,
         steps=int(point.name),
-        weights=weights_hash(agent.network.state_dict()),
+        weights=hash_weights(agent.network.state_dict()),
         version=flashdqn.__version__,
     )
 
 
-def action_names(env: Any, count: int) -> tuple[str, ...]:
+def name_task_actions(env: Any, count: int) -> tuple[str, ...]:
     """What the actions are called; by their numbers where the task has no names for them."""
     if isinstance(env, SnakeConfig):
         return SNAKE[env.actions]
@@ -54,7 +54,7 @@ def action_names(env: Any, count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_summary(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

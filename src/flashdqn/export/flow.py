@@ -11,12 +11,20 @@ from flashdqn.agent.agent import Agent, load
 from flashdqn.agent.description import Description
 from flashdqn.agent.onnx import OnnxAgent
 from flashdqn.compute.seeds import purpose_seed
-from flashdqn.compute.threads import threads
+from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
-from flashdqn.export.describe import describe
-from flashdqn.export.int8 import WAYS, Way, quantise
-from flashdqn.export.measure import Agreement, Latency, Player, TorchPlayer, agreement, latencies, play_games
-from flashdqn.export.observations import Observations, play
+from flashdqn.export.describe import describe_policy
+from flashdqn.export.int8 import WAYS, Way, quantize_onnx
+from flashdqn.export.measure import (
+    Agreement,
+    Latency,
+    PolicyPlayer,
+    TorchPlayer,
+    measure_agreement,
+    measure_latencies,
+    play_games,
+)
+from flashdqn.export.observations import Observations, collect_observations
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
 from flashdqn.export.to_torchscript import TorchScriptPlayer, write_torchscript
@@ -81,18 +89,20 @@ class Exported:
     why: str  # how the int8 way was chosen; empty without int8
 
 
-def export(wanted: Wanted, say: Say = lambda text: None) -> Exported:
+def export_policy(wanted: Wanted, say: Say = lambda text: None) -> Exported:
     """Write the file and compare it with PyTorch on the agent's own games."""
     folder, point = find_checkpoint(wanted)
     file = wanted.out or folder.path / default_name(wanted)
-    check_folder(file)
+    check_export_path(file)
     agent = load(point, "cpu")
-    with threads(1, 1):  # small networks are fastest so, and every contestant gets the same
-        description = describe(agent, point, folder.path)
+    with limit_threads(1, 1):  # small networks are fastest so, and every contestant gets the same
+        description = describe_policy(agent, point, folder.path)
         say(f"Playing {wanted.observations:,} observations with the agent itself")
-        observations = play(agent, wanted.observations, purpose_seed(agent.config.seed, "export"))
+        observations = collect_observations(
+            agent, wanted.observations, purpose_seed(agent.config.seed, "export")
+        )
         policy = GreedyPolicy(agent.network, agent.head)
-        contest = Contest(wanted, agent, observations, TorchPlayer(policy))
+        contest = ExportComparison(wanted, agent, observations, TorchPlayer(policy))
         say(f"Writing {file}")
         if wanted.to == "torchscript":
             write_torchscript(policy, observations, file, description.to_texts())
@@ -102,15 +112,15 @@ def export(wanted: Wanted, say: Say = lambda text: None) -> Exported:
             write_onnx(policy, observations, file, description.to_texts())
             contest.enter("ONNX", OnnxAgent(file), file)
             return Exported(file, description, contest.results(), "")
-        return quantised(contest, policy, file, description, say)
+        return export_quantized(contest, policy, file, description, say)
 
 
-def quantised(
-    contest: Contest, policy: GreedyPolicy, file: Path, description: Description, say: Say
+def export_quantized(
+    contest: ExportComparison, policy: GreedyPolicy, file: Path, description: Description, say: Say
 ) -> Exported:
     """Both ways of quantising beside float32; the better one stays."""
     agent = contest.agent
-    calibration = play(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
+    calibration = collect_observations(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
     plain = file.with_name(f".{file.stem}-float32.onnx")
     made: dict[Way, Path] = {way: file.with_name(f".{file.stem}-{way}.onnx") for way in WAYS}
     try:
@@ -119,10 +129,10 @@ def quantised(
         for way, path in made.items():
             say(f"Quantising, {way}")
             texts = replace(description, precision=f"int8 {way}").to_texts()
-            quantise(plain, path, way, calibration, texts)
+            quantize_onnx(plain, path, way, calibration, texts)
             contest.enter(f"int8 {way}", OnnxAgent(path), path)
         rows = contest.results()
-        way, why = choose(rows)
+        way, why = choose_quantization(rows)
         made[way].replace(file)
     finally:
         for path in (plain, *made.values()):
@@ -130,7 +140,7 @@ def quantised(
     return Exported(file, replace(description, precision=f"int8 {way}"), rows, why)
 
 
-def choose(rows: list[Measured]) -> tuple[Way, str]:
+def choose_quantization(rows: list[Measured]) -> tuple[Way, str]:
     """The way that agrees more often with PyTorch; where they agree equally often, the faster at batch 1."""
     by_way = {way: next(row for row in rows if row.name == f"int8 {way}") for way in WAYS}
     dynamic, static = by_way["dynamic"], by_way["static"]
@@ -143,28 +153,28 @@ def choose(rows: list[Measured]) -> tuple[Way, str]:
     return way, f"{way}: both agree equally often with PyTorch, and it answers faster"
 
 
-class Contest:
+class ExportComparison:
     """PyTorch and the files, under the same tests."""
 
     def __init__(
         self, wanted: Wanted, agent: Agent, observations: Observations, reference: TorchPlayer
     ) -> None:
         self.wanted, self.agent, self.observations, self.reference = wanted, agent, observations, reference
-        self.players: dict[str, Player] = {"PyTorch": reference}
+        self.players: dict[str, PolicyPlayer] = {"PyTorch": reference}
         self.sizes: dict[str, int | None] = {"PyTorch": None}
 
-    def enter(self, name: str, player: Player, file: Path) -> None:
+    def enter(self, name: str, player: PolicyPlayer, file: Path) -> None:
         """One more."""
         self.players[name], self.sizes[name] = player, file.stat().st_size
 
     def results(self) -> list[Measured]:
         """Everybody's."""
-        taken = latencies(self.players, self.observations)
+        taken = measure_latencies(self.players, self.observations)
         seed = purpose_seed(self.agent.config.seed, "judgement")
         return [
             Measured(
                 name,
-                agreement(player, self.reference, self.observations),
+                measure_agreement(player, self.reference, self.observations),
                 play_games(self.agent, player, self.wanted.episodes, seed),
                 taken[name],
                 self.sizes[name],
@@ -180,7 +190,7 @@ def find_checkpoint(wanted: Wanted) -> tuple[RunFolder, Path]:
         return folder, wanted.run.resolve()
     if wanted.checkpoint == "best":
         return folder, folder.play_point(wanted.run)
-    there = checkpoint.all_checkpoints(folder.checkpoints)
+    there = checkpoint.list_checkpoints(folder.checkpoints)
     if wanted.checkpoint == "last" and there:
         return folder, there[-1]
     digits = wanted.checkpoint.replace(",", "").replace("_", "")
@@ -200,7 +210,7 @@ def default_name(wanted: Wanted) -> str:
     return "policy-int8.onnx" if wanted.int8 else "policy.onnx"
 
 
-def check_folder(file: Path) -> None:
+def check_export_path(file: Path) -> None:
     """Better said before the work than after it."""
     if file.is_dir():
         raise ConfigError(f"'{file}' is a folder: --out names the file.")

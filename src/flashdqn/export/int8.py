@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 from flashdqn.agent.onnx import Array
 from flashdqn.export.observations import Observations
-from flashdqn.export.to_onnx import save
+from flashdqn.export.to_onnx import save_onnx_model
 
 Way = Literal["dynamic", "static"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -33,7 +33,7 @@ KEEP: dict[Way, Keep] = {"dynamic": "ends", "static": "last"}
 CALIBRATION_BATCH = 64
 
 
-def quantise(
+def quantize_onnx(
     source: Path,
     file: Path,
     way: Way,
@@ -48,7 +48,7 @@ def quantise(
     from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    with tempfile.TemporaryDirectory() as folder, silence():
+    with tempfile.TemporaryDirectory() as folder, silence_quantizer():
         prepared, result = Path(folder) / "prepared.onnx", Path(folder) / "int8.onnx"
         quant_pre_process(source, prepared)
         kinds = kinds or LAYERS[way]
@@ -68,7 +68,7 @@ def quantise(
                 nodes_to_exclude=kept,
                 calibrate_method=CalibrationMethod.Percentile,
             )
-        save(onnx.load(result), file, texts)
+        save_onnx_model(onnx.load(result), file, texts)
 
 
 class Batches:
@@ -88,13 +88,13 @@ class Batches:
 def layers_to_keep(graph: Any, kinds: tuple[str, ...], keep: Keep = "ends") -> list[str]:
     """The names of the last layers, and of the first (`ends`); fewer of them if no other would remain."""
     layers = {node.name for node in graph.node if node.op_type in kinds}
-    last = set(foremost(reversed(graph.node), kinds, True))
-    first = set(foremost(graph.node, kinds, False))
+    last = set(find_outermost_layers(reversed(graph.node), kinds, True))
+    first = set(find_outermost_layers(graph.node, kinds, False))
     choices = {"none": [], "last": [last], "ends": [first | last, last]}[keep]
     return next((sorted(kept) for kept in choices if kept < layers), [])
 
 
-def foremost(nodes: Any, kinds: tuple[str, ...], backwards: bool) -> list[str]:
+def find_outermost_layers(nodes: Any, kinds: tuple[str, ...], backwards: bool) -> list[str]:
     """The layers that no other layer comes before, going through the graph in this direction."""
     behind: set[str] = set()  # tensors on the far side of some layer
     found = []
@@ -110,7 +110,7 @@ def foremost(nodes: Any, kinds: tuple[str, ...], backwards: bool) -> list[str]:
 
 
 @contextlib.contextmanager
-def silence() -> Iterator[None]:
+def silence_quantizer() -> Iterator[None]:
     """The quantiser prints its progress and logs its advice; neither is for the user."""
     root, before = logging.getLogger(), logging.root.manager.disable
     logging.disable(logging.WARNING)

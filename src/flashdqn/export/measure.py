@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from flashdqn.agent.agent import Agent
 from flashdqn.agent.onnx import Array
-from flashdqn.core.contract import VecEnv, close
-from flashdqn.envs import build_games
-from flashdqn.export.observations import Observations, decoding
+from flashdqn.core.contract import VecEnv, close_env
+from flashdqn.envs import build_evaluation_env
+from flashdqn.export.observations import Observations, make_array_decoder
 from flashdqn.export.policy import GreedyPolicy
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.training.evaluate import Evaluation, evaluate
@@ -25,7 +25,7 @@ from flashdqn.training.evaluate import Evaluation, evaluate
 BATCHES = (1, 256)
 
 
-class Player(Protocol):
+class PolicyPlayer(Protocol):
     """Whatever answers as the exported graph does."""
 
     def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
@@ -63,7 +63,9 @@ class Agreement:
         return asdict(self)
 
 
-def agreement(file: Player, reference: Player, observations: Observations, chunk: int = 1024) -> Agreement:
+def measure_agreement(
+    file: PolicyPlayer, reference: PolicyPlayer, observations: Observations, chunk: int = 1024
+) -> Agreement:
     """Compare on all observations."""
     parts = [observations.part(slice(i, i + chunk)) for i in range(0, len(observations), chunk)]
     answers = []
@@ -92,8 +94,8 @@ class Latency(NamedTuple):
     fastest: float
 
 
-def latencies(
-    players: Mapping[str, Player], observations: Observations, rounds: int = 200
+def measure_latencies(
+    players: Mapping[str, PolicyPlayer], observations: Observations, rounds: int = 200
 ) -> dict[str, dict[int, Latency]]:
     """Of a call, by player and batch; the players take turns, so that a busy moment hits them all."""
     times: dict[str, dict[int, list[float]]] = {name: {batch: [] for batch in BATCHES} for name in players}
@@ -114,17 +116,19 @@ def latencies(
     }
 
 
-def play_games(agent: Agent, player: Player, episodes: int, seed: int) -> Evaluation:
+def play_games(agent: Agent, player: PolicyPlayer, episodes: int, seed: int) -> Evaluation:
     """Evaluation games played by the file's own actions."""
-    env = build_games(agent.config.env, episodes, torch.device("cpu"))
+    env = build_evaluation_env(agent.config.env, episodes, torch.device("cpu"))
     try:
-        return evaluate(env, chooser(env, player, decoding(agent.network)), ScalarHead(0.0), seed)
+        return evaluate(
+            env, make_one_hot_policy(env, player, make_array_decoder(agent.network)), ScalarHead(0.0), seed
+        )
     finally:
-        close(env)
+        close_env(env)
 
 
-def chooser(
-    env: VecEnv, player: Player, decode: Callable[[Array], Array] | None
+def make_one_hot_policy(
+    env: VecEnv, player: PolicyPlayer, decode: Callable[[Array], Array] | None
 ) -> Callable[[Tensor], Tensor]:
     """The player's action as values that make it the best: 1 for it, 0 for the others."""
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from flashdqn.agent.agent import Agent
 from flashdqn.agent.onnx import Array
-from flashdqn.core.contract import close
-from flashdqn.envs import build_games
+from flashdqn.core.contract import close_env
+from flashdqn.envs import build_evaluation_env
 
 #: Few boards and many steps each: late positions of long games must be among them.
 BOARDS = 16
@@ -44,9 +44,9 @@ class Observations:
 
 
 @torch.no_grad()
-def play(agent: Agent, count: int, seed: int, boards: int = BOARDS) -> Observations:
+def collect_observations(agent: Agent, count: int, seed: int, boards: int = BOARDS) -> Observations:
     """At least `count` observations in which the agent had to act, from its own games."""
-    env = build_games(agent.config.env, boards, torch.device("cpu"))
+    env = build_evaluation_env(agent.config.env, boards, torch.device("cpu"))
     try:
         obs, mask = env.reset(seed), env.mask
         over = torch.zeros(boards, dtype=torch.bool)
@@ -61,12 +61,12 @@ def play(agent: Agent, count: int, seed: int, boards: int = BOARDS) -> Observati
             step = env.step(agent.act(obs.to(agent.device), own).cpu())
             obs, mask, over = step.obs, step.mask, step.terminated | step.truncated
         masks = np.concatenate(legal) if legal else None
-        return Observations(np.concatenate(seen), masks, decoding(agent.network))
+        return Observations(np.concatenate(seen), masks, make_array_decoder(agent.network))
     finally:
-        close(env)
+        close_env(env)
 
 
-def decoding(network: nn.Module) -> Callable[[Array], Array] | None:
+def make_array_decoder(network: nn.Module) -> Callable[[Array], Array] | None:
     """A network's decoder on arrays, where it has one."""
     decoder = getattr(network, "decoder", None)
     if decoder is None:

@@ -25,7 +25,7 @@ def write_onnx(policy: GreedyPolicy, sample: Observations, file: Path, texts: Ma
     inputs = {name: torch.from_numpy(array.copy()) for name, array in few.items()}
     batch = torch.export.Dim("batch")
     try:
-        with quiet():
+        with silence_exporter():
             program = torch.onnx.export(
                 policy.cpu().eval(),
                 tuple(inputs.values()),
@@ -38,12 +38,12 @@ def write_onnx(policy: GreedyPolicy, sample: Observations, file: Path, texts: Ma
                 verbose=False,
             )
     except Exception as error:  # the exporter's own, or whatever a network of the user's cannot do in a graph
-        raise FlashDQNError(f"The network cannot be exported: {last_reason(error)}") from error
+        raise FlashDQNError(f"The network cannot be exported: {format_root_cause(error)}") from error
     assert program is not None
-    save(program.model_proto, file, texts)
+    save_onnx_model(program.model_proto, file, texts)
 
 
-def save(model: Any, file: Path, texts: Mapping[str, str]) -> None:
+def save_onnx_model(model: Any, file: Path, texts: Mapping[str, str]) -> None:
     """Write an ONNX model with metadata: checked, under a temporary name first."""
     import onnx
 
@@ -61,7 +61,7 @@ def save(model: Any, file: Path, texts: Mapping[str, str]) -> None:
     temporary.replace(file)
 
 
-def last_reason(error: BaseException) -> str:
+def format_root_cause(error: BaseException) -> str:
     """The first line of the error that began it: the exporter wraps it in pages of its own."""
     while (cause := error.__cause__) is not None:
         error = cause
@@ -70,7 +70,7 @@ def last_reason(error: BaseException) -> str:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_exporter() -> Iterator[None]:
     """Keep the exporter's remarks about itself from the user: deprecations, and packages that it could use."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level

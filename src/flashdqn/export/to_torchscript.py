@@ -36,7 +36,7 @@ class TorchScriptPlayer:
     """A TorchScript file, called as the exported graph is."""
 
     def __init__(self, file: Path) -> None:
-        self.module, self.texts = read(file)
+        self.module, self.texts = read_torchscript(file)
 
     def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
         """Actions [B] and values [B, A]."""
@@ -46,7 +46,7 @@ class TorchScriptPlayer:
         return action.numpy(), q.numpy()
 
 
-def read(file: Path) -> tuple[Any, dict[str, str]]:
+def read_torchscript(file: Path) -> tuple[Any, dict[str, str]]:
     """The module and its description's texts."""
     extra = {DESCRIPTION: ""}
     with warnings.catch_warnings():

@@ -56,11 +56,11 @@ class Adam:
             values.mul_(1 - lr * self.config.weight_decay)
         self.first.lerp_(gradient, 1 - BETA1)
         self.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        mean = self.first / without_decay(BETA1, self.steps)
-        bias2 = without_decay(BETA2, self.steps)
+        mean = self.first / bias_correction(BETA1, self.steps)
+        bias2 = bias_correction(BETA2, self.steps)
         if self.config.optimizer == "radam":
             scale = bias2.sqrt() / (self.second.sqrt() + eps)
-            values.sub_(lr * mean * rectify(self.steps, scale))
+            values.sub_(lr * mean * rectify_scale(self.steps, scale))
         else:
             values.sub_(lr * mean / ((self.second / bias2).sqrt() + eps))
 
@@ -74,14 +74,14 @@ class Adam:
             tensor.copy_(state[name])
 
 
-def without_decay(beta: float, steps: Tensor) -> Tensor:
+def bias_correction(beta: float, steps: Tensor) -> Tensor:
     """1 − β^t. Taken from 1, a float32 power would leave five digits of 1 − 0.999, and of RAdam's ρ_t not two."""
     return -torch.expm1(steps * math.log(beta))
 
 
-def rectify(steps: Tensor, scale: Tensor) -> Tensor:
+def rectify_scale(steps: Tensor, scale: Tensor) -> Tensor:
     """RAdam's adaptive rate, times its rectification; 1 while the variance cannot be estimated (ρ_t ≤ 5)."""
-    share = without_decay(BETA2, steps)
+    share = bias_correction(BETA2, steps)
     rho = RHO_INF - 2 * steps * (1 - share) / share
     square = (rho - 4) * (rho - 2) * RHO_INF / ((RHO_INF - 4) * (RHO_INF - 2) * rho)
     return torch.where(rho > 5, square.clamp(min=0).sqrt() * scale, torch.ones_like(scale))

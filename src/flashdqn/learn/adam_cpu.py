@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.kernels import Array, Scalar, scalar
-from flashdqn.compute.native import native
+from flashdqn.compute.native import compile_native
 from flashdqn.learn.adam import BETA1, BETA2, Adam
 
 SINGLE = np.float32
@@ -74,7 +74,7 @@ class NativeAdam:
         own = [adam.flat.values, adam.flat.gradient, adam.first, adam.second, moved]
         self._arrays = [*(tensor.numpy() for tensor in own), self.settings.array]
         signature = (*map(numba.typeof, self._arrays), numba.float64, numba.int64)
-        self._step = native(adam_step, signature)
+        self._step = compile_native(adam_step, signature)
 
     def __call__(self, norm: float) -> None:
         """One step, with the gradient cut to the largest norm that is allowed."""

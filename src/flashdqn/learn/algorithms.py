@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def with_algorithm(config: Config, name: str) -> Config:
+def apply_algorithm(config: Config, name: str) -> Config:
     """A configuration with an algorithm's settings on top."""
     if name not in ALGORITHMS:
-        raise ConfigError(f"Unknown algorithm '{name}'{nearest(name, ALGORITHMS)}")
-    return apply(config, ALGORITHMS[name].settings)
+        raise ConfigError(f"Unknown algorithm '{name}'{suggest_nearest(name, ALGORITHMS)}")
+    return apply_settings(config, ALGORITHMS[name].settings)

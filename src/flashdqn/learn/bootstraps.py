@@ -24,21 +24,21 @@ class Bootstrap(Protocol):
         """The head's target value, [B, …]."""
 
 
-def greedy(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
+def greedy_target(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
     """r + γ max_a Q⁻(s', a): the target network chooses and judges (Mnih et al. 2015)."""
     output = target(transition.next_obs)
     action = masked_argmax(head.q(output), transition.next_mask)
     return head.target(head.select(output, action), transition.reward, transition.discount)
 
 
-def double(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
+def double_target(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
     """r + γ Q⁻(s', argmax_a Q(s', a)): the online network chooses, the target judges (van Hasselt et al. 2016)."""
     action = masked_argmax(head.q(online(transition.next_obs)), transition.next_mask)
     value = head.select(target(transition.next_obs), action)
     return head.target(value, transition.reward, transition.discount)
 
 
-def given(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
+def given_target(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
     """r: the reward is the whole return already, as PQN estimates it before the update. Scalar heads only."""
     return transition.reward
 
@@ -84,4 +84,4 @@ def soft_policy(q: Tensor, mask: Tensor | None, tau: float) -> tuple[Tensor, Ten
 
 
 #: The bootstraps without settings of their own.
-BOOTSTRAPS: dict[str, Bootstrap] = {"greedy": greedy, "double": double}
+BOOTSTRAPS: dict[str, Bootstrap] = {"greedy": greedy_target, "double": double_target}

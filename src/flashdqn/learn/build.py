@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from flashdqn.config import LearnConfig
-from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, Munchausen, given
+from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, Munchausen, given_target
 from flashdqn.learn.distributional import CategoricalHead, ImplicitQuantileHead, QuantileHead
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.networks.implicit import Fractions
@@ -26,7 +26,7 @@ def build_head(config: LearnConfig, device: torch.device) -> Head:
 def build_bootstrap(config: LearnConfig) -> Bootstrap:
     """The bootstrap."""
     if config.method == "pqn":
-        return given
+        return given_target
     if config.bootstrap == "munchausen":
         return Munchausen(config.munchausen_alpha, config.munchausen_tau, config.munchausen_clip)
     return BOOTSTRAPS[config.bootstrap]

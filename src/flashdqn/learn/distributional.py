@@ -29,7 +29,7 @@ class CategoricalHead:
 
     def select(self, output: Tensor, action: Tensor) -> Tensor:
         """The logits of one action, [B, atoms]."""
-        return take(self._by_action(output), action)
+        return gather_action(self._by_action(output), action)
 
     def expect(self, output: Tensor, policy: Tensor) -> Tensor:
         """The mixture Σ_a π(a) p(s, a), as logits, [B, atoms]."""
@@ -41,7 +41,7 @@ class CategoricalHead:
 
     def target(self, value: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
         """Probabilities of the atoms nearest to reward + discount · z, [B, atoms]."""
-        return project(value.softmax(1), reward, discount, self.support, self.v_min, self.step)
+        return project_distribution(value.softmax(1), reward, discount, self.support, self.v_min, self.step)
 
     def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy; priority is KL(target ‖ value), which differs by the target's own entropy (Rainbow)."""
@@ -53,7 +53,7 @@ class CategoricalHead:
         return output.reshape(output.shape[0], -1, self.size)  # [B, A, atoms]
 
 
-def project(
+def project_distribution(
     probability: Tensor, reward: Tensor, discount: Tensor, support: Tensor, v_min: float, step: float
 ) -> Tensor:
     """Φ T z: shift and shrink the atoms, then share each one's probability between its two neighbours.
@@ -65,7 +65,7 @@ def project(
     shifted = torch.addcmul(reward[:, None], discount[:, None], support)  # [B, atoms]
     place = ((shifted - v_min) / step).clamp(0, last)
     if place.device.type == "cuda":
-        return share_out(probability, place)
+        return project_without_scatter(probability, place)
     lower = place.floor()
     upper_share = probability * (place - lower)
     index = lower.to(torch.int64)
@@ -73,7 +73,7 @@ def project(
     return projected.scatter_add(1, (index + 1).clamp(max=last), upper_share)
 
 
-def share_out(probability: Tensor, place: Tensor) -> Tensor:
+def project_without_scatter(probability: Tensor, place: Tensor) -> Tensor:
     """The same without scattering, which on CUDA adds in no fixed order: the same seed would not give the same
     weights. Atom j gets of each probability what lies within one step of it, [B, atoms]."""
     atoms = torch.arange(probability.shape[1], device=place.device)
@@ -99,7 +99,7 @@ class QuantileHead:
 
     def select(self, output: Tensor, action: Tensor) -> Tensor:
         """The quantiles of one action, [B, N]."""
-        return take(self._by_action(output), action)
+        return gather_action(self._by_action(output), action)
 
     def expect(self, output: Tensor, policy: Tensor) -> Tensor:
         """Σ_a π(a) θ_i(s, a) for each quantile, [B, N], as in M-IQN."""
@@ -115,7 +115,7 @@ class QuantileHead:
 
     def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss and the mean absolute error."""
-        return quantile_huber(value, self.tau.expand_as(value), target, self.huber)
+        return quantile_huber_loss(value, self.tau.expand_as(value), target, self.huber)
 
     def _by_action(self, output: Tensor) -> Tensor:
         return output.reshape(output.shape[0], -1, self.size)  # [B, A, N]
@@ -159,10 +159,10 @@ class ImplicitQuantileHead:
 
     def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss and the mean absolute error."""
-        return quantile_huber(value[..., 0], value[..., 1].detach(), target, self.huber)
+        return quantile_huber_loss(value[..., 0], value[..., 1].detach(), target, self.huber)
 
 
-def quantile_huber(value: Tensor, tau: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
+def quantile_huber_loss(value: Tensor, tau: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
     """Σ_i mean_j |τ_i − 1{u_ij < 0}| L_κ(u_ij) / κ with u_ij = target_j − value_i, and mean_ij |u_ij|; [B] each.
 
     Dabney et al. 2018a, eq. 9 and 10, divided by κ as in 2018b, eq. 3. κ = 0 is quantile regression proper.
@@ -179,7 +179,7 @@ def quantile_huber(value: Tensor, tau: Tensor, target: Tensor, kappa: float) -> 
     return (share * size).mean(2).sum(1), error.abs().mean((1, 2))
 
 
-def take(by_action: Tensor, action: Tensor) -> Tensor:
+def gather_action(by_action: Tensor, action: Tensor) -> Tensor:
     """One action's row, [B, A, n] → [B, n]."""
     index = action[:, None, None].expand(-1, 1, by_action.shape[2])
     return by_action.gather(1, index).squeeze(1)

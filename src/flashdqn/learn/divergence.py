@@ -28,7 +28,7 @@ class DivergenceWatch:
     def look(self, loss: Tensor, batch: Batch, update: Tensor) -> None:
         """On the CPU, once per update: raise at once if its loss is bad."""
         if not math.isfinite(loss.item()):
-            what = describe(loss, batch)
+            what = describe_loss(loss, batch)
             raise DivergedError(f"The loss of gradient step {int(update)} is not finite ({what})")
 
     def mark(self, loss: Tensor, update: Tensor) -> None:
@@ -43,7 +43,7 @@ class DivergenceWatch:
             raise DivergedError(f"{where} (in the replay: {self.describe_replay()})")
 
 
-def describe(loss: Tensor, batch: Batch) -> str:
+def describe_loss(loss: Tensor, batch: Batch) -> str:
     """The numbers that tell a bad batch from bad weights."""
     obs, _, reward, discount, next_obs, *_ = batch.transition
     data = describe_data(torch.stack((obs, next_obs)), reward)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from flashdqn.compute.precision import Precision, casting
-from flashdqn.compute.seeds import generator
+from flashdqn.compute.precision import Precision, with_precision
+from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, LearnConfig
-from flashdqn.core.contract import VecEnv, decoder
+from flashdqn.core.contract import VecEnv, get_decoder
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.types import Batch
 from flashdqn.learn.adam import Adam
@@ -25,7 +25,7 @@ from flashdqn.learn.heads import Head
 from flashdqn.learn.loss import Margin, TDLoss, td_loss
 from flashdqn.networks import build_network
 from flashdqn.networks.noisy import Noise, is_noisy
-from flashdqn.networks.roles import draw_fractions_from, make_policy, make_target
+from flashdqn.networks.roles import make_policy, make_target, set_fraction_generator
 
 
 class Learner:
@@ -51,7 +51,7 @@ class Learner:
         self.target = self.online  # PQN has no other
         if config.method == "replay":
             self.target = make_target(self.online, chooses=config.bootstrap != "double")
-        self.policy: Net = casting(make_policy(self.online), precision, device)
+        self.policy: Net = with_precision(make_policy(self.online), precision, device)
         self.noise = self._start_randomness()
         self.flat = Flat(self.online)
         self.target_flat = self.flat if self.target is self.online else Flat(self.target)
@@ -64,7 +64,7 @@ class Learner:
 
     def _start_randomness(self) -> Noise | None:
         if "fractions" in self.generators:
-            draw_fractions_from(self.generators["fractions"], self.online, self.target)
+            set_fraction_generator(self.generators["fractions"], self.online, self.target)
         if not is_noisy(self.online):
             return None
         networks = [self.online] if self.target is self.online else [self.online, self.target]
@@ -114,7 +114,9 @@ class Learner:
 
     def loss(self, batch: Batch) -> TDLoss:
         """The TD loss of a batch with the present parameters."""
-        online, target = (casting(net, self.precision, self.device) for net in (self.online, self.target))
+        online, target = (
+            with_precision(net, self.precision, self.device) for net in (self.online, self.target)
+        )
         return td_loss(online, target, batch, self.head, self.bootstrap, self.margin)
 
     @torch.no_grad()
@@ -138,7 +140,9 @@ class Learner:
         frozen = self.target_flat.split(self.target_flat.values)
 
         def call(net: nn.Module, parameters: dict[str, Tensor]) -> Net:
-            return casting(lambda obs: functional_call(net, parameters, (obs,)), self.precision, self.device)
+            return with_precision(
+                lambda obs: functional_call(net, parameters, (obs,)), self.precision, self.device
+            )
 
         def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
             nets = call(online, parameters), call(target, parameters if target is online else frozen)
@@ -212,8 +216,8 @@ class Learner:
         """Go on from a checkpoint; every tensor stays where it is, for graphs know their addresses."""
         self.online.load_state_dict(weights)
         if self.target is not self.online:
-            self.target.load_state_dict(_part(state, "target."))
-        moments = _part(state, "optimizer.")
+            self.target.load_state_dict(_strip_prefix(state, "target."))
+        moments = _strip_prefix(state, "optimizer.")
         if moments.keys() != self.adam.state_dict().keys():
             raise CheckpointError(
                 "This checkpoint's optimiser state was written by an earlier flashdqn: resume with that version, "
@@ -226,18 +230,18 @@ class Learner:
         self.updates = updates
 
 
-def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _strip_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Head, network and optimiser."""
     head = build_head(config.learn, device)
-    weights = generator(config.seed, "weights")
+    weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions
-    network = build_network(config.network, env.obs_spec, *sizes, decoder=decoder(env))
+    network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env))
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
-    generators = {name: generator(config.seed, name, device) for name, needed in used.items() if needed}
+    generators = {name: make_generator(config.seed, name, device) for name, needed in used.items() if needed}
     demos = config.demos
     margin = Margin(demos.margin, demos.margin_weight) if demos.kept and demos.margin_weight else None
     return Learner(config.learn, network, head, device, generators, config.runtime.precision, margin)

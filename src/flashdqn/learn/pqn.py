@@ -18,7 +18,7 @@ from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.learn.returns import best_value, lambda_returns
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import cut
+from flashdqn.replay.samplers import split_batch
 
 
 class RolloutSampler:
@@ -76,7 +76,7 @@ class RolloutSampler:
         assert size == self.size, f"minibatches have {self.size} transitions, not {size}"
         place = self._used + torch.arange(count * size, device=self._used.device)
         self._used.add_(count * size)
-        return cut(self._pick(self._order[place]), count, size)
+        return split_batch(self._pick(self._order[place]), count, size)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """All of a rollout is used alike."""

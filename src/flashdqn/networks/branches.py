@@ -46,7 +46,7 @@ def parse_branch(text: str) -> BranchSpec:
     if found is None:
         raise ConfigError(f"A branch is written like 14:128,64 or 6x13:64/64, and '{text}' is not.")
     first, second, before, after = found.groups()
-    widths = [_widths(part) for part in (before, after or "")]
+    widths = [_parse_widths(part) for part in (before, after or "")]
     if second is None:
         if after is not None:
             raise ConfigError(
@@ -62,7 +62,7 @@ def parse_branch(text: str) -> BranchSpec:
     return spec
 
 
-def _widths(text: str) -> tuple[int, ...]:
+def _parse_widths(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in text.split(",") if word)
 
 
@@ -114,7 +114,7 @@ class Branches(nn.Module):
     ) -> None:
         super().__init__()
         specs = [parse_branch(text) for text in descriptions]
-        require_parts(shape, specs)
+        require_matching_branches(shape, specs)
         self.sizes = [spec.size for spec in specs]
         self.branches = nn.ModuleList(Branch(spec, layer_norm, linear) for spec in specs)
         widths = [branch.features for branch in self.branches]
@@ -131,7 +131,7 @@ class Branches(nn.Module):
         return self.mlp(torch.cat(read, 1))  # type: ignore[no-any-return]
 
 
-def require_parts(shape: tuple[int, ...], specs: list[BranchSpec]) -> None:
+def require_matching_branches(shape: tuple[int, ...], specs: list[BranchSpec]) -> None:
     """Refuse branches that do not take up the observation."""
     size, taken = math.prod(shape), sum(spec.size for spec in specs)
     if not specs:

@@ -14,10 +14,10 @@ from flashdqn.networks.branches import Branches
 from flashdqn.networks.cells import CellDueling, CellNet, CellOutput, SpatialAttention, require_cells
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.networks.outputs import Dueling, answer, make_stream
+from flashdqn.networks.outputs import Dueling, apply_output_layer, make_stream
 from flashdqn.networks.pixels import Impala, Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
-from flashdqn.networks.user_network import build_own, is_own
+from flashdqn.networks.user_network import build_user_torso, is_user_torso
 
 #: A torso of the user's is any module with `features`.
 Torso = MLP | CNN | ResNet | Nature | Impala | Branches | CellNet | nn.Module
@@ -43,7 +43,7 @@ class QNetwork(nn.Module):
         """[B, *obs] → [B, A · size]; with implicit quantiles [B, 1 + n, A + 1]."""
         if isinstance(self.output, ImplicitQuantiles):
             return self.output(self.features(obs))  # type: ignore[no-any-return]
-        return answer(self.output, self.features(obs))
+        return apply_output_layer(self.output, self.features(obs))
 
 
 def build_network(
@@ -64,18 +64,18 @@ def build_network(
     if config.noisy:
         linear = functools.partial(NoisyLinear, sigma=config.noisy_sigma)
     with torch.random.fork_rng(devices=[]):  # PyTorch's own initialisation draws from the global generator
-        if is_own(config.torso):
+        if is_user_torso(config.torso):
             seed = int(torch.randint(2**62, (1,), generator=generator))
-            torso = build_own(config.torso, shape, config.kwargs, seed)
-            network = _assemble_own(config, torso, num_actions, size, fractions, linear)
+            torso = build_user_torso(config.torso, shape, config.kwargs, seed)
+            network = _assemble_user_torso(config, torso, num_actions, size, fractions, linear)
         else:
-            network = _assemble(config, shape, num_actions, size, fractions, linear)
+            network = _assemble_network(config, shape, num_actions, size, fractions, linear)
     network.decoder = decoder
-    initialise(network.output if is_own(config.torso) else network, generator)
+    initialize_weights(network.output if is_user_torso(config.torso) else network, generator)
     return network
 
 
-def _assemble(
+def _assemble_network(
     config: NetworkConfig,
     shape: tuple[int, ...],
     num_actions: int,
@@ -106,10 +106,10 @@ def _assemble(
         torso = planes(shape, config.channels, shared, config.layer_norm, linear)
     else:
         torso = MLP(shape, shared, config.layer_norm, linear)
-    return _with_output(config, torso, own, num_actions, size, fractions, linear)
+    return _add_output(config, torso, own, num_actions, size, fractions, linear)
 
 
-def _assemble_own(
+def _assemble_user_torso(
     config: NetworkConfig,
     torso: nn.Module,
     num_actions: int,
@@ -120,10 +120,10 @@ def _assemble_own(
     """A torso of the user's and our output. It gives the features as they are; only streams have a hidden layer of
     their own, the last of `network.hidden`."""
     own = config.hidden[-1:] if config.dueling or fractions is not None else ()
-    return _with_output(config, torso, own, num_actions, size, fractions, linear)
+    return _add_output(config, torso, own, num_actions, size, fractions, linear)
 
 
-def _with_output(
+def _add_output(
     config: NetworkConfig,
     torso: Torso,
     own: tuple[int, ...],
@@ -171,7 +171,7 @@ def _assemble_cells(
 
 
 @torch.no_grad()
-def initialise(network: nn.Module, generator: torch.Generator) -> None:
+def initialize_weights(network: nn.Module, generator: torch.Generator) -> None:
     """PyTorch's own default, U(−1/√fan_in, 1/√fan_in), but from an explicit generator. Normalisations keep scale 1
     and shift 0, and the last convolution of a residual block starts at zero."""
     for module in network.modules():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.networks.outputs import answer, make_stream
+from flashdqn.networks.outputs import apply_output_layer, make_stream
 from flashdqn.networks.torsos import (
     BoardNorm,
     MakeLinear,
@@ -97,7 +97,7 @@ class CellOutput(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """[B, N, features] → [B, N · size]."""
-        return answer(self.stream, cells).flatten(1)
+        return apply_output_layer(self.stream, cells).flatten(1)
 
 
 class CellDueling(nn.Module):
@@ -115,8 +115,8 @@ class CellDueling(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """[B, N, features] → [B, N · size]."""
-        value = answer(self.value, cells.mean(1))[:, None]  # [B, 1, size]
-        advantage = answer(self.advantage, cells)  # [B, N, size]
+        value = apply_output_layer(self.value, cells.mean(1))[:, None]  # [B, 1, size]
+        advantage = apply_output_layer(self.advantage, cells)  # [B, N, size]
         return (value + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 
 

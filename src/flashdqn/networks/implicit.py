@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from flashdqn.networks.outputs import answer
+from flashdqn.networks.outputs import apply_output_layer
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ImplicitQuantiles(nn.Module):
         quantiles = self.quantiles(features, tau)
         mean = quantiles.detach()[:, : self.choose or self.learn].mean(1, keepdim=True)
         chosen, tau = quantiles[:, self.choose :], tau[:, self.choose :]
-        return pack(mean, chosen, tau)
+        return pack_quantiles(mean, chosen, tau)
 
     def policy(self, features: Tensor) -> Tensor:
         """Only what chooses an action, from K fractions: [B, 1, A + 1]."""
@@ -65,19 +65,19 @@ class ImplicitQuantiles(nn.Module):
         draw = self.training
         tau = self._draw(len(features), self.fractions.choose) if draw else self.midpoints[None]
         quantiles = self.quantiles(features, tau)
-        return pack(quantiles.mean(1, keepdim=True), quantiles[:, :0], quantiles[:, :0, 0])
+        return pack_quantiles(quantiles.mean(1, keepdim=True), quantiles[:, :0], quantiles[:, :0, 0])
 
     def quantiles(self, features: Tensor, tau: Tensor) -> Tensor:
         """The quantiles at fractions τ, [B, n] or [1, n] for all, as [B, n, A]."""
         cosine = torch.cos(tau[..., None] * self.frequencies)  # [B, n, cosines]
         joint = features[:, None] * torch.relu(self.embedding(cosine))  # [B, n, F]
-        return answer(self.f, joint)
+        return apply_output_layer(self.f, joint)
 
     def _draw(self, size: int, count: int) -> Tensor:
         return torch.rand((size, count), generator=self.generator, device=self.midpoints.device)
 
 
-def pack(mean: Tensor, quantiles: Tensor, tau: Tensor) -> Tensor:
+def pack_quantiles(mean: Tensor, quantiles: Tensor, tau: Tensor) -> Tensor:
     """Means [B, 1, A], quantiles [B, n, A] and their fractions [B, n] in one tensor, [B, 1 + n, A + 1]."""
     values = torch.cat((mean, quantiles), 1)
     column = torch.cat((torch.zeros_like(mean[..., 0]), tau), 1)

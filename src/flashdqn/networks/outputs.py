@@ -27,10 +27,10 @@ class Stream(nn.Sequential):
         *hidden, output = self
         for layer in hidden:
             features = layer(features)
-        return answer(output, features)
+        return apply_output_layer(output, features)
 
 
-def answer(output: nn.Module, features: Tensor) -> Tensor:
+def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:
     """The numbers that the head reads, in float32 whatever computes before them: values near 5 are 0.03 apart in
     bfloat16, and actions are often closer."""
     itself = getattr(output, "answers_itself", False)  # it has layers of its own, and does this at the last
@@ -64,8 +64,8 @@ class Dueling(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[…, features] → […, A · size]."""
-        value = answer(self.value, features).unsqueeze(-2)  # […, 1, size]
-        advantage = answer(self.advantage, features)
+        value = apply_output_layer(self.value, features).unsqueeze(-2)  # […, 1, size]
+        advantage = apply_output_layer(self.advantage, features)
         advantage = advantage.view(*advantage.shape[:-1], *self.shape)  # […, A, size]
         centred = advantage - advantage.mean(-2, keepdim=True)
         return (value + centred).flatten(-2)

@@ -43,7 +43,7 @@ class Nature(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, features]."""
-        return self.mlp(self.convolutions(laid_out(obs)))  # type: ignore[no-any-return]
+        return self.mlp(self.convolutions(to_channels_last(obs)))  # type: ignore[no-any-return]
 
 
 class Impala(nn.Module):
@@ -66,7 +66,7 @@ class Impala(nn.Module):
         stages: list[nn.Module] = []
         channels, rows, columns = shape
         for size in (16 * width, 32 * width, 32 * width):
-            stages.append(Stage(channels, size))
+            stages.append(ImpalaStage(channels, size))
             channels, rows, columns = size, (rows + 1) // 2, (columns + 1) // 2
         self.stages = nn.Sequential(*stages)
         self.mlp = MLP((channels, rows, columns), hidden, layer_norm, linear)
@@ -74,24 +74,24 @@ class Impala(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, features]."""
-        return self.mlp(torch.relu(self.stages(laid_out(obs))))  # type: ignore[no-any-return]
+        return self.mlp(torch.relu(self.stages(to_channels_last(obs))))  # type: ignore[no-any-return]
 
 
-class Stage(nn.Module):
+class ImpalaStage(nn.Module):
     """A convolution, a 3x3 maximum at stride 2, and two residual blocks."""
 
     def __init__(self, channels: int, size: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(channels, size, kernel_size=3, padding=1)
         self.pool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
-        self.blocks = nn.Sequential(Block(size), Block(size))
+        self.blocks = nn.Sequential(ImpalaBlock(size), ImpalaBlock(size))
 
     def forward(self, planes: Tensor) -> Tensor:
         """[B, C, H, W] → [B, size, ⌈H/2⌉, ⌈W/2⌉]."""
         return self.blocks(self.pool(self.convolution(planes)))  # type: ignore[no-any-return]
 
 
-class Block(nn.Module):
+class ImpalaBlock(nn.Module):
     """x + convolution(ReLU(convolution(ReLU(x))))."""
 
     def __init__(self, size: int) -> None:
@@ -105,7 +105,7 @@ class Block(nn.Module):
         return planes + self.convolution2(torch.relu(inner))  # type: ignore[no-any-return]
 
 
-def laid_out(planes: Tensor) -> Tensor:
+def to_channels_last(planes: Tensor) -> Tensor:
     """The same planes, channels-last in memory."""
     return planes.contiguous(memory_format=torch.channels_last)
 

@@ -30,7 +30,7 @@ def make_policy(network: nn.Module) -> Callable[[Tensor], Tensor]:
     return lambda obs: output.policy(network.features(obs))
 
 
-def draw_fractions_from(generator: torch.Generator, *networks: nn.Module) -> None:
+def set_fraction_generator(generator: torch.Generator, *networks: nn.Module) -> None:
     """Where networks with implicit quantiles take their fractions from."""
     for network in networks:
         for module in network.modules():

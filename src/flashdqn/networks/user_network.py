@@ -31,12 +31,12 @@ _REFUSED = (
 )
 
 
-def is_own(torso: str) -> bool:
+def is_user_torso(torso: str) -> bool:
     """Whether a setting names a torso of the user's."""
     return ":" in torso
 
 
-def build_own(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], seed: int) -> nn.Module:
+def build_user_torso(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], seed: int) -> nn.Module:
     """Make it, with its own initial weights from `seed`, and try it on two observations."""
     make = import_named(name, "the torso")
     with torch.random.fork_rng(devices=[]):
@@ -50,11 +50,11 @@ def build_own(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], seed: i
                 f"The torso '{name}' cannot be made for observations of shape {list(shape)} with the arguments "
                 f"{kwargs}: {type(error).__name__}: {error}"
             ) from error
-        check(torso, name, shape)
+        check_torso(torso, name, shape)
     return torso  # type: ignore[no-any-return]
 
 
-def check(torso: object, name: str, shape: tuple[int, ...]) -> None:
+def check_torso(torso: object, name: str, shape: tuple[int, ...]) -> None:
     """Refuse what breaks the contract, with the reason."""
     where = f"The torso '{name}'"
     if not isinstance(torso, nn.Module):

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
-from flashdqn.envs import GymConfig, OwnConfig
-from flashdqn.envs.user_env import makes_batches
+from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.envs import GymConfig, UserEnvConfig
+from flashdqn.envs.user_env import takes_num_envs
 from flashdqn.presets.atari import ANY_ATARI, ATARI
 from flashdqn.presets.fuelbreaks import FUELBREAKS
 from flashdqn.presets.gym import ANY_GYM, GYM
@@ -28,13 +28,13 @@ def base_config(name: str) -> Config:
     batched game of one's own, my_game:Coins."""
     if name in PRESETS:
         return PRESETS[name].config
-    if name.startswith("own:") or (":" in name and not name.startswith("gym:") and makes_batches(name)):
-        return replace(ANY_OWN, preset=name, env=OwnConfig(id=name.removeprefix("own:")))
+    if name.startswith("own:") or (":" in name and not name.startswith("gym:") and takes_num_envs(name)):
+        return replace(ANY_OWN, preset=name, env=UserEnvConfig(id=name.removeprefix("own:")))
     if ":" in name:
         return gym_config(name)
     if re.search(r"-v\d+$", name):
         raise ConfigError(f"Unknown preset '{name}'; a Gymnasium environment is written 'gym:{name}'.")
-    raise ConfigError(f"Unknown preset '{name}'{nearest(name, PRESETS)}")
+    raise ConfigError(f"Unknown preset '{name}'{suggest_nearest(name, PRESETS)}")
 
 
 def gym_config(name: str) -> Config:

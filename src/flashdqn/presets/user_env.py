@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashdqn.config import Config, EvalConfig, ExploreConfig, LearnConfig, LogConfig, ReplayConfig
-from flashdqn.envs import OwnConfig
+from flashdqn.envs import UserEnvConfig
 
 #: Where a game of one's own starts from: many boards, for it is fast.
 ANY_OWN = Config(
@@ -11,7 +11,7 @@ ANY_OWN = Config(
     steps=500_000,
     envs=256,
     train_ratio=1 / 32,
-    env=OwnConfig(),
+    env=UserEnvConfig(),
     replay=ReplayConfig(capacity=200_000),
     learn=LearnConfig(batch_size=128, starts=10_000, target_every=500, v_min=-100.0, v_max=100.0),
     explore=ExploreConfig(end=0.02, over=100_000),

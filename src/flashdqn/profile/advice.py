@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flashdqn.profile.compare import ENOUGH
-from flashdqn.profile.result import Advice, Outcome, Spread, Suggestion
+from flashdqn.profile.result import Advice, Outcome, RoundSpread, Suggestion
 
 #: What gains less is not worth a flag.
 WORTH = 1.05
@@ -15,44 +15,49 @@ CHEAP = 0.8
 NO_PRODUCT = "Speed-ups of several flags do not multiply"
 
 
-def safe_gains(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def select_safe_gains(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The best of each group that is faster and changes nothing about learning, the fastest first."""
     best: dict[str, Outcome] = {}
     for one in outcomes:
-        if one.role == "same" and gains(one) and one.name != "recommended":
+        if one.role == "same" and is_worthwhile_gain(one) and one.name != "recommended":
             other = best.get(one.group)
-            if other is None or median(one) > median(other):
+            if other is None or median_speed_up(one) > median_speed_up(other):
                 best[one.group] = one
-    return sorted(best.values(), key=median, reverse=True)
+    return sorted(best.values(), key=median_speed_up, reverse=True)
 
 
-def advise(outcomes: Sequence[Outcome], complete: bool = True) -> Advice:
+def make_advice(outcomes: Sequence[Outcome], complete: bool = True) -> Advice:
     """In words and in flags, from what was measured and from nothing else."""
-    same = safe_gains(outcomes)
+    same = select_safe_gains(outcomes)
     together = next((one for one in outcomes if one.name == "recommended"), None)
-    trades = sorted((one for one in outcomes if one.role == "trade" and gains(one)), key=median, reverse=True)
+    trades = sorted(
+        (one for one in outcomes if one.role == "trade" and is_worthwhile_gain(one)),
+        key=median_speed_up,
+        reverse=True,
+    )
     bargains = [one for one in outcomes if one.role == "more" and is_bargain(one)]
     measured = [one for one in outcomes if one.role != "baseline"]
     return Advice(
-        same=tuple(map(suggestion, same)),
-        together=suggestion(together) if together is not None and together.speed_up else None,
-        trades=tuple(map(suggestion, trades)),
-        bargains=tuple(map(suggestion, bargains)),
-        words=tuple(words(same, together, outcomes, complete)) if measured else (),
+        same=tuple(map(make_suggestion, same)),
+        together=make_suggestion(together) if together is not None and together.speed_up else None,
+        trades=tuple(map(make_suggestion, trades)),
+        bargains=tuple(map(make_suggestion, bargains)),
+        words=tuple(write_advice_sentences(same, together, outcomes, complete)) if measured else (),
     )
 
 
-def words(
+def write_advice_sentences(
     same: Sequence[Outcome], together: Outcome | None, outcomes: Sequence[Outcome], complete: bool
 ) -> list[str]:
     """The advice in sentences."""
-    sentences = [what_to_use(same, together) if same else nothing_gained(outcomes)]
+    sentences = [recommend_flags(same, together) if same else explain_no_gain(outcomes)]
     if len(same) > 1 and together is None:
         sentences.append(f"{NO_PRODUCT}, and all of them together were not measured: take the first.")
     bound = next((one for one in outcomes if one.role == "bound" and one.verdict == "faster"), None)
     if bound is not None:
         sentences.append(
-            f"Without any training it collects {times(bound)} as fast: fewer updates can give no more than that."
+            f"Without any training it collects {format_speed_up(bound)} as fast: "
+            "fewer updates can give no more than that."
         )
     elif any(one.role == "bound" and one.verdict == "no difference" for one in outcomes):
         sentences.append(
@@ -63,37 +68,38 @@ def words(
     return sentences
 
 
-def what_to_use(same: Sequence[Outcome], together: Outcome | None) -> str:
+def recommend_flags(same: Sequence[Outcome], together: Outcome | None) -> str:
     """The best flags of those that leave learning as it is."""
     best = same[0]
     if together is None or together.speed_up is None:
-        return f"Use {best.flags}: {times(best)} as fast; {best.learning}."
-    if together.verdict == "faster" and median(together) > median(best):
+        return f"Use {best.flags}: {format_speed_up(best)} as fast; {best.learning}."
+    if together.verdict == "faster" and median_speed_up(together) > median_speed_up(best):
         return (
-            f"Use {together.flags}: {times(together)} as fast, measured together. {NO_PRODUCT}: "
-            f"the best of them alone gives {times(best)}."
+            f"Use {together.flags}: {format_speed_up(together)} as fast, measured together. {NO_PRODUCT}: "
+            f"the best of them alone gives {format_speed_up(best)}."
         )
     return (
-        f"Use {best.flags}: {times(best)} as fast. All of them together gave {times(together)}, no more: "
+        f"Use {best.flags}: {format_speed_up(best)} as fast. All of them together gave "
+        f"{format_speed_up(together)}, no more: "
         f"{NO_PRODUCT.lower()}."
     )
 
 
-def nothing_gained(outcomes: Sequence[Outcome]) -> str:
+def explain_no_gain(outcomes: Sequence[Outcome]) -> str:
     """Why no flag is recommended: there is none, or nobody can say yet."""
     if all(one.role != "same" or one.verdict == "too few rounds" for one in outcomes):
         return "Nothing that leaves learning as it is was measured for long enough to say anything about it."
     return "Nothing to gain without changing what is learnt: it runs as fast already as with any of these."
 
 
-def suggestion(one: Outcome) -> Suggestion:
+def make_suggestion(one: Outcome) -> Suggestion:
     """An outcome as advice."""
-    return Suggestion(one.flags, one.speed_up or Spread(1.0, 1.0, 1.0), one.learning)
+    return Suggestion(one.flags, one.speed_up or RoundSpread(1.0, 1.0, 1.0), one.learning)
 
 
-def gains(one: Outcome) -> bool:
+def is_worthwhile_gain(one: Outcome) -> bool:
     """Whether it is faster by what is worth a flag."""
-    return one.verdict == "faster" and median(one) >= WORTH
+    return one.verdict == "faster" and median_speed_up(one) >= WORTH
 
 
 def is_bargain(one: Outcome) -> bool:
@@ -101,12 +107,12 @@ def is_bargain(one: Outcome) -> bool:
     return one.speed_up is not None and one.rounds >= ENOUGH and one.speed_up.low >= CHEAP
 
 
-def median(one: Outcome) -> float:
+def median_speed_up(one: Outcome) -> float:
     """Of its speed-up."""
     return one.speed_up.median if one.speed_up is not None else 1.0
 
 
-def times(one: Outcome) -> str:
+def format_speed_up(one: Outcome) -> str:
     """1.42 times, and the spread."""
-    found = one.speed_up or Spread(1.0, 1.0, 1.0)
+    found = one.speed_up or RoundSpread(1.0, 1.0, 1.0)
     return f"{found.median:.2f} times ({found.low:.2f} … {found.high:.2f})"

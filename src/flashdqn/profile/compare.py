@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from flashdqn.profile.result import Spread, Verdict
+from flashdqn.profile.result import RoundSpread, Verdict
 
 #: Fewer rounds say nothing: with two, chance alone agrees with itself every second time.
 ENOUGH = 3
@@ -13,20 +13,20 @@ ENOUGH = 3
 TRIMMED = 7
 
 
-def spread(values: Sequence[float]) -> Spread:
+def compute_spread(values: Sequence[float]) -> RoundSpread:
     """Median, least and most of at least one value; of many, without the two at the ends."""
     ordered = sorted(values)
     kept = ordered[1:-1] if len(ordered) >= TRIMMED else ordered
-    return Spread(statistics.median(ordered), kept[0], kept[-1])
+    return RoundSpread(statistics.median(ordered), kept[0], kept[-1])
 
 
-def speed_up(rates: Sequence[float], baseline: Sequence[float]) -> Spread | None:
+def compute_speed_up(rates: Sequence[float], baseline: Sequence[float]) -> RoundSpread | None:
     """Against the baseline, round by round: whatever slowed the machine in a round, slowed both."""
     pairs = [ours / theirs for ours, theirs in zip(rates, baseline, strict=False) if theirs > 0]
-    return spread(pairs) if pairs else None
+    return compute_spread(pairs) if pairs else None
 
 
-def verdict(found: Spread | None, rounds: int, noise: Spread | None) -> Verdict:
+def judge_speed_up(found: RoundSpread | None, rounds: int, noise: RoundSpread | None) -> Verdict:
     """Faster or slower only where all rounds that count say so, and by more than the baseline differs from
     itself."""
     if found is None or rounds < ENOUGH:

@@ -11,9 +11,9 @@ from typing import Protocol
 from flashdqn.core.errors import FlashDQNError
 from flashdqn.profile.compare import ENOUGH
 from flashdqn.profile.experiments import BASELINE, Experiment
-from flashdqn.profile.ready import BURN_IN, Threads, Turn
+from flashdqn.profile.ready import BURN_IN, Threads, TurnResult
 from flashdqn.profile.result import LeftOut
-from flashdqn.training.engine import first_line
+from flashdqn.training.engine import first_error_line
 
 #: Shares of the time budget until which experiments are prepared, and until which they take turns; the rest is for
 #: what is recommended.
@@ -39,14 +39,14 @@ class Training(Protocol):
     def ratio_asked(self) -> float:
         """Updates per transition, as wished."""
 
-    def turn(self, seconds: float) -> Turn:
+    def turn(self, seconds: float) -> TurnResult:
         """Train for so long."""
 
     def close(self) -> None:
         """End what it has running."""
 
 
-class Watch(Protocol):
+class ContestObserver(Protocol):
     """Hears how far the experiments are; `left` is in seconds."""
 
     def note(self, text: str) -> None:
@@ -68,7 +68,7 @@ class Contender:
 
     experiment: Experiment
     training: Training
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[TurnResult] = field(default_factory=list)
 
     @property
     def rates(self) -> list[float]:
@@ -77,11 +77,11 @@ class Contender:
 
 
 @dataclass
-class Contest:
+class ExperimentContest:
     """Who takes part, who does not, and how long it may take."""
 
     seconds: float
-    watch: Watch
+    watch: ContestObserver
     clock: Clock = time.perf_counter
     contenders: list[Contender] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Contest:
             except Exception as error:  # memory, compilers and environments raise many kinds
                 if experiment is BASELINE:
                     raise  # there would be nothing to compare with
-                self.leave_out(experiment, why(error))
+                self.leave_out(experiment, describe_error(error))
 
     def _late(self, experiment: Experiment) -> bool:
         compiles = experiment.settings.get("runtime.mode") == "compile"
@@ -132,7 +132,7 @@ class Contest:
         for number in range(rounds):
             if number >= ENOUGH and self.left <= 0:
                 return
-            for contender in rotated(self.contenders, number):
+            for contender in rotate_order(self.contenders, number):
                 self.watch.turn(contender.experiment.name, number + 1, rounds, self.left)
                 self._turn(contender)
             self.rounds += 1
@@ -145,7 +145,7 @@ class Contest:
                 raise
             self.contenders.remove(contender)
             contender.training.close()
-            self.leave_out(contender.experiment, why(error))
+            self.leave_out(contender.experiment, describe_error(error))
 
     def leave_out(self, experiment: Experiment, reason: str) -> None:
         """Name it, and why."""
@@ -158,14 +158,14 @@ class Contest:
             contender.training.close()
 
 
-def rotated(several: Sequence[Contender], number: int) -> list[Contender]:
+def rotate_order(several: Sequence[Contender], number: int) -> list[Contender]:
     """Every round begins with another one, and every second goes the other way round."""
     first = number % len(several)
     order = [*several[first:], *several[:first]]
     return order[::-1] if number % 2 else order
 
 
-def why(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What went wrong, in one line."""
-    text = first_line(error)
+    text = first_error_line(error)
     return text if isinstance(error, FlashDQNError) else f"{type(error).__name__}: {text}"

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from flashdqn.profile.contest import Watch
-from flashdqn.training.progress import LiveDisplay, Plain, Progress, clock
+from flashdqn.profile.contest import ContestObserver
+from flashdqn.training.progress import LiveDisplay, Plain, Progress, format_clock
 
 
 class Unseen(LiveDisplay):
@@ -37,7 +37,7 @@ class Nowhere(io.TextIOBase):
         return len(text)
 
 
-def unseen(terminal: bool) -> Progress:
+def make_hidden_display(terminal: bool) -> Progress:
     """The display that a training would have here, on no screen."""
     console = Console(file=cast(TextIO, Nowhere()), force_terminal=terminal, width=110)
     return Unseen(console) if terminal else Plain(console)
@@ -57,12 +57,12 @@ class Lines:
     def preparing(self, name: str, number: int, total: int, left: float) -> None:
         """Only the first one."""
         if number == 1:
-            self.note(f"Preparing {total} trainings; time left {clock(left)}")
+            self.note(f"Preparing {total} trainings; time left {format_clock(left)}")
 
     def turn(self, name: str, round_: int, rounds: int, left: float) -> None:
         """When a round begins."""
         if round_ != self._round:
-            self.note(f"Round {round_} of {rounds}; time left {clock(left)}")
+            self.note(f"Round {round_} of {rounds}; time left {format_clock(left)}")
         self._round = round_
 
     def end(self) -> None:
@@ -78,11 +78,11 @@ class OneLine(Lines):
 
     def preparing(self, name: str, number: int, total: int, left: float) -> None:
         """Which one."""
-        self._show(f"Preparing {number} of {total}: {name}; time left {clock(left)}")
+        self._show(f"Preparing {number} of {total}: {name}; time left {format_clock(left)}")
 
     def turn(self, name: str, round_: int, rounds: int, left: float) -> None:
         """Whose turn it is."""
-        self._show(f"Round {round_} of {rounds}: {name}; time left {clock(left)}")
+        self._show(f"Round {round_} of {rounds}: {name}; time left {format_clock(left)}")
 
     def end(self) -> None:
         """Take the line away."""
@@ -94,6 +94,6 @@ class OneLine(Lines):
         self._live.update(Text(text, style="dim"), refresh=True)
 
 
-def watch_for(console: Console) -> Watch:
+def make_observer(console: Console) -> ContestObserver:
     """One line on a terminal, several elsewhere."""
     return OneLine(console) if console.is_terminal else Lines(console)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashdqn.config import Config
-from flashdqn.config.settings import apply
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.suggestions import nearest
+from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.envs import GymConfig, SnakeConfig
 from flashdqn.profile.result import Role
 
@@ -37,12 +37,12 @@ class Experiment:
 
     def of(self, config: Config) -> Config:
         """The configuration with this changed; raises ConfigError where that cannot be."""
-        return apply(config, self.settings)
+        return apply_settings(config, self.settings)
 
     @property
     def flags(self) -> str:
         """As the command line has it."""
-        return " ".join(flag(setting, value) for setting, value in self.settings.items())
+        return " ".join(format_flag(setting, value) for setting, value in self.settings.items())
 
 
 BASELINE = Experiment("baseline", "baseline", {}, "baseline", "as you have it")
@@ -50,37 +50,39 @@ BASELINE = Experiment("baseline", "baseline", {}, "baseline", "as you have it")
 AGAIN = Experiment("again", "baseline", {}, "baseline", "the same once more: what chance does")
 
 
-def experiments(
+def list_experiments(
     config: Config, cuda: bool, cores: int, threads: tuple[int, int] = (0, 0)
 ) -> list[Experiment]:
     """All that differ from `config`; `threads` are those that it runs with, PyTorch's and the games'."""
     found: list[Experiment] = []
     for one in (
-        *_ratios(config),
-        *_boards(config),
-        *_features(config),
-        *_batches(config),
-        *([] if cuda else _threads(cores, threads)),
-        *_logging(config),
-        *_modes(config, cuda),
+        *_ratio_experiments(config),
+        *_board_experiments(config),
+        *_feature_experiments(config),
+        *_batch_experiments(config),
+        *([] if cuda else _thread_experiments(cores, threads)),
+        *_logging_experiments(config),
+        *_mode_experiments(config, cuda),
     ):
         if all(one.settings != other.settings for other in found):
             found.append(one)
     return found
 
 
-def chosen(known: list[Experiment], only: Iterable[str], skip: Iterable[str]) -> list[Experiment]:
+def select_experiments(known: list[Experiment], only: Iterable[str], skip: Iterable[str]) -> list[Experiment]:
     """Those that `only` names, all where it names none, without those that `skip` names; by name or by group."""
     only, skip = list(only), list(skip)
     words = [*GROUPS, *(one.name for one in known)]
     for word in (*only, *skip):
         if word != "phases" and word not in words:
-            raise ConfigError(f"There is no experiment '{word}' for this training{nearest(word, words)}")
+            raise ConfigError(
+                f"There is no experiment '{word}' for this training{suggest_nearest(word, words)}"
+            )
     wanted = [one for one in known if not only or {one.name, one.group} & set(only)]
     return [one for one in wanted if not {one.name, one.group} & set(skip)]
 
 
-def combined(several: list[Experiment]) -> Experiment:
+def combine_experiments(several: list[Experiment]) -> Experiment:
     """All of these at once; none of them changes what is learnt."""
     settings = {key: value for one in several for key, value in one.settings.items()}
     quiet = any(one.quiet for one in several)
@@ -100,7 +102,7 @@ def relative_ratio(config: Config, baseline: Config) -> float:
     return 1.0 if ours == theirs else ours / theirs if theirs else float("inf")
 
 
-def flag(setting: str, value: Any) -> str:
+def format_flag(setting: str, value: Any) -> str:
     """One setting as the command line has it."""
     name = setting.replace("_", "-")
     if isinstance(value, bool):
@@ -109,7 +111,7 @@ def flag(setting: str, value: Any) -> str:
     return f"--{name} {value:.10g}" if isinstance(value, float) else f"--{name} {value}"
 
 
-def updates_in_words(relative: float) -> str:
+def describe_updates(relative: float) -> str:
     """What so many times the updates per transition mean."""
     if relative == 0:
         return "learns nothing"
@@ -117,24 +119,24 @@ def updates_in_words(relative: float) -> str:
     return f"learns from {words.get(relative, f'{relative:.3g} times as many')} updates"
 
 
-def _ratio(name: str, config: Config, ratio: float) -> Experiment:
+def _make_ratio_experiment(name: str, config: Config, ratio: float) -> Experiment:
     relative = ratio / config.train_ratio
     role: Role = "bound" if ratio == 0 else "trade" if relative < 1 else "more"
-    return Experiment(name, "ratio", {"train_ratio": ratio}, role, updates_in_words(relative))
+    return Experiment(name, "ratio", {"train_ratio": ratio}, role, describe_updates(relative))
 
 
-def _ratios(config: Config) -> Iterator[Experiment]:
+def _ratio_experiments(config: Config) -> Iterator[Experiment]:
     """Less and more training; PQN's ratio follows from its rollouts."""
     if config.learn.method == "pqn" or config.train_ratio == 0:
         return
-    yield _ratio("no-training", config, 0.0)
-    yield _ratio("ratio-half", config, config.train_ratio / 2)
-    yield _ratio("ratio-double", config, config.train_ratio * 2)
+    yield _make_ratio_experiment("no-training", config, 0.0)
+    yield _make_ratio_experiment("ratio-half", config, config.train_ratio / 2)
+    yield _make_ratio_experiment("ratio-double", config, config.train_ratio * 2)
     if config.train_ratio != 1 / config.envs:
-        yield _ratio("iteration", config, 1 / config.envs)
+        yield _make_ratio_experiment("iteration", config, 1 / config.envs)
 
 
-def _boards(config: Config) -> Iterator[Experiment]:
+def _board_experiments(config: Config) -> Iterator[Experiment]:
     """More and fewer environments. Gymnasium's cost memory, or a process each: no more than four times as many."""
     counts = [count for count in BOARDS if count != config.envs]
     if isinstance(config.env, GymConfig):
@@ -145,17 +147,17 @@ def _boards(config: Config) -> Iterator[Experiment]:
         learning = "same updates per transition"
         if config.learn.method == "pqn":  # a rollout earns as many updates, however many transitions it has
             role = "trade" if count > config.envs else "more"
-            learning = f"{updates_in_words(config.envs / count)}, of other batches"
+            learning = f"{describe_updates(config.envs / count)}, of other batches"
         yield Experiment(f"boards-{count}", "boards", {"envs": count}, role, learning)
 
 
-def _features(config: Config) -> Iterator[Experiment]:
+def _feature_experiments(config: Config) -> Iterator[Experiment]:
     if isinstance(config.env, SnakeConfig) and config.env.features in FLOODED:
         settings = {"env.features": "basic"}
         yield Experiment("no-flood", "features", settings, "trade", "other features: another task")
 
 
-def _batches(config: Config) -> Iterator[Experiment]:
+def _batch_experiments(config: Config) -> Iterator[Experiment]:
     size = config.learn.batch_size
     if config.learn.method == "pqn" or config.train_ratio == 0:
         return
@@ -166,14 +168,14 @@ def _batches(config: Config) -> Iterator[Experiment]:
     yield Experiment("batch-double", "batch", {"learn.batch_size": size * 2}, "more", learning)
 
 
-def _threads(cores: int, used: tuple[int, int]) -> Iterator[Experiment]:
+def _thread_experiments(cores: int, used: tuple[int, int]) -> Iterator[Experiment]:
     """One for everything, or all cores for everything."""
     for count in sorted({1, cores}):
         if used != (count, count):
             yield Experiment(f"threads-{count}", "threads", {"runtime.threads": count}, "same", ROUNDING)
 
 
-def _logging(config: Config) -> Iterator[Experiment]:
+def _logging_experiments(config: Config) -> Iterator[Experiment]:
     if config.log.tensorboard:
         settings = {"log.tensorboard": False}
         yield Experiment("no-tensorboard", "logging", settings, "same", f"{SAME}; no TensorBoard")
@@ -181,7 +183,7 @@ def _logging(config: Config) -> Iterator[Experiment]:
     yield Experiment("no-logging", "logging", {"log.every": NEVER}, "same", learning, quiet=True)
 
 
-def _modes(config: Config, cuda: bool) -> Iterator[Experiment]:
+def _mode_experiments(config: Config, cuda: bool) -> Iterator[Experiment]:
     """The other ways to run the work; compiling comes last, for it may take half a minute."""
     for mode in ("eager", "written", *(["graph"] if cuda else []), "compile"):
         if mode != config.runtime.mode:

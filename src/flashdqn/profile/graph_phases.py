@@ -16,17 +16,17 @@ import torch
 from flashdqn.compute.graphs import Recorder
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.profile.ready import Ready
-from flashdqn.profile.result import Apart, Phase, Spent
+from flashdqn.profile.result import Apart, Spent, TimedPhase
 from flashdqn.training.assemble import Parts
-from flashdqn.training.engine import first_line
-from flashdqn.training.phases import timing_event
+from flashdqn.training.engine import first_error_line
+from flashdqn.training.phases import make_timing_event
 
 #: Replays between two events, and calls in one graph: a graph of one small kernel would time its own launch.
 REPLAYS, CALLS = 50, 8
 
 
 @dataclass(frozen=True)
-class Part:
+class GraphPart:
     """Work to be captured alone."""
 
     name: str
@@ -36,7 +36,7 @@ class Part:
     about: str
 
 
-def measure_apart(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], str]:
+def measure_graph_parts(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], str]:
     """The graphs of a training, each beside its parts; where there is nothing, the reason."""
     if not ready.choice.plan.graph:
         return (), ""
@@ -45,29 +45,33 @@ def measure_apart(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], str]:
     found, reason = list[Apart](), ""
     try:
         if "collect" in whole:
-            seconds = timed(parts, collection(parts))
-            found.append(beside("collect", seconds, spent.iterations / spent.transitions, whole["collect"]))
+            seconds = time_parts(parts, list_collection_parts(parts))
+            found.append(
+                compare_with_graph("collect", seconds, spent.iterations / spent.transitions, whole["collect"])
+            )
         if isinstance(parts.sampler, RolloutSampler):
             reason = "PQN hands out a rollout's minibatches once: learning cannot be repeated by itself."
         elif "learn" in whole:
-            seconds = timed(parts, learning(parts, engine.largest, engine.config.update_size))
+            seconds = time_parts(parts, list_learning_parts(parts, engine.largest, engine.config.update_size))
             per_transition = spent.ratio_done / engine.largest
-            found.append(beside("learn", seconds, per_transition, whole["learn"]))
+            found.append(compare_with_graph("learn", seconds, per_transition, whole["learn"]))
     except Exception as error:  # capture raises many kinds
-        reason = first_line(error)
+        reason = first_error_line(error)
     return tuple(found), reason
 
 
-def beside(graph: str, seconds: Mapping[Part, float], per_transition: float, whole: float) -> Apart:
+def compare_with_graph(
+    graph: str, seconds: Mapping[GraphPart, float], per_transition: float, whole: float
+) -> Apart:
     """Seconds of each part's call, of which a transition needs `per_transition`, against the graph's time in
     microseconds per transition."""
     times = {part: each * per_transition * 1e6 for part, each in seconds.items()}
-    rows = (Phase(part.name, time, time / whole, part.about) for part, time in times.items())
+    rows = (TimedPhase(part.name, time, time / whole, part.about) for part, time in times.items())
     return Apart(graph, tuple(rows), sum(times.values()), whole)
 
 
 @torch.no_grad()
-def collection(parts: Parts) -> list[Part]:
+def list_collection_parts(parts: Parts) -> list[GraphPart]:
     """Acting, stepping and appending, each with what the other would hand to it."""
     collector, env = parts.collector, parts.collector.env
 
@@ -84,13 +88,13 @@ def collection(parts: Parts) -> list[Part]:
         parts.sampler.appended()
 
     return [
-        Part("act", torch.no_grad()(act), ("explore", "fractions"), CALLS, "a vector step"),
-        Part("step", torch.no_grad()(lambda: env.step(action)), (), CALLS, "a vector step"),
-        Part("append", torch.no_grad()(append), (), CALLS, "a vector step"),
+        GraphPart("act", torch.no_grad()(act), ("explore", "fractions"), CALLS, "a vector step"),
+        GraphPart("step", torch.no_grad()(lambda: env.step(action)), (), CALLS, "a vector step"),
+        GraphPart("append", torch.no_grad()(append), (), CALLS, "a vector step"),
     ]
 
 
-def learning(parts: Parts, count: int, size: int) -> list[Part]:
+def list_learning_parts(parts: Parts, count: int, size: int) -> list[GraphPart]:
     """Sampling and updating, for as many updates as the largest graph holds."""
     learner, sampler = parts.learner, parts.sampler
     batches = sampler.batches(count, size)
@@ -101,24 +105,24 @@ def learning(parts: Parts, count: int, size: int) -> list[Part]:
 
     about = f"a group of {count} updates"
     return [
-        Part("sample", lambda: sampler.batches(count, size), ("replay",), 1, about),
-        Part("update", update, ("noise", "fractions"), 1, about),
+        GraphPart("sample", lambda: sampler.batches(count, size), ("replay",), 1, about),
+        GraphPart("update", update, ("noise", "fractions"), 1, about),
     ]
 
 
-def timed(parts: Parts, several: list[Part]) -> dict[Part, float]:
+def time_parts(parts: Parts, several: list[GraphPart]) -> dict[GraphPart, float]:
     """Seconds of one call of each, on the device."""
     recorder = Recorder(parts.learner.device)
-    return {part: replayed(recorder, part, parts.generators) for part in several}
+    return {part: time_replays(recorder, part, parts.generators) for part in several}
 
 
-def replayed(recorder: Recorder, part: Part, generators: Mapping[str, torch.Generator]) -> float:
+def time_replays(recorder: Recorder, part: GraphPart, generators: Mapping[str, torch.Generator]) -> float:
     """Capture it, and replay it between two events."""
     recorder.rehearse(part.run)
     drawn = [generators[name] for name in part.generators if name in generators]
     replay = recorder.capture(lambda: [part.run() for _ in range(part.calls)], drawn)
     replay()
-    first, last = timing_event(), timing_event()
+    first, last = make_timing_event(), make_timing_event()
     first.record()
     for _ in range(REPLAYS):
         replay()

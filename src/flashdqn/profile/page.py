@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from flashdqn.profile.result import Advice, Apart, Aside, Outcome, Phase, Profile, Suggestion
-from flashdqn.profile.terminal import headline, speed_text, speeds, spread_text
+from flashdqn.profile.result import Advice, Apart, Aside, Outcome, Profile, Suggestion, TimedPhase
+from flashdqn.profile.terminal import describe_setup, describe_speeds, format_outcome_speed, format_spread
 from flashdqn.show import charts
-from flashdqn.show.charts import Layer, key, stacked_bar
-from flashdqn.show.numbers import percent
-from flashdqn.show.page import escape, make_page, section, table
+from flashdqn.show.charts import Layer, draw_legend_patch, draw_stacked_bar
+from flashdqn.show.numbers import format_percent
+from flashdqn.show.page import escape, make_page, make_section, make_table
 
 COLOURS = ("#2f8fb3", "#8a63b8", "#d9a63a", "#4a9a5c", "#c8553d", "#7bbccf", "#667085", "#b84a7d")
 STYLE = """
@@ -25,49 +25,57 @@ STYLE = """
 
 def write_profile_page(profile: Profile, path: Path) -> None:
     """Write the page to a file."""
-    path.write_text(profile_page(profile), encoding="utf-8")
+    path.write_text(render_profile_page(profile), encoding="utf-8")
 
 
-def profile_page(profile: Profile) -> str:
+def render_profile_page(profile: Profile) -> str:
     """The page itself."""
-    head = "".join(f"<p>{escape(line)}</p>" for line in (*headline(profile), *speeds(profile.spent)))
+    head = "".join(
+        f"<p>{escape(line)}</p>" for line in (*describe_setup(profile), *describe_speeds(profile.spent))
+    )
     body = [
         f"<h1>{escape(f'flashdqn profile {profile.preset}')}</h1>{head}",
-        section("Where the time goes, per transition", phases("Time by phase", profile.spent.phases)),
-        *(apart_section(apart) for apart in profile.spent.apart),
-        section("Now and then, measured by itself: no training time", asides(profile.spent.asides)),
-        section("Experiments", experiments(profile)) if profile.outcomes else "",
-        section("What would make it faster", advice(profile.advice)) if profile.outcomes else "",
+        make_section(
+            "Where the time goes, per transition", render_phases("Time by phase", profile.spent.phases)
+        ),
+        *(render_graph_parts(apart) for apart in profile.spent.apart),
+        make_section(
+            "Now and then, measured by itself: no training time", render_asides(profile.spent.asides)
+        ),
+        make_section("Experiments", render_experiments(profile)) if profile.outcomes else "",
+        make_section("What would make it faster", render_advice(profile.advice)) if profile.outcomes else "",
     ]
     return make_page(f"flashdqn profile {profile.preset}", body, charts.STYLE + STYLE, charts.SCRIPT)
 
 
-def phases(title: str, parts: Iterable[Phase]) -> str:
+def render_phases(title: str, parts: Iterable[TimedPhase]) -> str:
     """A bar, and the same in numbers."""
     parts = tuple(parts)
     colours = {part.name: COLOURS[i % len(COLOURS)] for i, part in enumerate(parts)}
     layers = [Layer(part.name, [part.share], colours[part.name]) for part in parts]
     rows = "".join(
-        f"<tr><td>{key(colours[part.name])}{escape(part.name)}</td><td>{part.microseconds:,.3f} µs</td>"
-        f"<td>{escape(percent(part.share))}</td><td>{escape(part.about)}</td></tr>"
+        f"<tr><td>{draw_legend_patch(colours[part.name])}{escape(part.name)}</td>"
+        f"<td>{part.microseconds:,.3f} µs</td>"
+        f"<td>{escape(format_percent(part.share))}</td><td>{escape(part.about)}</td></tr>"
         for part in parts
     )
     head = "<tr><th>phase</th><th>per transition</th><th>share</th><th>what it is</th></tr>"
-    return stacked_bar(title, layers) + f"<table>{head}{rows}</table>"
+    return draw_stacked_bar(title, layers) + f"<table>{head}{rows}</table>"
 
 
-def apart_section(apart: Apart) -> str:
+def render_graph_parts(apart: Apart) -> str:
     """The parts of a graph, and their sum beside the graph itself."""
     total, whole = apart.sum_microseconds, apart.whole_microseconds
     words = (
         f"Together {total:,.3f} µs, and {whole:,.3f} µs as one graph in training: {total / whole:.2f} times."
     )
-    return section(
-        f"Measured apart: the parts of {apart.whole}", phases(apart.whole, apart.parts) + f"<p>{words}</p>"
+    return make_section(
+        f"Measured apart: the parts of {apart.whole}",
+        render_phases(apart.whole, apart.parts) + f"<p>{words}</p>",
     )
 
 
-def asides(found: Iterable[Aside]) -> str:
+def render_asides(found: Iterable[Aside]) -> str:
     """What happens now and then."""
     rows = (
         (
@@ -79,16 +87,18 @@ def asides(found: Iterable[Aside]) -> str:
         )
         for one in found
     )
-    return table(("what", "each", "every", "per transition", "what it is"), rows)
+    return make_table(("what", "each", "every", "per transition", "what it is"), rows)
 
 
-def experiments(profile: Profile) -> str:
+def render_experiments(profile: Profile) -> str:
     """Each experiment's speed-up as a bar from its least to its most, beside what it does to learning."""
     speeds_up = [one.speed_up for one in profile.outcomes if one.speed_up is not None]
-    scale = Scale(min((s.low for s in speeds_up), default=0.5), max((s.high for s in speeds_up), default=2.0))
+    scale = SpeedScale(
+        min((s.low for s in speeds_up), default=0.5), max((s.high for s in speeds_up), default=2.0)
+    )
     rows = "".join(
         f"<tr><td><b>{escape(one.name)}</b></td><td>{one.transitions_per_second.median:,.0f}</td>"
-        f"<td>{speed_bar(one, scale)}</td><td>{escape(speed_text(one))}</td>"
+        f"<td>{draw_speed_bar(one, scale)}</td><td>{escape(format_outcome_speed(one))}</td>"
         f"<td>× {one.relative_ratio:.3g}</td>"
         f'<td class="{"trade" if one.role == "trade" else ""}">{escape(one.learning)}</td></tr>'
         for one in profile.outcomes
@@ -104,7 +114,7 @@ def experiments(profile: Profile) -> str:
     return f'<table>{head}{rows}</table><p class="dim">{how}</p>{left}'
 
 
-class Scale:
+class SpeedScale:
     """Speed-ups as places on a bar: twice as fast is as far to the right as half as fast is to the left."""
 
     def __init__(self, least: float, most: float) -> None:
@@ -116,32 +126,35 @@ class Scale:
         return 100 * (math.log(max(speed_up, 1e-3)) - self.low) / (self.high - self.low)
 
 
-def speed_bar(one: Outcome, scale: Scale) -> str:
+def draw_speed_bar(one: Outcome, scale: SpeedScale) -> str:
     """From the least to the most, with the median as a mark."""
     if one.speed_up is None:
         return ""
     low, high, middle = (scale.place(v) for v in (one.speed_up.low, one.speed_up.high, one.speed_up.median))
     return (
-        f'<div class="speed" title="{escape(spread_text(one.speed_up))}">'
+        f'<div class="speed" title="{escape(format_spread(one.speed_up))}">'
         f'<i style="left:{low:.1f}%;width:{max(high - low, 0.5):.1f}%"></i><b style="left:{middle:.1f}%"></b>'
         f'<u style="left:{scale.place(1.0):.1f}%"></u></div>'
     )
 
 
-def advice(found: Advice) -> str:
+def render_advice(found: Advice) -> str:
     """Sentences first, then the flags, by what they do to learning."""
     words = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.words)
     return (
         words
-        + suggestions("Changes nothing about learning", found.same)
-        + suggestions("Trades learning for speed: judge by the score, and not by the clock", found.trades)
-        + suggestions("Learns from more, and costs little", found.bargains)
+        + render_suggestions("Changes nothing about learning", found.same)
+        + render_suggestions(
+            "Trades learning for speed: judge by the score, and not by the clock", found.trades
+        )
+        + render_suggestions("Learns from more, and costs little", found.bargains)
     )
 
 
-def suggestions(title: str, found: Iterable[Suggestion]) -> str:
+def render_suggestions(title: str, found: Iterable[Suggestion]) -> str:
     """Flags, and what they are worth."""
     rows = [
-        (one.flags, f"{one.speed_up.median:.2f} ({spread_text(one.speed_up)})", one.learning) for one in found
+        (one.flags, f"{one.speed_up.median:.2f} ({format_spread(one.speed_up)})", one.learning)
+        for one in found
     ]
-    return f"<h3>{escape(title)}</h3>" + table(("flags", "speed-up", "learning"), rows) if rows else ""
+    return f"<h3>{escape(title)}</h3>" + make_table(("flags", "speed-up", "learning"), rows) if rows else ""

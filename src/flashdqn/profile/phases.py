@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import torch
 
-from flashdqn.compute.graphs import Plan
+from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.compute.seeds import purpose_seed
-from flashdqn.core.contract import close
-from flashdqn.envs import build_games
-from flashdqn.profile.graph_phases import measure_apart
-from flashdqn.profile.ready import Ready, Turn
-from flashdqn.profile.result import Aside, Phase, Spent
+from flashdqn.core.contract import close_env
+from flashdqn.envs import build_evaluation_env
+from flashdqn.profile.graph_phases import measure_graph_parts
+from flashdqn.profile.ready import Ready, TurnResult
+from flashdqn.profile.result import Aside, Spent, TimedPhase
 from flashdqn.training.evaluate import evaluate
 from flashdqn.training.progress import GRAPHS, PHASES
 
@@ -38,28 +38,33 @@ ABOUT = {
 }
 
 
-def measure_spent(ready: Ready, seconds: float) -> Spent:
+def measure_time_spent(ready: Ready, seconds: float) -> Spent:
     """Train for so long without reports; then a report, an evaluation and a checkpoint, each by itself."""
     phases = ready.loop.parts.phases
     phases.every = EVERY
     cuda = ready.loop.parts.learner.device.type == "cuda"
     turn = ready.turn(seconds, reports=False, least=8 * EVERY if cuda else 1)
-    spent = spent_of(turn, phases.read(), ready.ratio_asked)
+    spent = summarize_turn(turn, phases.read(), ready.ratio_asked)
     with ready.own_threads():
-        asides = (*_warm_up(ready), _report(ready), _evaluation(ready), *_checkpoint(ready))
-        apart, reason = measure_apart(ready, spent)
-    fused = fused_in_words(ready.choice.plan, cuda)
+        asides = (
+            *_make_warm_up_aside(ready),
+            _measure_report(ready),
+            _measure_evaluation(ready),
+            *_measure_checkpoint(ready),
+        )
+        apart, reason = measure_graph_parts(ready, spent)
+    fused = describe_fused_phases(ready.choice.plan, cuda)
     return replace(spent, asides=asides, apart=apart, not_apart=reason, fused=fused)
 
 
-def spent_of(turn: Turn, seconds: Mapping[str, float], ratio_asked: float) -> Spent:
+def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: float) -> Spent:
     """Phases per transition, and their rates; what no phase accounts for is the loop itself."""
     known = {name: seconds[name] for name in (*PHASES, *GRAPHS) if seconds.get(name, 0.0) > 0}
     total = max(turn.seconds, sum(known.values()))  # on CUDA the phases are samples
     known["loop"] = total - sum(known.values())
     transitions = max(1, turn.transitions)
     rows = (
-        Phase(name, part / transitions * 1e6, part / total if total else 0.0, ABOUT[name])
+        TimedPhase(name, part / transitions * 1e6, part / total if total else 0.0, ABOUT[name])
         for name, part in known.items()
     )
     return Spent(
@@ -79,7 +84,7 @@ def spent_of(turn: Turn, seconds: Mapping[str, float], ratio_asked: float) -> Sp
     )
 
 
-def fused_in_words(plan: Plan, cuda: bool) -> tuple[str, ...]:
+def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
     """What cannot be told apart in this mode, and why."""
     words: list[str] = []
     if not cuda and plan.way != "compile":
@@ -101,44 +106,44 @@ def fused_in_words(plan: Plan, cuda: bool) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _aside(name: str, seconds: float, every: int, steps: int | None, about: str) -> Aside:
+def _make_aside(name: str, seconds: float, every: int, steps: int | None, about: str) -> Aside:
     """Spread over its period, or over the whole run where it happens once."""
     over = every or steps
     return Aside(name, seconds, every or None, seconds / over * 1e6 if over else None, about)
 
 
-def _warm_up(ready: Ready) -> tuple[Aside, ...]:
+def _make_warm_up_aside(ready: Ready) -> tuple[Aside, ...]:
     about = "compiling and allocating, before the clock starts"
-    return (_aside("warm-up", ready.warm_up, 0, ready.loop.config.steps, about),)
+    return (_make_aside("warm-up", ready.warm_up, 0, ready.loop.config.steps, about),)
 
 
-def _report(ready: Ready) -> Aside:
+def _measure_report(ready: Ready) -> Aside:
     loop, times = ready.loop, []
     for _ in range(REPORTS):
         begun = time.perf_counter()
         loop.reporter.report(0.0)
         times.append(time.perf_counter() - begun)
     what = "metrics.csv, TensorBoard, display" if loop.config.log.tensorboard else "metrics.csv, display"
-    return _aside("report", statistics.median(times), loop.config.report_every, None, what)
+    return _make_aside("report", statistics.median(times), loop.config.report_every, None, what)
 
 
-def _evaluation(ready: Ready) -> Aside:
+def _measure_evaluation(ready: Ready) -> Aside:
     config, learner = ready.loop.config, ready.loop.parts.learner
-    games = build_games(config.env, config.eval.episodes, learner.device)
+    games = build_evaluation_env(config.env, config.eval.episodes, learner.device)
     try:
         begun = time.perf_counter()
         seed = purpose_seed(config.seed, "evaluation")
         result = evaluate(games, learner.online, learner.head, seed, LONGEST)
         seconds = time.perf_counter() - begun
     finally:
-        close(games)
+        close_env(games)
     about = f"{config.eval.episodes} games with the weights of this moment"
     if result.unfinished:
         about += f"; {result.unfinished} were cut off after {LONGEST:,} steps: it may take longer"
-    return _aside("evaluation", seconds, config.eval.every, config.steps, about)
+    return _make_aside("evaluation", seconds, config.eval.every, config.steps, about)
 
 
-def _checkpoint(ready: Ready) -> tuple[Aside, ...]:
+def _measure_checkpoint(ready: Ready) -> tuple[Aside, ...]:
     """A checkpoint in the temporary folder, where the disk has room for it."""
     loop, parts, config = ready.loop, ready.loop.parts, ready.loop.config
     size = sum(tensor.nbytes for tensor in parts.state_dict().values())
@@ -153,4 +158,4 @@ def _checkpoint(ready: Ready) -> tuple[Aside, ...]:
     about = f"{size / 1e6:,.0f} MB"
     if config.learn.method == "replay":
         about += f", with {held:,} of {config.replay.capacity:,} transitions in the replay"
-    return (_aside("checkpoint", seconds, config.log.checkpoint_every, config.steps, about),)
+    return (_make_aside("checkpoint", seconds, config.log.checkpoint_every, config.steps, about),)

@@ -16,19 +16,26 @@ from pathlib import Path
 
 import torch
 
-from flashdqn.compute.device import choose_device, hardware
-from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.device import choose_device, describe_hardware
+from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.threads import cores
 from flashdqn.config import Config
 from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import ConfigError, ExecutionError
-from flashdqn.profile.advice import advise, safe_gains
+from flashdqn.profile.advice import make_advice, select_safe_gains
 from flashdqn.profile.compare import ENOUGH
-from flashdqn.profile.contest import MEASURED, Contender, Contest, Watch
-from flashdqn.profile.experiments import AGAIN, BASELINE, Experiment, chosen, combined, experiments
-from flashdqn.profile.outcome import outcomes_of
-from flashdqn.profile.phases import measure_spent
-from flashdqn.profile.ready import Ready, Threads, start
+from flashdqn.profile.contest import MEASURED, Contender, ContestObserver, ExperimentContest
+from flashdqn.profile.experiments import (
+    AGAIN,
+    BASELINE,
+    Experiment,
+    combine_experiments,
+    list_experiments,
+    select_experiments,
+)
+from flashdqn.profile.outcome import collect_outcomes
+from flashdqn.profile.phases import measure_time_spent
+from flashdqn.profile.ready import Ready, Threads, prepare_training
 from flashdqn.profile.result import Outcome, Profile
 from flashdqn.training.progress import Progress, Silent
 
@@ -64,7 +71,7 @@ class Bench:
     def start(self, config: Config, used: Threads | None = None, quiet: bool = False) -> Ready:
         """A training that stands ready, in a folder of its own."""
         progress = Silent() if quiet else self.display()
-        return start(config, self.device, self.folder / str(next(self.number)), progress, used)
+        return prepare_training(config, self.device, self.folder / str(next(self.number)), progress, used)
 
     def tidy(self) -> None:
         """Give back what a training that is over has held."""
@@ -73,18 +80,20 @@ class Bench:
             torch.cuda.empty_cache()
 
 
-def take_profile(config: Config, options: Options, watch: Watch, display: Callable[[], Progress]) -> Profile:
+def take_profile(
+    config: Config, options: Options, watch: ContestObserver, display: Callable[[], Progress]
+) -> Profile:
     """Phases first, then experiments; Ctrl-C during those ends them, and what there is counts."""
     # its short trainings are nothing for a server to keep
     config = replace(config, log=replace(config.log, wandb=False, mlflow=False))
     device = choose_device(config.device)
-    known = experiments(config, device.type == "cuda", cores())
-    names = {one.name for one in chosen(known, options.only, options.skip)}
-    with tempfile.TemporaryDirectory(prefix="flashdqn-profile-") as folder, tensor_cores(device):
+    known = list_experiments(config, device.type == "cuda", cores())
+    names = {one.name for one in select_experiments(known, options.only, options.skip)}
+    with tempfile.TemporaryDirectory(prefix="flashdqn-profile-") as folder, allow_tf32(device):
         bench = Bench(device, Path(folder), display, itertools.count())
         watch.note("Warming up: compiling and allocating, before the clock starts")
         try:
-            profile, starting = watch_phases(config, options, bench)
+            profile, starting = profile_baseline(config, options, bench)
             bench.tidy()
             if "phases" in options.only:
                 return profile
@@ -94,19 +103,19 @@ def take_profile(config: Config, options: Options, watch: Watch, display: Callab
             bench.tidy()
 
 
-def watch_phases(config: Config, options: Options, bench: Bench) -> tuple[Profile, Starter]:
+def profile_baseline(config: Config, options: Options, bench: Bench) -> tuple[Profile, Starter]:
     """A profile without experiments, in the mode and with the threads that `auto` chooses; and what makes
     experiments in the same."""
     ready = bench.start(config)
     try:
         share = min(PHASES_MOST, max(PHASES_LEAST, PHASES_SHARE * options.seconds))
-        spent = measure_spent(ready, min(share, options.seconds))
+        spent = measure_time_spent(ready, min(share, options.seconds))
     finally:
         ready.close()
     found = Profile(
         preset=config.preset,
         date=datetime.date.today().isoformat(),
-        hardware=hardware(bench.device) | {"threads": ready.threads[0]},
+        hardware=describe_hardware(bench.device) | {"threads": ready.threads[0]},
         device=bench.device.type,
         config=to_dict(config),
         mode=ready.mode,
@@ -120,26 +129,26 @@ def watch_phases(config: Config, options: Options, bench: Bench) -> tuple[Profil
         rounds_asked=options.rounds,
         turn_seconds=0.0,
         interrupted=False,
-        advice=advise(()),
+        advice=make_advice(()),
     )
     baseline = replace(config, runtime=replace(config.runtime, mode=ready.choice.plan.mode))
     return found, Starter(baseline, bench, ready.threads)
 
 
 def run_experiments(
-    names: set[str], options: Options, watch: Watch, profile: Profile, starting: Starter
+    names: set[str], options: Options, watch: ContestObserver, profile: Profile, starting: Starter
 ) -> Profile:
     """The same profile with the experiments of these names, but for those that the baseline is already."""
     cuda = starting.bench.device.type == "cuda"
-    known = experiments(starting.baseline, cuda, cores(), starting.threads)
-    contest = Contest(options.seconds, watch)
+    known = list_experiments(starting.baseline, cuda, cores(), starting.threads)
+    contest = ExperimentContest(options.seconds, watch)
     found: list[Outcome] = []
     try:
         with contest.stoppable():
             contest.prepare([BASELINE, AGAIN, *(one for one in known if one.name in names)], starting)
             contest.take_turns(options.rounds)
-        found = outcomes_of(contest, starting.baseline)
-        found += recommend(contest, found, options, starting)
+        found = collect_outcomes(contest, starting.baseline)
+        found += measure_recommended(contest, found, options, starting)
     finally:
         contest.close()
     return replace(
@@ -149,7 +158,7 @@ def run_experiments(
         rounds_done=contest.rounds,
         turn_seconds=contest.turn_seconds,
         interrupted=contest.interrupted,
-        advice=advise(found, complete=not contest.interrupted),
+        advice=make_advice(found, complete=not contest.interrupted),
     )
 
 
@@ -174,20 +183,22 @@ class Starter:
         return ready
 
 
-def recommend(contest: Contest, found: list[Outcome], options: Options, starting: Starter) -> list[Outcome]:
+def measure_recommended(
+    contest: ExperimentContest, found: list[Outcome], options: Options, starting: Starter
+) -> list[Outcome]:
     """Where several flags help without changing what is learnt: all of them at once, beside the baseline."""
-    names = [one.name for one in safe_gains(found)]
+    names = [one.name for one in select_safe_gains(found)]
     if len(names) < 2 or contest.interrupted:
         return []
     best = [one.experiment for one in contest.contenders if one.experiment.name in names]
     beside = [one for one in contest.contenders if one.experiment in (BASELINE, AGAIN)]
-    last = Contest(max(contest.left, (1 - MEASURED) * options.seconds), contest.watch)
+    last = ExperimentContest(max(contest.left, (1 - MEASURED) * options.seconds), contest.watch)
     last.contenders = [Contender(one.experiment, one.training) for one in beside]
     with last.stoppable():
-        last.prepare([combined(best)], starting)
+        last.prepare([combine_experiments(best)], starting)
         contest.contenders += last.contenders[len(beside) :]  # to be closed with the others
         if len(last.contenders) > len(beside):
             last.take_turns(options.rounds, until=1.0)
     contest.left_out += last.left_out
     contest.interrupted |= last.interrupted
-    return [one for one in outcomes_of(last, starting.baseline) if one.name == "recommended"]
+    return [one for one in collect_outcomes(last, starting.baseline) if one.name == "recommended"]

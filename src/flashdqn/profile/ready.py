@@ -11,18 +11,18 @@ from pathlib import Path
 import numba
 import torch
 
-from flashdqn.compute.threads import threads
+from flashdqn.compute.threads import limit_threads
 from flashdqn.config import Config
-from flashdqn.core.contract import close
+from flashdqn.core.contract import close_env
 from flashdqn.envs import build_env
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import assemble
-from flashdqn.training.autotune import Choice, prepare
-from flashdqn.training.budget import crossed
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.autotune import Choice, prepare_engine
+from flashdqn.training.budget import crosses_multiple
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
-from flashdqn.training.session import check_settings, own_threads
+from flashdqn.training.session import check_settings, use_run_threads
 
 #: Share of a turn that is trained before its clock starts: the others have left their data in the caches.
 BURN_IN = 0.1
@@ -31,7 +31,7 @@ Threads = tuple[int, int]  # PyTorch's, and the games'
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnResult:
     """What was done while it lasted."""
 
     transitions: int
@@ -59,9 +59,9 @@ class Ready:
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Those that it was prepared with."""
-        return threads(*self.threads)
+        return limit_threads(*self.threads)
 
-    def turn(self, seconds: float, reports: bool = True, least: int = 1) -> Turn:
+    def turn(self, seconds: float, reports: bool = True, least: int = 1) -> TurnResult:
         """Train for so long, and at least so many iterations; it ends when all updates that it earned are done."""
         loop, parts = self.loop, self.loop.parts
         with self.own_threads():
@@ -73,17 +73,17 @@ class Ready:
                 self._iterate(elapsed, reports)
                 iterations += 1
             iterations += end_rollout(loop)
-            settle(loop)
+            finish_updates(loop)
             took = time.perf_counter() - begun
         collected, done = parts.counts.transitions - transitions, parts.learner.updates - updates
-        return Turn(collected, done, took, iterations)
+        return TurnResult(collected, done, took, iterations)
 
     def _burn_in(self, seconds: float) -> None:
         until = time.perf_counter() + seconds
         while time.perf_counter() < until:
             self._iterate(0.0, reports=False)
         end_rollout(self.loop)
-        settle(self.loop)
+        finish_updates(self.loop)
         self.loop.parts.phases.read()  # they are not of this turn
 
     def _iterate(self, elapsed: float, reports: bool) -> None:
@@ -91,45 +91,45 @@ class Ready:
         loop.progress.tick(0.0, counts.transitions, counts.episodes, elapsed)
         before = counts.transitions
         loop.iterate()
-        if reports and crossed(loop.config.report_every, before, counts.transitions):
+        if reports and crosses_multiple(loop.config.report_every, before, counts.transitions):
             loop.reporter.report(elapsed)
 
     def close(self) -> None:
         """End what it has running."""
-        close(self.loop.parts.env)
+        close_env(self.loop.parts.env)
         self.loop.reporter.close()
 
 
-def start(
+def prepare_training(
     config: Config, device: torch.device, folder: Path, progress: Progress, used: Threads | None = None
 ) -> Ready:
     """A training that is warm and has collected what learning starts from; `used` are threads that were chosen
     before. Whatever it writes, it writes into `folder`."""
     begun, notes = time.perf_counter(), list[str]()
     compute = check_settings(config, device)
-    with threads(*used) if used else own_threads(config, compute):
+    with limit_threads(*used) if used else use_run_threads(config, compute):
         env = build_env(config.env, config.envs, device)
         try:
-            parts = assemble(config, env)
-            engine, choice = prepare(_settled(config, used), parts, notes.append)
+            parts = assemble_parts(config, env)
+            engine, choice = prepare_engine(_fix_threads(config, used), parts, notes.append)
             warm_up = time.perf_counter() - begun
             loop = Loop(config, parts, RunFolder(folder), progress, env, engine)
-            _fill(loop)
+            _fill_replay(loop)
         except BaseException:
-            close(env)
+            close_env(env)
             raise
         now = torch.get_num_threads(), numba.get_num_threads()
         return Ready(loop, choice, now, warm_up, notes)
 
 
-def _settled(config: Config, used: Threads | None) -> Config:
+def _fix_threads(config: Config, used: Threads | None) -> Config:
     """With threads that were chosen before there is nothing to try out."""
     if used is None:
         return config
     return dataclasses.replace(config, runtime=dataclasses.replace(config.runtime, threads=used[0]))
 
 
-def _fill(loop: Loop) -> None:
+def _fill_replay(loop: Loop) -> None:
     loop.folder.checkpoints.mkdir(parents=True, exist_ok=True)
     loop.start()
     loop.progress.begin(loop.config.preset, loop.ratio.asked)
@@ -137,7 +137,7 @@ def _fill(loop: Loop) -> None:
         loop.iterate()
 
 
-def settle(loop: Loop) -> None:
+def finish_updates(loop: Loop) -> None:
     """Do all updates that were earned, and wait for the device."""
     counts = loop.parts.counts
     counts.settle()

@@ -14,7 +14,7 @@ Verdict = Literal["baseline", "faster", "slower", "no difference", "too few roun
 
 
 @dataclass(frozen=True)
-class Spread:
+class RoundSpread:
     """The median over the rounds, and the least and the most of them; of seven or more, without the two at the
     ends."""
 
@@ -24,7 +24,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Phase:
+class TimedPhase:
     """A part of every iteration."""
 
     name: str
@@ -49,7 +49,7 @@ class Apart:
     """Parts of CUDA graphs, each measured by itself, beside the graphs that hold them."""
 
     whole: str  # which graph
-    parts: tuple[Phase, ...]  # their shares are of the whole
+    parts: tuple[TimedPhase, ...]  # their shares are of the whole
     sum_microseconds: float
     whole_microseconds: float
 
@@ -66,7 +66,7 @@ class Spent:
     updates_per_second: float
     ratio_asked: float
     ratio_done: float
-    phases: tuple[Phase, ...]
+    phases: tuple[TimedPhase, ...]
     fused: tuple[str, ...]  # what cannot be told apart, and why
     asides: tuple[Aside, ...]
     apart: tuple[Apart, ...]
@@ -84,8 +84,8 @@ class Outcome:
     role: Role
     learning: str  # what it does to learning, in words
     verdict: Verdict
-    speed_up: Spread | None  # of transitions per second, by rounds; None: never beside the baseline
-    transitions_per_second: Spread
+    speed_up: RoundSpread | None  # of transitions per second, by rounds; None: never beside the baseline
+    transitions_per_second: RoundSpread
     updates_per_second: float
     ratio_asked: float
     ratio_done: float
@@ -109,7 +109,7 @@ class Suggestion:
     """Flags, and what they are worth."""
 
     flags: str
-    speed_up: Spread
+    speed_up: RoundSpread
     learning: str
 
 

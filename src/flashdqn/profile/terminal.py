@@ -9,8 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from flashdqn.profile.compare import TRIMMED
-from flashdqn.profile.result import Advice, Aside, Outcome, Phase, Profile, Spent, Spread, Suggestion
-from flashdqn.show.bars import bar
+from flashdqn.profile.result import (
+    Advice,
+    Aside,
+    Outcome,
+    Profile,
+    RoundSpread,
+    Spent,
+    Suggestion,
+    TimedPhase,
+)
+from flashdqn.show.bars import draw_text_bar
 
 BAR = 20  # characters of a whole
 COLOURS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline": "bold"}
@@ -18,14 +27,14 @@ COLOURS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline
 
 def show_profile(console: Console, profile: Profile) -> None:
     """Everything, from where the time goes to what to do about it."""
-    say = _saying(console)
-    for line in (*headline(profile), *speeds(profile.spent)):
+    say = _make_line_printer(console)
+    for line in (*describe_setup(profile), *describe_speeds(profile.spent)):
         say(line)
     say()
     console.print(phase_table(profile.spent.phases, "Where the time goes, per transition"), highlight=False)
     for sentence in profile.spent.fused:
         say(f"  {sentence}", "dim")
-    show_apart(console, profile.spent)
+    show_graph_parts(console, profile.spent)
     console.print(aside_table(profile.spent.asides), highlight=False)
     if profile.outcomes:
         show_outcomes(console, profile)
@@ -35,7 +44,7 @@ def show_profile(console: Console, profile: Profile) -> None:
         show_advice(console, profile)
 
 
-def headline(profile: Profile) -> Iterable[str]:
+def describe_setup(profile: Profile) -> Iterable[str]:
     """What was measured, and on what."""
     config, hardware = profile.config, profile.hardware
     size = config["pqn"] if config["learn"]["method"] == "pqn" else config["learn"]
@@ -48,7 +57,7 @@ def headline(profile: Profile) -> Iterable[str]:
     )
 
 
-def speeds(spent: Spent) -> Iterable[str]:
+def describe_speeds(spent: Spent) -> Iterable[str]:
     """The rates of the user's own configuration, and what they come from."""
     yield (
         f"{spent.transitions_per_second:,.0f} transitions/s   {spent.updates_per_second:,.0f} updates/s   "
@@ -64,7 +73,7 @@ def speeds(spent: Spent) -> Iterable[str]:
         )
 
 
-def phase_table(phases: Iterable[Phase], title: str) -> Table:
+def phase_table(phases: Iterable[TimedPhase], title: str) -> Table:
     """A row and a bar for each phase."""
     table = Table(title=title, title_justify="left")
     for name in ("phase", "µs", "share"):
@@ -73,14 +82,18 @@ def phase_table(phases: Iterable[Phase], title: str) -> Table:
     table.add_column("what it is")
     for phase in phases:
         table.add_row(
-            phase.name, f"{phase.microseconds:,.3f}", f"{phase.share:.0%}", bar(phase.share, BAR), phase.about
+            phase.name,
+            f"{phase.microseconds:,.3f}",
+            f"{phase.share:.0%}",
+            draw_text_bar(phase.share, BAR),
+            phase.about,
         )
     return table
 
 
-def show_apart(console: Console, spent: Spent) -> None:
+def show_graph_parts(console: Console, spent: Spent) -> None:
     """The parts of each graph, and their sum beside the graph itself."""
-    say = _saying(console)
+    say = _make_line_printer(console)
     for apart in spent.apart:
         console.print(
             phase_table(apart.parts, f"Measured apart: the parts of {apart.whole}"), highlight=False
@@ -110,7 +123,7 @@ def aside_table(asides: Iterable[Aside]) -> Table:
 def show_outcomes(console: Console, profile: Profile) -> None:
     """The experiments, and how they were made."""
     console.print(outcome_table(profile.outcomes), highlight=False)
-    say = _saying(console)
+    say = _make_line_printer(console)
     trimmed = ", without the best and the worst" if profile.rounds_done >= TRIMMED else ""
     unfinished = f" of {profile.rounds_asked}" if profile.rounds_done < profile.rounds_asked else ""
     say(
@@ -137,29 +150,29 @@ def outcome_table(outcomes: Iterable[Outcome]) -> Table:
     for one in outcomes:
         rate = f"{one.transitions_per_second.median:,.0f}"
         style = COLOURS.get(one.verdict, "")
-        speed = Text(speed_text(one), style=style)
+        speed = Text(format_outcome_speed(one), style=style)
         table.add_row(one.name, rate, speed, f"× {one.relative_ratio:.3g}", one.learning)
     return table
 
 
-def speed_text(one: Outcome) -> str:
+def format_outcome_speed(one: Outcome) -> str:
     """In words where there is no difference."""
     if one.name == "baseline":
         return "1"
     if one.verdict in ("no difference", "too few rounds"):
-        found = "" if one.speed_up is None else f" ({spread_text(one.speed_up)})"
+        found = "" if one.speed_up is None else f" ({format_spread(one.speed_up)})"
         return f"{one.verdict}{found}"
-    return "" if one.speed_up is None else f"{one.speed_up.median:.2f} ({spread_text(one.speed_up)})"
+    return "" if one.speed_up is None else f"{one.speed_up.median:.2f} ({format_spread(one.speed_up)})"
 
 
-def spread_text(spread: Spread) -> str:
+def format_spread(spread: RoundSpread) -> str:
     """From the least to the most."""
     return f"{spread.low:.2f} … {spread.high:.2f}"
 
 
 def show_advice(console: Console, profile: Profile) -> None:
     """What to do about it, where there is anything to go by."""
-    say = _saying(console)
+    say = _make_line_printer(console)
     if profile.outcomes:
         say("\nWhat would make it faster", "bold")
         print_advice(console, profile.advice)
@@ -170,24 +183,26 @@ def show_advice(console: Console, profile: Profile) -> None:
 def print_advice(console: Console, advice: Advice) -> None:
     """Sentences first, then the flags, by what they do to learning."""
     for sentence in advice.words:
-        _saying(console)(f"  {sentence}")
-    _suggest(console, "Changes nothing about learning:", advice.same)
-    _suggest(console, "TRADES LEARNING FOR SPEED, judge by the score and not by the clock:", advice.trades)
-    _suggest(console, "Learns from more, and costs little:", advice.bargains)
+        _make_line_printer(console)(f"  {sentence}")
+    _print_suggestions(console, "Changes nothing about learning:", advice.same)
+    _print_suggestions(
+        console, "TRADES LEARNING FOR SPEED, judge by the score and not by the clock:", advice.trades
+    )
+    _print_suggestions(console, "Learns from more, and costs little:", advice.bargains)
 
 
-def _suggest(console: Console, title: str, suggestions: Iterable[Suggestion]) -> None:
+def _print_suggestions(console: Console, title: str, suggestions: Iterable[Suggestion]) -> None:
     grid = Table.grid(padding=(0, 2))
     for one in suggestions:
         grid.add_row(
-            f"    {one.flags}", f"{one.speed_up.median:.2f} ({spread_text(one.speed_up)})", one.learning
+            f"    {one.flags}", f"{one.speed_up.median:.2f} ({format_spread(one.speed_up)})", one.learning
         )
     if grid.row_count:
-        _saying(console)(f"  {title}")
+        _make_line_printer(console)(f"  {title}")
         console.print(grid, highlight=False, markup=False)
 
 
-def _saying(console: Console) -> Callable[..., None]:
+def _make_line_printer(console: Console) -> Callable[..., None]:
     """Lines of plain text, which may be of any length."""
 
     def say(text: str = "", style: str = "") -> None:

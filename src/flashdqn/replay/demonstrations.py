@@ -13,12 +13,12 @@ from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Transition
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import Sampler, slots_of
+from flashdqn.replay.samplers import Sampler, window_slots
 
 
-class Shown:
+class DemonstrationBuffer:
     """At most `capacity` transitions and the expert's actions in them, preallocated on the device."""
 
     def __init__(
@@ -50,11 +50,11 @@ class Shown:
         `wishes`, [rows, N]: what the expert would have done there, whatever was done.
         """
         count = int((ring.readable - (n_step - 1)) * ring.num_envs)
-        slots = slots_of(ring, n_step, torch.arange(max(0, count), device=ring.device))
+        slots = window_slots(ring, n_step, torch.arange(max(0, count), device=ring.device))
         slots = slots[ring.kind.view(-1)[slots] != int(Kind.RESET)]
         chosen = torch.randperm(len(slots), generator=generator, device=ring.device)[: self.capacity]
         slots = slots[chosen]
-        for column, values in zip(self.columns, gather(ring, slots, n_step, gamma), strict=True):
+        for column, values in zip(self.columns, gather_transitions(ring, slots, n_step, gamma), strict=True):
             if column is not None and values is not None:
                 column[: len(slots)] = values
         self.expert[: len(slots)] = wishes.view(-1)[slots]
@@ -84,10 +84,12 @@ class Shown:
         self.filled.copy_(state["filled"])
 
 
-class WithShown:
+class MixedSampler:
     """A sampler whose batches begin with demonstrations; the rest comes from another sampler."""
 
-    def __init__(self, own: Sampler, shown: Shown, share: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, own: Sampler, shown: DemonstrationBuffer, share: float, generator: torch.Generator
+    ) -> None:
         self.own, self.shown, self.share, self.generator = own, shown, share, generator
 
     def sample(self, size: int) -> Batch:
@@ -96,13 +98,15 @@ class WithShown:
 
     def batches(self, count: int, size: int) -> list[Batch]:
         """Drawn together, and then put together."""
-        first = shown_rows(self.share, size)
+        first = demonstrations_per_batch(self.share, size)
         bits = torch.empty(count * first, dtype=torch.int64, device=self.shown.device)
         transition, expert = self.shown.pick(bits.random_(generator=self.generator))
         columns = ([None] * count if x is None else torch.split(x, first) for x in transition)
         rows = zip(zip(*columns, strict=True), torch.split(expert, first), strict=True)
         others = self.own.batches(count, size - first)
-        return [joined(Transition(*row), told, own) for (row, told), own in zip(rows, others, strict=True)]
+        return [
+            join_batches(Transition(*row), told, own) for (row, told), own in zip(rows, others, strict=True)
+        ]
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Demonstrations have no priorities."""
@@ -135,12 +139,12 @@ class WithShown:
             part.load_state_dict({k.removeprefix(name): x for k, x in state.items() if k.startswith(name)})
 
 
-def shown_rows(share: float, size: int) -> int:
+def demonstrations_per_batch(share: float, size: int) -> int:
     """Demonstrations in a batch of `size`: at least one, and not all."""
     return min(max(1, round(share * size)), size - 1)
 
 
-def joined(shown: Transition, expert: Tensor, own: Batch) -> Batch:
+def join_batches(shown: Transition, expert: Tensor, own: Batch) -> Batch:
     """Demonstrations, then the others."""
     columns = (
         None if a is None or b is None else torch.cat((a, b))
@@ -152,4 +156,4 @@ def joined(shown: Transition, expert: Tensor, own: Batch) -> Batch:
 
 def replay_sampler(sampler: Sampler) -> Sampler:
     """The one that draws from the ring."""
-    return sampler.own if isinstance(sampler, WithShown) else sampler
+    return sampler.own if isinstance(sampler, MixedSampler) else sampler

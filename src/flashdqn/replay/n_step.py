@@ -13,7 +13,7 @@ from flashdqn.core.types import Transition
 from flashdqn.replay.ring import Kind, Ring
 
 
-def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
+def gather_transitions(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
     """The transitions that start at `index` ([B], row · num_envs + environment).
 
     The caller answers for rows t … t+n−1 being complete and row t being a transition.
@@ -41,11 +41,11 @@ def gather(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
         following = (index + taken * ring.num_envs) % slots
     action = ring.action.view(-1)[index].to(torch.int64)
     obs, next_obs = ring.observations(index), ring.observations(following)
-    next_mask, mask = masks_of(ring, index, following, obs, next_obs)
+    next_mask, mask = gather_masks(ring, index, following, obs, next_obs)
     return Transition(obs, action, reward, discount, next_obs, next_mask, mask)
 
 
-def masks_of(
+def gather_masks(
     ring: Ring, index: Tensor, following: Tensor, obs: Tensor, next_obs: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
     """The legal actions in `next_obs` and in `obs`: as they follow from these, as they were kept, or None."""

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.types import Batch
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import cut
+from flashdqn.replay.samplers import split_batch
 from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
 from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
 
@@ -66,7 +66,7 @@ class PrioritizedSampler:
         which is little beside the age of most priorities in the ring; the importance weights are those of the
         chances with which the samples were really drawn, so the correction stays exact.
         """
-        return cut(self.group(count, size), count, size)
+        return split_batch(self.group(count, size), count, size)
 
     def group(self, count: int, size: int) -> Batch:
         """The same, one after the other in one."""
@@ -76,7 +76,7 @@ class PrioritizedSampler:
         index = self.tree.find(((draw + slices) * (levels.total / size)).view(-1))
         priority = levels.leaves[index]
         weight = importance_weights(priority.view(count, size), self.beta).view(-1)
-        return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
+        return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """p_i = (|δ_i| + ε)^α. Of several errors for one row the largest counts; rows that lost their weight

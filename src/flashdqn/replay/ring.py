@@ -52,7 +52,7 @@ class Ring:
         legal: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """`masked`: keep the mask of every observation. `legal`: they follow from the observations instead."""
-        rows = rows_for(capacity, num_envs, obs_spec.stack)
+        rows = rows_for_capacity(capacity, num_envs, obs_spec.stack)
         self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
         frame = obs_spec.frame
         self.obs = torch.zeros((rows, num_envs, *frame.shape), dtype=frame.dtype, device=device)
@@ -154,7 +154,7 @@ class Ring:
         return columns | {name: column for name, column in more.items() if column is not None}
 
 
-def rows_for(capacity: int, num_envs: int, stack: int = 1) -> int:
+def rows_for_capacity(capacity: int, num_envs: int, stack: int = 1) -> int:
     """Rows that hold `capacity` transitions, one more for the observation that waits for its action, and the
     frames that the oldest one's stack needs."""
     return -(-capacity // num_envs) + stack
@@ -169,4 +169,4 @@ def ring_bytes(capacity: int, num_envs: int, obs_spec: ObsSpec, num_actions: int
     """Bytes that a ring will take, known before it is made."""
     slot = obs_spec.frame.nbytes + action_dtype(num_actions).itemsize + 4 + 1  # the reward has 4, the kind 1
     slot += (num_actions if masked else 0) + (1 if obs_spec.stack > 1 else 0)
-    return rows_for(capacity, num_envs, obs_spec.stack) * num_envs * slot
+    return rows_for_capacity(capacity, num_envs, obs_spec.stack) * num_envs * slot

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.types import Batch, Transition
-from flashdqn.replay.n_step import gather
+from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
 
 #: Draws per wanted sample. The first draw that is a transition wins, which is exactly uniform over
@@ -64,12 +64,12 @@ class UniformSampler:
 
     def pick_eagerly(self, bits: Tensor) -> Batch:
         """The batch that random numbers, [TRIES, B], choose."""
-        index, weight = uniform_index(self.ring, self.n_step, bits)
-        return Batch(gather(self.ring, index, self.n_step, self.gamma), weight, index)
+        index, weight = choose_uniform_slots(self.ring, self.n_step, bits)
+        return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
 
     def batches(self, count: int, size: int) -> list[Batch]:
         """Drawn and gathered together: one large gather costs less than many small ones."""
-        return cut(self.group(count, size), count, size)
+        return split_batch(self.group(count, size), count, size)
 
     def group(self, count: int, size: int) -> Batch:
         """The same, one after the other in one."""
@@ -98,7 +98,7 @@ class UniformSampler:
         """It kept nothing."""
 
 
-def cut(batch: Batch, count: int, size: int) -> list[Batch]:
+def split_batch(batch: Batch, count: int, size: int) -> list[Batch]:
     """One large batch as `count` of `size`; nothing is copied."""
     transition, weight, index, _ = batch
     columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
@@ -107,21 +107,21 @@ def cut(batch: Batch, count: int, size: int) -> list[Batch]:
     return [Batch(*part) for part in parts]
 
 
-def slots_of(ring: Ring, n_step: int, number: Tensor) -> Tensor:
+def window_slots(ring: Ring, n_step: int, number: Tensor) -> Tensor:
     """Where the complete n-step windows start, numbered from the youngest row on, environment by environment."""
     newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
     age, env = number // ring.num_envs, number % ring.num_envs
     return (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
 
 
-def uniform_index(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor]:
+def choose_uniform_slots(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor]:
     """Turn random 63-bit numbers, [TRIES, B], into starts of complete n-step windows, and their weights.
 
     The number of candidates is a tensor on the device; the remainder of 63 random bits has no bias worth
     the name, and unlike a float32 in [0, 1) it reaches every slot of a ring beyond 2^24.
     """
     candidates = (ring.readable - (n_step - 1)) * ring.num_envs
-    slot = slots_of(ring, n_step, bits % candidates)
+    slot = window_slots(ring, n_step, bits % candidates)
     valid = ring.kind.view(-1)[slot] != int(Kind.RESET)
     chosen = slot[-1]
     for k in reversed(range(len(slot) - 1)):  # the first valid draw wins

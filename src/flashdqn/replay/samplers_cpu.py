@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flashdqn.compute.gemm import prefetch
 from flashdqn.compute.kernels import Array, Scalar, scalar
-from flashdqn.compute.native import bound
+from flashdqn.compute.native import bind_native
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.ring import Kind
 from flashdqn.replay.samplers import TRIES, UniformSampler
@@ -18,7 +18,9 @@ TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Ki
 
 
 @scalar
-def choose(bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Scalar, envs: Scalar) -> Scalar:
+def choose_slot(
+    bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Scalar, envs: Scalar
+) -> Scalar:
     """The first of a sample's draws that is a transition; else the last one."""
     slot = 0
     for k in range(len(bits)):
@@ -30,7 +32,7 @@ def choose(bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Sca
 
 
 @scalar
-def put_together(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Array, b: Scalar) -> None:
+def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Array, b: Scalar) -> None:
     """The observation of a slot: its frame, and before it those of its stack, none from before the episode."""
     slots, width = frames.shape
     stack = out.shape[1] // width
@@ -42,7 +44,7 @@ def put_together(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Ar
 
 
 @scalar
-def pick(
+def pick_batch(
     frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, ring_mask: Array, head: Array,
     filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
     discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
@@ -53,7 +55,7 @@ def pick(
     candidates, newest = (readable - (n - 1)) * envs, (head[0] - n) * envs
     # First all slots: a ring is larger than the cache, and memory takes its time.
     for b in range(len(index)):
-        slot = choose(bits, b, kinds, candidates, newest, envs)
+        slot = choose_slot(bits, b, kinds, candidates, newest, envs)
         index[b] = slot
         prefetch(frames, slot * frames.shape[1])
         prefetch(frames, (slot + envs) % slots * frames.shape[1])
@@ -72,8 +74,8 @@ def pick(
         reward[b] = total
         discount[b] = 0.0 if terminated else powers[taken]
         following = (at + envs) % slots
-        put_together(frames, ages, slot, envs, obs, b)
-        put_together(frames, ages, following, envs, next_obs, b)
+        stack_frames(frames, ages, slot, envs, obs, b)
+        stack_frames(frames, ages, following, envs, next_obs, b)
         for k in range(mask.shape[1]):
             mask[b, k] = ring_mask[slot, k]
             next_mask[b, k] = ring_mask[following, k]
@@ -96,7 +98,7 @@ class NativePick:
             ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs, sampler.n_step]),
         ]  # fmt: skip
         bits = torch.zeros((1, 1), dtype=torch.int64)
-        self._pick = bound(pick, own, [bits, *self._columns(1)])
+        self._pick = bind_native(pick_batch, own, [bits, *self._columns(1)])
         self.sampler = sampler
         self._kept: dict[int, tuple[Tensor, list[Any], Batch]] = {}
 

@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.kernels import Array, Scalar, scalar
-from flashdqn.compute.native import native
+from flashdqn.compute.native import compile_native
 from flashdqn.replay.sum_tree import BELOW, Levels
 
 WIDTH = 16
 
 
 @scalar
-def refresh(level: Scalar, node: Scalar, leaves: Array, sums: Array, offsets: Array, bits: Scalar) -> None:
+def refresh_node(
+    level: Scalar, node: Scalar, leaves: Array, sums: Array, offsets: Array, bits: Scalar
+) -> None:
     """Compute a node of a level from its children."""
     total = 0.0
     first = node << bits
@@ -48,7 +50,7 @@ def set_weights(
         for j in range(len(index)):
             node = index[j] >> (bits * (level + 1))
             if node != done:
-                refresh(level, node, leaves, sums, offsets, bits)
+                refresh_node(level, node, leaves, sums, offsets, bits)
                 done = node
 
 
@@ -63,11 +65,11 @@ def set_ranges(first: Array, weight: Array, leaves: Array, sums: Array, offsets:
         shift = bits * (level + 1)
         for r in range(rows):
             for node in range(first[r] >> shift, ((first[r] + span - 1) >> shift) + 1):
-                refresh(level, node, leaves, sums, offsets, bits)
+                refresh_node(level, node, leaves, sums, offsets, bits)
 
 
 @scalar
-def child_at(mass: Scalar, total: Scalar, weights: Array, first: Scalar, width: Scalar) -> Any:
+def find_child(mass: Scalar, total: Scalar, weights: Array, first: Scalar, width: Scalar) -> Any:
     """The first child of a block (of this sum) whose running sum exceeds the mass, and the mass left for it."""
     mass = min(mass, total * BELOW)
     upto = 0.0
@@ -87,9 +89,9 @@ def find_leaves(mass: Array, found: Array, leaves: Array, sums: Array, offsets: 
         node, rest = 0, mass[j]
         for level in range(len(offsets) - 1, 0, -1):
             below = offsets[level - 1] + (node << bits)
-            child, rest = child_at(rest, sums[offsets[level] + node], sums, below, width)
+            child, rest = find_child(rest, sums[offsets[level] + node], sums, below, width)
             node = (node << bits) + child
-        child, rest = child_at(rest, sums[offsets[0] + node], leaves, node << bits, width)
+        child, rest = find_child(rest, sums[offsets[0] + node], leaves, node << bits, width)
         found[j] = (node << bits) + child
 
 
@@ -103,9 +105,9 @@ class NumbaSumTree:
         self._tree = (levels.leaves.numpy(), levels.all_sums.numpy(), offsets, bits)
         whole, single, double = numba.int64[::1], numba.float32[::1], numba.float64[::1]
         tree = (single, double, whole, numba.int64)
-        self._set = native(set_weights, (whole, single, *tree))
-        self._set_rows = native(set_ranges, (whole, numba.float32[:, ::1], *tree))
-        self._find = native(find_leaves, (double, whole, *tree))
+        self._set = compile_native(set_weights, (whole, single, *tree))
+        self._set_rows = compile_native(set_ranges, (whole, numba.float32[:, ::1], *tree))
+        self._find = compile_native(find_leaves, (double, whole, *tree))
 
     def set(self, index: Tensor, weight: Tensor) -> None:
         """See `SumTree.set`."""

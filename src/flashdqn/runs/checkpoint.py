@@ -43,10 +43,10 @@ def save(
     try:
         for name, tensors in parts.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, temporary / name)
-            _sync(temporary / name)
-        files = {name: _hash(temporary / name) for name in parts}
+            _sync_to_disk(temporary / name)
+        files = {name: _hash_file(temporary / name) for name in parts}
         manifest = {"format": 1, "counters": counters, "files": files}
-        write_json(temporary / MANIFEST, manifest | {"checksum": _checksum(manifest)})
+        write_json_atomically(temporary / MANIFEST, manifest | {"checksum": _compute_checksum(manifest)})
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"The checkpoint {path} cannot be written: {error}.") from error
@@ -54,13 +54,13 @@ def save(
     if path.exists():
         path.rename(replaced)
     temporary.rename(path)
-    _sync(folder)
+    _sync_to_disk(folder)
     shutil.rmtree(replaced, ignore_errors=True)
-    _prune(folder)
+    _prune_states(folder)
     return path
 
 
-def recover(folder: Path) -> None:
+def recover_interrupted_save(folder: Path) -> None:
     """Clean up after a crash in the middle of `save`; nobody else may be saving."""
     for replaced in folder.glob(".replaced-*"):
         path = folder / replaced.name.removeprefix(".replaced-")
@@ -72,7 +72,9 @@ def recover(folder: Path) -> None:
         shutil.rmtree(temporary)
 
 
-def load(path: Path, with_state: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+def load_checkpoint(
+    path: Path, with_state: bool
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
     """Weights, state (empty unless asked for) and counters, checked against their checksums."""
     manifest = read_manifest(path)
     names = [WEIGHTS, STATE] if with_state else [WEIGHTS]
@@ -80,7 +82,7 @@ def load(path: Path, with_state: bool) -> tuple[dict[str, Tensor], dict[str, Ten
     for name in names:
         if name not in manifest["files"] or not (path / name).exists():
             raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.")
-        if _hash(path / name) != manifest["files"][name]:
+        if _hash_file(path / name) != manifest["files"][name]:
             raise CheckpointError(f"The checkpoint {path} is damaged: {name} does not match its checksum.")
         try:
             tensors.append(load_file(path / name))
@@ -89,16 +91,16 @@ def load(path: Path, with_state: bool) -> tuple[dict[str, Tensor], dict[str, Ten
     return tensors[0], tensors[1] if with_state else {}, manifest["counters"]
 
 
-def load_or_offer(
+def load_or_suggest_older(
     path: Path, with_state: bool, command: str
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
     """As `load`; where the checkpoint is damaged, the error offers the newest whole one before it."""
     try:
-        return load(path, with_state)
+        return load_checkpoint(path, with_state)
     except CheckpointError as error:
-        for older in reversed([p for p in all_checkpoints(path.parent, with_state) if p < path]):
+        for older in reversed([p for p in list_checkpoints(path.parent, with_state) if p < path]):
             try:
-                load(older, with_state)
+                load_checkpoint(older, with_state)
             except CheckpointError:
                 continue
             raise CheckpointError(
@@ -116,20 +118,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is no checkpoint: it has no readable {MANIFEST}.") from None
     except (ValueError, KeyError, AttributeError):
         raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} cannot be read.") from None
-    if checksum != _checksum(manifest):
+    if checksum != _compute_checksum(manifest):
         raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} does not match its checksum.")
     return manifest  # type: ignore[no-any-return]
 
 
-def all_checkpoints(folder: Path, with_state: bool = False) -> list[Path]:
+def list_checkpoints(folder: Path, with_state: bool = False) -> list[Path]:
     """Oldest first; with `with_state` only those that can be resumed from."""
     paths = sorted(path for path in folder.glob("[0-9]*") if path.is_dir())
     return [path for path in paths if not with_state or (path / STATE).exists()]
 
 
-def remember_best(folder: Path, path: Path, score: float) -> None:
+def mark_best_checkpoint(folder: Path, path: Path, score: float) -> None:
     """Point best.json at a checkpoint."""
-    write_json(folder / "best.json", {"checkpoint": path.name, "score": score})
+    write_json_atomically(folder / "best.json", {"checkpoint": path.name, "score": score})
 
 
 def best(folder: Path) -> tuple[Path, float] | None:
@@ -139,10 +141,10 @@ def best(folder: Path) -> tuple[Path, float] | None:
         path, score = folder / str(data["checkpoint"]), float(data["score"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return (path, score) if math.isfinite(score) and path in all_checkpoints(folder) else None
+    return (path, score) if math.isfinite(score) and path in list_checkpoints(folder) else None
 
 
-def weights_hash(weights: Mapping[str, Tensor]) -> str:
+def hash_weights(weights: Mapping[str, Tensor]) -> str:
     """Sixteen hex digits that change when any weight does."""
     digest = hashlib.sha256()
     for name in sorted(weights):
@@ -151,30 +153,30 @@ def weights_hash(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json_atomically(path: Path, data: Any) -> None:
     """Write, sync and rename: the file is there whole, or as it was."""
     temporary = path.with_name(f".{path.name}.writing")
     temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    _sync(temporary)
+    _sync_to_disk(temporary)
     temporary.replace(path)
 
 
-def _prune(folder: Path) -> None:
+def _prune_states(folder: Path) -> None:
     """Weights are small and stay; the large state stays in the newest checkpoints only."""
-    for path in all_checkpoints(folder, with_state=True)[:-KEEP_STATES]:
+    for path in list_checkpoints(folder, with_state=True)[:-KEEP_STATES]:
         (path / STATE).unlink()
 
 
-def _hash(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _checksum(manifest: Mapping[str, Any]) -> str:
+def _compute_checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _sync(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

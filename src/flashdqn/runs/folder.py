@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.config import Config
-from flashdqn.config.settings import apply, to_dict
+from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.runs import checkpoint
 
@@ -50,10 +50,12 @@ class RunFolder:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise unwritable(config.out, error) from None
+                raise make_unwritable_error(config.out, error) from None
         folder = cls(path)
         folder.checkpoints.mkdir()
-        checkpoint.write_json(path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)})
+        checkpoint.write_json_atomically(
+            path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)}
+        )
         return folder
 
     @classmethod
@@ -91,7 +93,7 @@ class RunFolder:
         """The configuration that the run was made with."""
         try:
             data = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]
-            return apply(Config(), data)
+            return apply_settings(Config(), data)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{self.path / 'config.json'} cannot be read: {error}.") from None
 
@@ -106,7 +108,7 @@ class RunFolder:
         """The checkpoint to go on from: the one named, or the newest."""
         if wanted.resolve().parent.name == "checkpoints":
             return wanted.resolve()
-        paths = checkpoint.all_checkpoints(self.checkpoints, with_state=True)
+        paths = checkpoint.list_checkpoints(self.checkpoints, with_state=True)
         if not paths:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from.")
         return paths[-1]
@@ -116,7 +118,7 @@ class RunFolder:
         if wanted.resolve().parent.name == "checkpoints":
             return wanted.resolve()
         best = checkpoint.best(self.checkpoints)
-        paths = [best[0]] if best else checkpoint.all_checkpoints(self.checkpoints)
+        paths = [best[0]] if best else checkpoint.list_checkpoints(self.checkpoints)
         if not paths:
             raise CheckpointError(f"{self.path} holds no checkpoint yet.")
         return paths[-1]
@@ -129,7 +131,7 @@ class RunFolder:
                 _write_table(self.path / name, list(kept[0]), kept)
             else:
                 (self.path / name).unlink(missing_ok=True)
-        for path in checkpoint.all_checkpoints(self.checkpoints):
+        for path in checkpoint.list_checkpoints(self.checkpoints):
             if int(path.name) > step:
                 shutil.rmtree(path)
         self._find_best()
@@ -143,7 +145,7 @@ class RunFolder:
         there = [path for path in scores if path.exists()]
         if there:
             best = max(there, key=lambda path: scores[path])
-            checkpoint.remember_best(self.checkpoints, best, scores[best])
+            checkpoint.mark_best_checkpoint(self.checkpoints, best, scores[best])
         else:
             (self.checkpoints / "best.json").unlink(missing_ok=True)
 
@@ -177,20 +179,20 @@ def _write_table(path: Path, header: list[str], rows: list[dict[str, str]]) -> N
     temporary.replace(path)
 
 
-def check_writable(out: str) -> None:
+def check_output_folder(out: str) -> None:
     """Refuse an output folder that cannot be written, before anything is computed; nothing is made yet."""
     path = Path(out)
     try:
         there = next(folder for folder in (path, *path.parents) if folder.exists())
     except OSError as error:
-        raise unwritable(out, error) from None
+        raise make_unwritable_error(out, error) from None
     if not there.is_dir():
-        raise unwritable(out, NotADirectoryError(20, "Not a directory"))
+        raise make_unwritable_error(out, NotADirectoryError(20, "Not a directory"))
     if not os.access(there, os.W_OK | os.X_OK):
-        raise unwritable(out, PermissionError(13, "Permission denied"))
+        raise make_unwritable_error(out, PermissionError(13, "Permission denied"))
 
 
-def unwritable(out: str, error: OSError) -> ConfigError:
+def make_unwritable_error(out: str, error: OSError) -> ConfigError:
     """The error for an output folder that cannot be written."""
     return ConfigError(
         f"The output folder {out} cannot be written: {error.strerror}. Choose another by --out."

@@ -10,7 +10,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def bar(share: float, width: int) -> str:
+def draw_text_bar(share: float, width: int) -> str:
     """As long as its share of `width` characters, to an eighth; never empty where there is something."""
     if not math.isfinite(share) or share <= 0:
         return ""
@@ -18,31 +18,31 @@ def bar(share: float, width: int) -> str:
     return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
+def draw_sparkline(values: Sequence[float], width: int) -> str:
     """The course of some values from zero upwards, in at most `width` characters; a gap where there is none."""
-    means = squeeze(values, width)
+    means = downsample_values(values, width)
     largest = max((value for value in means if math.isfinite(value)), default=0.0)
-    return "".join(_block(value, largest) for value in means)
+    return "".join(_choose_block(value, largest) for value in means)
 
 
-def squeeze(values: Sequence[float], most: int) -> list[float]:
+def downsample_values(values: Sequence[float], most: int) -> list[float]:
     """At most so many values, each the mean of its neighbours that are numbers."""
-    return [_mean(values[piece]) for piece in pieces(len(values), most)]
+    return [_mean_of_finite(values[piece]) for piece in split_into_slices(len(values), most)]
 
 
-def pieces(length: int, most: int) -> list[slice]:
+def split_into_slices(length: int, most: int) -> list[slice]:
     """A row cut into at most so many pieces of about the same length."""
     number = min(length, most)
     edges = [round(k * length / number) for k in range(number + 1)] if number else []
     return [slice(start, end) for start, end in pairwise(edges)]
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_of_finite(values: Sequence[float]) -> float:
     numbers = [value for value in values if math.isfinite(value)]
     return sum(numbers) / len(numbers) if numbers else math.nan
 
 
-def _block(value: float, largest: float) -> str:
+def _choose_block(value: float, largest: float) -> str:
     if not math.isfinite(value):
         return " "
     level = value / largest if largest > 0 else 0.0

@@ -28,7 +28,7 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
+def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers from `low` to `high`, at most so many: steps of 1, 2 or 5 times a power of ten."""
     span = high - low
     if not math.isfinite(span) or span <= 0:
@@ -40,24 +40,24 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [k * step for k in range(first, last + 1)]
 
 
-def ceiling(values: list[float], most: int = 4) -> float:
+def choose_axis_top(values: list[float], most: int = 4) -> float:
     """A round number above all of them, for an axis that begins at zero."""
     largest = max((value for value in values if math.isfinite(value)), default=0.0)
     if largest <= 0:
         return 1.0
-    marks = ticks(0.0, largest, most)
+    marks = choose_ticks(0.0, largest, most)
     step = marks[1] - marks[0] if len(marks) > 1 else largest
     return math.ceil(largest / step - 1e-9) * step
 
 
-def value_range(values: list[float], most: int = 4) -> tuple[float, float]:
+def choose_value_range(values: list[float], most: int = 4) -> tuple[float, float]:
     """Round ends of an axis that holds zero and all of them."""
     known = [value for value in values if math.isfinite(value)]
     low = min(known, default=0.0)
-    return (-ceiling([-low], most) if low < 0 else 0.0), ceiling(known, most)
+    return (-choose_axis_top([-low], most) if low < 0 else 0.0), choose_axis_top(known, most)
 
 
-def tick_text(value: float) -> str:
+def format_tick(value: float) -> str:
     """Short: 0, 0.5, 20, 1.5k, 2M."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
@@ -65,15 +65,15 @@ def tick_text(value: float) -> str:
     return f"{value:.3g}"
 
 
-def across(start: float, end: float) -> Scale:
+def make_horizontal_scale(start: float, end: float) -> Scale:
     """The axis of time, over the whole width."""
     return Scale(start, end, LEFT, WIDTH - RIGHT)
 
 
-def time_axis(scale: Scale, top: float, bottom: float) -> str:
+def draw_time_axis(scale: Scale, top: float, bottom: float) -> str:
     """Round times under a chart, with fine lines up through it; minutes where seconds would be many."""
     unit, name = (60.0, "min") if scale.high > 300 else (1.0, "s")
-    marks = ticks(scale.low / unit, scale.high / unit, 6)
+    marks = choose_ticks(scale.low / unit, scale.high / unit, 6)
     parts = []
     for mark in marks:
         x = scale.at(mark * unit)
@@ -83,14 +83,14 @@ def time_axis(scale: Scale, top: float, bottom: float) -> str:
     return "".join(parts)
 
 
-def step_axis(scale: Scale, top: float, bottom: float) -> str:
+def draw_step_axis(scale: Scale, top: float, bottom: float) -> str:
     """Round numbers of transitions under a chart, with fine lines up through it."""
     parts = []
-    for mark in ticks(scale.low, scale.high, 6):
+    for mark in choose_ticks(scale.low, scale.high, 6):
         x = scale.at(mark)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>')
         parts.append(
-            f'<text class="tick" x="{x}" y="{bottom + 15}" text-anchor="middle">{tick_text(mark)}</text>'
+            f'<text class="tick" x="{x}" y="{bottom + 15}" text-anchor="middle">{format_tick(mark)}</text>'
         )
     return "".join(parts)
 
@@ -104,11 +104,11 @@ class Axis:
     between: Callable[[float, float], str]
 
 
-TIME = Axis("time", time_axis, lambda start, end: f"{start:.1f} – {end:.1f} s")
-STEPS = Axis("transitions", step_axis, lambda start, end: f"{start:,.0f} – {end:,.0f} transitions")
+TIME = Axis("time", draw_time_axis, lambda start, end: f"{start:.1f} – {end:.1f} s")
+STEPS = Axis("transitions", draw_step_axis, lambda start, end: f"{start:,.0f} – {end:,.0f} transitions")
 
 
-def value_axis(scale: Scale, marks: list[float], texts: list[str]) -> str:
+def draw_value_axis(scale: Scale, marks: list[float], texts: list[str]) -> str:
     """Values at the left, with fine lines across."""
     parts = []
     for mark, text in zip(marks, texts, strict=True):

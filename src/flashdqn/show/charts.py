@@ -12,13 +12,13 @@ from flashdqn.show.chart_axis import (
     WIDTH,
     Axis,
     Scale,
-    across,
-    tick_text,
-    ticks,
-    value_axis,
-    value_range,
+    choose_ticks,
+    choose_value_range,
+    draw_value_axis,
+    format_tick,
+    make_horizontal_scale,
 )
-from flashdqn.show.page import escape, table
+from flashdqn.show.page import escape, make_table
 
 HEIGHT, TITLE, FOOT = 84, 28, 22  # of one panel, of the words above it, of the times under all
 
@@ -88,21 +88,21 @@ class Layer:
     colour: str
 
 
-def line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel], axis: Axis = TIME) -> str:
+def draw_line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel], axis: Axis = TIME) -> str:
     """Courses under each other, over the same time or number of transitions."""
-    scale = across(spans[0].start, spans[-1].end)
+    scale = make_horizontal_scale(spans[0].start, spans[-1].end)
     bottom = len(panels) * (TITLE + HEIGHT)
     tops = [TITLE + k * (TITLE + HEIGHT) for k in range(len(panels))]
     drawn = [axis.draw(scale, TITLE, bottom)]
-    drawn += [_panel(panel, spans, scale, top) for panel, top in zip(panels, tops, strict=True)]
+    drawn += [_draw_panel(panel, spans, scale, top) for panel, top in zip(panels, tops, strict=True)]
     rows = [[panel.text(panel.values[k]) for panel in panels] for k in range(len(spans))]
     names = [panel.name for panel in panels]
     whens = [axis.between(span.start, span.end) for span in spans]
-    drawn.append(hits(spans, whens, scale, TITLE, bottom, names, rows))
-    return figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
+    drawn.append(draw_hover_areas(spans, whens, scale, TITLE, bottom, names, rows))
+    return make_chart_figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
 
 
-def stacked_chart(
+def draw_stacked_chart(
     title: str,
     spans: Sequence[Span],
     layers: Sequence[Layer],
@@ -110,26 +110,26 @@ def stacked_chart(
     whole: str = "share of the time",
 ) -> str:
     """Parts of a whole over time, on top of each other."""
-    scale, bottom = across(spans[0].start, spans[-1].end), TITLE + 2 * HEIGHT
+    scale, bottom = make_horizontal_scale(spans[0].start, spans[-1].end), TITLE + 2 * HEIGHT
     heights = Scale(0.0, 1.0, bottom, TITLE)
-    drawn, base = [_name(whole, TITLE)], [0.0] * len(spans)
+    drawn, base = [_draw_panel_title(whole, TITLE)], [0.0] * len(spans)
     for layer in layers:
         top = [low + share for low, share in zip(base, layer.shares, strict=True)]
-        drawn.append(_band(spans, base, top, scale, heights, layer.colour))
+        drawn.append(_draw_layer(spans, base, top, scale, heights, layer.colour))
         base = top
     marks = [0.0, 0.25, 0.5, 0.75, 1.0]
-    drawn.append(value_axis(heights, marks, [f"{mark:.0%}" for mark in marks]))
+    drawn.append(draw_value_axis(heights, marks, [f"{mark:.0%}" for mark in marks]))
     drawn.append(axis.draw(scale, TITLE, bottom))
     rows = [[f"{layer.shares[k]:.0%}" for layer in layers] for k in range(len(spans))]
     names = [layer.name for layer in layers]
     whens = [axis.between(span.start, span.end) for span in spans]
-    drawn.append(hits(spans, whens, scale, TITLE, bottom, names, rows))
-    keys = "".join(f"<li>{key(layer.colour)}{escape(layer.name)}</li>" for layer in layers)
-    body = figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
+    drawn.append(draw_hover_areas(spans, whens, scale, TITLE, bottom, names, rows))
+    keys = "".join(f"<li>{draw_legend_patch(layer.colour)}{escape(layer.name)}</li>" for layer in layers)
+    body = make_chart_figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
     return body.replace("</svg>", f'</svg><ul class="keys">{keys}</ul>', 1)
 
 
-def stacked_bar(title: str, layers: Sequence[Layer]) -> str:
+def draw_stacked_bar(title: str, layers: Sequence[Layer]) -> str:
     """One whole and its parts, from left to right; `shares` holds one number for each."""
     total, x, parts = sum(layer.shares[0] for layer in layers), 0.0, []
     for layer in layers:
@@ -142,28 +142,30 @@ def stacked_bar(title: str, layers: Sequence[Layer]) -> str:
     return f'<svg class="whole" role="img" aria-label="{escape(title)}" height="28">{"".join(parts)}</svg>'
 
 
-def key(colour: str) -> str:
+def draw_legend_patch(colour: str) -> str:
     """A patch of colour, for a legend."""
     return f'<span class="key" style="background:{colour}"></span>'
 
 
-def _panel(panel: Panel, spans: Sequence[Span], scale: Scale, top: float) -> str:
+def _draw_panel(panel: Panel, spans: Sequence[Span], scale: Scale, top: float) -> str:
     values = [value / panel.unit for value in panel.values]
-    low, high = value_range(values)
+    low, high = choose_value_range(values)
     heights = Scale(low, high, top + HEIGHT, top)
-    marks = ticks(low, high, 4)
+    marks = choose_ticks(low, high, 4)
     return (
-        _name(panel.name, top)
-        + value_axis(heights, marks, [tick_text(mark) for mark in marks])
-        + _course(spans, values, scale, heights, panel.colour)
+        _draw_panel_title(panel.name, top)
+        + draw_value_axis(heights, marks, [format_tick(mark) for mark in marks])
+        + _draw_panel_line(spans, values, scale, heights, panel.colour)
     )
 
 
-def _name(text: str, top: float) -> str:
+def _draw_panel_title(text: str, top: float) -> str:
     return f'<text class="name" x="{LEFT}" y="{top - 8}">{escape(text)}</text>'
 
 
-def _course(spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, colour: str) -> str:
+def _draw_panel_line(
+    spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, colour: str
+) -> str:
     """A line through the middles, broken where nothing is known; a dot where a value has no neighbour."""
     path, dots, pen = [], [], False
     known = [math.isfinite(value) for value in values]
@@ -181,7 +183,7 @@ def _course(spans: Sequence[Span], values: Sequence[float], scale: Scale, height
     return line + "".join(dots)
 
 
-def _band(
+def _draw_layer(
     spans: Sequence[Span],
     base: Sequence[float],
     top: Sequence[float],
@@ -197,7 +199,7 @@ def _band(
     return f'<path d="M{"L".join(over + under[::-1])}Z" fill="{colour}"/>'
 
 
-def hits(
+def draw_hover_areas(
     spans: Sequence[Span],
     whens: Sequence[str],
     scale: Scale,
@@ -219,7 +221,7 @@ def hits(
     return "".join(parts)
 
 
-def figure(
+def make_chart_figure(
     title: str,
     height: float,
     drawn: str,
@@ -229,7 +231,7 @@ def figure(
     rows: Sequence[Sequence[str]],
 ) -> str:
     """A drawing with its caption, and the same in numbers."""
-    values = table([head, *names], ([when, *row] for when, row in zip(whens, rows, strict=True)))
+    values = make_table([head, *names], ([when, *row] for when, row in zip(whens, rows, strict=True)))
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">{drawn}</svg>'

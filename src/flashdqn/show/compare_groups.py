@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flashdqn.show.numbers import rate
+from flashdqn.show.numbers import format_rate
 from flashdqn.show.overlay import Curve
-from flashdqn.show.page import value_text
-from flashdqn.show.report_files import RunFiles, number
-from flashdqn.show.report_settings import incidental
+from flashdqn.show.page import format_value
+from flashdqn.show.report_files import RunFiles, float_or_nan
+from flashdqn.show.report_settings import is_incidental_setting
 
 POINTS = 60  # of a mean curve
 #: Student's t, two-sided 95%, by degrees of freedom
@@ -23,7 +23,7 @@ T95 = (
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that differ in their seeds alone."""
 
     name: str
@@ -35,20 +35,20 @@ class Group:
         return self.runs[0].settings
 
 
-def grouped(runs: Sequence[RunFiles]) -> list[Group]:
+def group_runs(runs: Sequence[RunFiles]) -> list[RunGroup]:
     """In the order in which they were named; a group is named by what sets it apart."""
     by_settings: dict[str, list[RunFiles]] = {}
     for run in runs:
-        chosen = {name: value for name, value in run.settings.items() if not incidental(name)}
+        chosen = {name: value for name, value in run.settings.items() if not is_incidental_setting(name)}
         by_settings.setdefault(json.dumps(chosen, sort_keys=True, default=str), []).append(run)
     found = list(by_settings.values())
-    names = group_names([members[0].settings for members in found])
-    return [Group(name, tuple(members)) for name, members in zip(names, found, strict=True)]
+    names = name_groups([members[0].settings for members in found])
+    return [RunGroup(name, tuple(members)) for name, members in zip(names, found, strict=True)]
 
 
-def differing(settings: Sequence[dict[str, Any]]) -> list[str]:
+def find_differing_settings(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Settings that are not the same everywhere; one that an old run does not know counts as different."""
-    names = dict.fromkeys(name for one in settings for name in one if not incidental(name))
+    names = dict.fromkeys(name for one in settings for name in one if not is_incidental_setting(name))
     missing = object()
     return [
         name
@@ -57,30 +57,30 @@ def differing(settings: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def group_names(settings: Sequence[dict[str, Any]]) -> list[str]:
+def name_groups(settings: Sequence[dict[str, Any]]) -> list[str]:
     """By preset, and by the few settings in which those of one preset differ."""
     presets = [str(one.get("preset", "run")) for one in settings]
     found = []
     for preset, one in zip(presets, settings, strict=True):
         kin = [other for name, other in zip(presets, settings, strict=True) if name == preset]
-        parts = [f"{name} {value_text(one.get(name))}" for name in differing(kin)[:3]]
+        parts = [f"{name} {format_value(one.get(name))}" for name in find_differing_settings(kin)[:3]]
         found.append(", ".join([preset, *parts]))
     return found if len(set(found)) == len(found) else [f"{n} ({k + 1})" for k, n in enumerate(found)]
 
 
 def final_score(run: RunFiles) -> tuple[float, float]:
     """A run's score and half of its 95% interval: the best checkpoint's on fresh games, else the last there is."""
-    score, error = number(run.games.get("mean_score")), number(run.games.get("score_error"))
+    score, error = float_or_nan(run.games.get("mean_score")), float_or_nan(run.games.get("score_error"))
     if math.isfinite(score):
         return score, 1.96 * error
     _, scores, spread = run.evaluated()
     if scores:
         return scores[-1], spread[-1]
-    explored = [value for value in run.series.get(score_column(run)) if math.isfinite(value)]
+    explored = [value for value in run.series.get(choose_score_column(run)) if math.isfinite(value)]
     return (explored[-1], math.nan) if explored else (math.nan, math.nan)
 
 
-def mean_and_half(scores: Sequence[float]) -> tuple[float, float]:
+def mean_with_interval(scores: Sequence[float]) -> tuple[float, float]:
     """The mean over runs, and half of its 95% interval by Student's t; NaN for a single run."""
     known = [score for score in scores if math.isfinite(score)]
     if not known:
@@ -93,14 +93,14 @@ def mean_and_half(scores: Sequence[float]) -> tuple[float, float]:
     return mean, t * math.sqrt(variance / len(known))
 
 
-def score_text(score: float, half: float) -> str:
+def format_score_interval(score: float, half: float) -> str:
     """38.9 ± 1.1."""
     if not math.isfinite(score):
         return "–"
-    return f"{rate(score)} ± {rate(half)}" if math.isfinite(half) else rate(score)
+    return f"{format_rate(score)} ± {format_rate(half)}" if math.isfinite(half) else format_rate(score)
 
 
-def score_column(run: RunFiles) -> str:
+def choose_score_column(run: RunFiles) -> str:
     """What the task calls a good game."""
     return "score" if run.series.has("score") else "return"
 
@@ -110,7 +110,7 @@ def evaluation_curve(run: RunFiles, over: str) -> Curve:
     steps, scores, spread = run.evaluated()
     low = [score - half for score, half in zip(scores, spread, strict=True)]
     high = [score + half for score, half in zip(scores, spread, strict=True)]
-    return Curve(run.name, "", _places(run, steps, over), scores, low, high)
+    return Curve(run.name, "", _locate_steps(run, steps, over), scores, low, high)
 
 
 def metric_curve(run: RunFiles, column: str, over: str) -> Curve:
@@ -118,7 +118,7 @@ def metric_curve(run: RunFiles, column: str, over: str) -> Curve:
     return Curve(run.name, "", run.series.get(over), run.series.get(column))
 
 
-def together(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
+def average_curves(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
     """The mean of some curves where all of them are, in a band from the least to the largest; one stays itself."""
     there = [curve for curve in curves if any(math.isfinite(y) for y in curve.ys)]
     if len(there) == 1:
@@ -142,7 +142,7 @@ def together(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
     )
 
 
-def _places(run: RunFiles, steps: Sequence[float], over: str) -> list[float]:
+def _locate_steps(run: RunFiles, steps: Sequence[float], over: str) -> list[float]:
     """Where some steps lie on the axis; evaluations know no time of their own, and take it from the reports."""
     if over == "step":
         return list(steps)

@@ -9,10 +9,10 @@ from PIL import Image
 
 from flashdqn.agent.agent import Agent
 from flashdqn.core.errors import ConfigError
-from flashdqn.show.paint import paint
-from flashdqn.show.play import Turn, play
+from flashdqn.show.paint import paint_scene
+from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.recording import Thinning
-from flashdqn.show.views import Stage, View
+from flashdqn.show.views import GameStage, View
 
 #: A GIF of more frames is more than anybody wants to load; every second, third, … is then left out.
 MOST_FRAMES = 600
@@ -20,12 +20,14 @@ MOST_FRAMES = 600
 MOST_STEPS = 20_000
 
 
-def film_turns(agent: Agent, stage: Stage, seed: int, frame: int | None) -> tuple[list[Turn], Turn]:
+def record_film_turns(
+    agent: Agent, stage: GameStage, seed: int, frame: int | None
+) -> tuple[list[GameTurn], GameTurn]:
     """As many moments of a game as a film can have, and the step that was asked for, or the last; only these are
     drawn."""
     thinning, chosen = Thinning(MOST_FRAMES, MOST_FRAMES), None
     wanted = lambda step: step == frame or thinning.wants(step)  # noqa: E731
-    for turn in play(agent, stage, seed, MOST_STEPS, wanted):
+    for turn in play_turns(agent, stage, seed, MOST_STEPS, wanted):
         thinning.add(turn)
         if turn.step == frame:
             chosen = turn
@@ -35,30 +37,30 @@ def film_turns(agent: Agent, stage: Stage, seed: int, frame: int | None) -> tupl
     return thinning.turns, chosen or last
 
 
-def film_width(view: View) -> int:
+def choose_film_width(view: View) -> int:
     """As many pixels as its words need to be read, but no more than a page has room for."""
     return round(min(640.0, max(320.0, view.size[0])))
 
 
-def draw(view: View, turn: Turn, width: int = 480) -> Image.Image:
+def draw_turn(view: View, turn: GameTurn, width: int = 480) -> Image.Image:
     """One moment, so many pixels wide."""
-    return paint((*view.ground, *turn.scene), view.size, width)
+    return paint_scene((*view.ground, *turn.scene), view.size, width)
 
 
-def save_picture(view: View, turn: Turn, path: Path, width: int = 480) -> None:
+def save_picture(view: View, turn: GameTurn, path: Path, width: int = 480) -> None:
     """Write one moment as a PNG."""
-    draw(view, turn, width).save(path, "PNG", optimize=True)
+    draw_turn(view, turn, width).save(path, "PNG", optimize=True)
 
 
-def thinned(turns: Sequence[Turn], most: int = MOST_FRAMES) -> list[Turn]:
+def thin_turns(turns: Sequence[GameTurn], most: int = MOST_FRAMES) -> list[GameTurn]:
     """At most so many, evenly over the game, and always the last."""
     stride = -(-len(turns) // most)
     return [*turns[:-1:stride], turns[-1]]
 
 
-def save_film(view: View, turns: Sequence[Turn], path: Path, fps: float = 15.0, width: int = 320) -> int:
+def save_film(view: View, turns: Sequence[GameTurn], path: Path, fps: float = 15.0, width: int = 320) -> int:
     """Write a game as a GIF that rests on its last frame; returns the number of frames."""
-    images = [draw(view, turn, width) for turn in thinned(turns)]
+    images = [draw_turn(view, turn, width) for turn in thin_turns(turns)]
     # All frames share one palette: then a GIF stores only what has changed.
     colours = common_palette(images)
     frames = [image.quantize(palette=colours, dither=Image.Dither.NONE) for image in images]
@@ -71,10 +73,10 @@ def save_film(view: View, turns: Sequence[Turn], path: Path, fps: float = 15.0, 
     return len(frames)
 
 
-def save_strip(view: View, turns: Sequence[Turn], path: Path, count: int = 4, width: int = 200) -> None:
+def save_strip(view: View, turns: Sequence[GameTurn], path: Path, count: int = 4, width: int = 200) -> None:
     """Moments of one game side by side, from early to last."""
     chosen = [turns[round(k * (len(turns) - 1) / (count - 1))] for k in range(count)]
-    images = [draw(view, turn, width) for turn in chosen]
+    images = [draw_turn(view, turn, width) for turn in chosen]
     gap, height = width // 20, images[0].height
     strip = Image.new("RGB", (count * width + (count - 1) * gap, height), "white")
     for k, image in enumerate(images):

@@ -8,26 +8,26 @@ NOTHING = "–"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
-def count(value: float) -> str:
+def format_count(value: float) -> str:
     """1,234."""
     return f"{value:,.0f}" if math.isfinite(value) else NOTHING
 
 
-def rate(value: float) -> str:
+def format_rate(value: float) -> str:
     """Three digits, or all of a large number: 0.0417, 8.33, 1,234."""
     if not math.isfinite(value):
         return NOTHING
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Of a whole: 37%."""
     if not math.isfinite(share):
         return NOTHING
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """0.25 s, 61.4 s, 3 min 05 s, 2 h 04 min."""
     if not math.isfinite(seconds):
         return NOTHING
@@ -38,15 +38,15 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def size(number: float) -> str:
+def format_bytes(number: float) -> str:
     """Bytes: 312 MiB, 1.87 GiB."""
     if not math.isfinite(number):
         return NOTHING
-    unit, name = size_unit(number)
+    unit, name = choose_size_unit(number)
     return f"{number / unit:,.0f} {name}" if number / unit >= 100 else f"{number / unit:.3g} {name}"
 
 
-def size_unit(largest: float) -> tuple[int, str]:
+def choose_size_unit(largest: float) -> tuple[int, str]:
     """The unit in which so many bytes are read well."""
     if largest >= GIB:
         return GIB, "GiB"

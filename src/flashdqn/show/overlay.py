@@ -8,8 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from flashdqn.show.chart_axis import Axis, Scale, across, tick_text, ticks, value_axis, value_range
-from flashdqn.show.charts import FOOT, TITLE, Span, figure, hits, key
+from flashdqn.show.chart_axis import (
+    Axis,
+    Scale,
+    choose_ticks,
+    choose_value_range,
+    draw_value_axis,
+    format_tick,
+    make_horizontal_scale,
+)
+from flashdqn.show.charts import FOOT, TITLE, Span, draw_hover_areas, draw_legend_patch, make_chart_figure
 from flashdqn.show.page import escape
 
 TALL = 190
@@ -48,30 +56,30 @@ class Curve:
         return sum(inside) / len(inside) if inside else math.nan
 
 
-def overlay_chart(
+def draw_overlay_chart(
     title: str, name: str, curves: Sequence[Curve], axis: Axis, text: Callable[[float], str]
 ) -> str:
     """All curves in one panel; `name` is what they measure."""
     right = max((x for curve in curves for x in curve.xs), default=1.0)
-    scale, bottom = across(0.0, max(right, 1e-9)), TITLE + TALL
-    low, high = value_range([v for curve in curves for v in (*curve.ys, *curve.low, *curve.high)], 6)
-    heights, marks = Scale(low, high, bottom, TITLE), ticks(low, high, 6)
+    scale, bottom = make_horizontal_scale(0.0, max(right, 1e-9)), TITLE + TALL
+    low, high = choose_value_range([v for curve in curves for v in (*curve.ys, *curve.low, *curve.high)], 6)
+    heights, marks = Scale(low, high, bottom, TITLE), choose_ticks(low, high, 6)
     drawn = [f'<text class="name" x="{scale.start}" y="{TITLE - 8}">{escape(name)}</text>']
     drawn += [
         axis.draw(scale, TITLE, bottom),
-        value_axis(heights, marks, [tick_text(mark) for mark in marks]),
+        draw_value_axis(heights, marks, [format_tick(mark) for mark in marks]),
     ]
-    drawn += [_band(curve, scale, heights) for curve in curves if curve.low]
-    drawn += [_line(curve, scale, heights) for curve in curves]
+    drawn += [_draw_curve_band(curve, scale, heights) for curve in curves if curve.low]
+    drawn += [_draw_curve_line(curve, scale, heights) for curve in curves]
     edges = [right * k / COLUMNS for k in range(COLUMNS + 1)]
     spans = [Span(a, b) for a, b in pairwise(edges)]
     values = [[curve.over(span) for curve in curves] for span in spans]
     rows = [[text(value) for value in row] for row in values]
     whens = [axis.between(span.start, span.end) for span in spans]
     names = [curve.name for curve in curves]
-    drawn.append(hits(spans, whens, scale, TITLE, bottom, names, rows))
+    drawn.append(draw_hover_areas(spans, whens, scale, TITLE, bottom, names, rows))
     known = [k for k, row in enumerate(values) if any(math.isfinite(value) for value in row)]
-    body = figure(
+    body = make_chart_figure(
         title,
         bottom + FOOT,
         "".join(drawn),
@@ -80,11 +88,11 @@ def overlay_chart(
         names,
         [rows[k] for k in known],
     )
-    keys = "".join(f"<li>{key(curve.colour)}{escape(curve.name)}</li>" for curve in curves)
+    keys = "".join(f"<li>{draw_legend_patch(curve.colour)}{escape(curve.name)}</li>" for curve in curves)
     return body.replace("</svg>", f'</svg><ul class="keys">{keys}</ul>', 1)
 
 
-def _line(curve: Curve, scale: Scale, heights: Scale) -> str:
+def _draw_curve_line(curve: Curve, scale: Scale, heights: Scale) -> str:
     places = [
         (scale.at(x), heights.at(y)) for x, y in zip(curve.xs, curve.ys, strict=True) if math.isfinite(y)
     ]
@@ -97,7 +105,7 @@ def _line(curve: Curve, scale: Scale, heights: Scale) -> str:
     return line + "".join(f'<circle cx="{x}" cy="{y}" r="2.6" fill="{curve.colour}"/>' for x, y in dots)
 
 
-def _band(curve: Curve, scale: Scale, heights: Scale) -> str:
+def _draw_curve_band(curve: Curve, scale: Scale, heights: Scale) -> str:
     known = [
         (scale.at(x), heights.at(a), heights.at(b))
         for x, a, b in zip(curve.xs, curve.low, curve.high, strict=True)

@@ -40,24 +40,24 @@ def make_page(title: str, body: Iterable[str], style: str = "", script: str = ""
     )
 
 
-def section(title: str, body: str) -> str:
+def make_section(title: str, body: str) -> str:
     """A heading and what comes under it."""
     return f"<h2>{escape(title)}</h2>\n{body}"
 
 
-def pairs(data: Mapping[str, Any]) -> str:
+def make_name_value_table(data: Mapping[str, Any]) -> str:
     """A table of names and values."""
-    rows = (f"<tr><th>{escape(k)}</th><td>{escape(value_text(v))}</td></tr>" for k, v in data.items())
+    rows = (f"<tr><th>{escape(k)}</th><td>{escape(format_value(v))}</td></tr>" for k, v in data.items())
     return f"<table>{''.join(rows)}</table>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def make_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of texts under a head."""
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table>"
 
 
-def value_text(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Any value, for reading."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]

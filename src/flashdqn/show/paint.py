@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from flashdqn.show.palette import LIGHT, blend, rgb
+from flashdqn.show.palette import LIGHT, blend_colors, color_to_rgb
 from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Shape, Trail
 
 SMOOTH = 3  # Pillow draws hard edges: draw larger, then shrink
@@ -19,7 +19,7 @@ SMOOTH = 3  # Pillow draws hard edges: draw larger, then shrink
 Place = tuple[float, float]
 
 
-def paint(
+def paint_scene(
     scene: Iterable[Shape], size: Place, width: int, palette: dict[str, str] = LIGHT, ground: str = "#ffffff"
 ) -> Image.Image:
     """An image so many pixels wide, as high as the scene's proportions ask."""
@@ -30,16 +30,16 @@ def paint(
     return brush.image.resize((width, height), Image.Resampling.BOX)
 
 
-def pixels(scene: Iterable[Shape], size: Place, width: int) -> npt.NDArray[np.uint8]:
+def paint_pixels(scene: Iterable[Shape], size: Place, width: int) -> npt.NDArray[np.uint8]:
     """The same as an array, [height, width, 3]."""
-    return np.asarray(paint(scene, size, width))
+    return np.asarray(paint_scene(scene, size, width))
 
 
 class Brush:
     """Draws one shape after the other on an enlarged image."""
 
     def __init__(self, width: int, height: int, scale: float, palette: dict[str, str], ground: str) -> None:
-        self.image = Image.new("RGB", (width, height), rgb(ground, palette))
+        self.image = Image.new("RGB", (width, height), color_to_rgb(ground, palette))
         self.on, self.scale, self.palette = ImageDraw.Draw(self.image), scale, palette
 
     def draw(self, shape: Shape) -> None:
@@ -48,10 +48,12 @@ class Brush:
             case Rect():
                 self.rect(shape)
             case Disc():
-                self._disc((shape.x, shape.y), shape.radius, rgb(shape.fill, self.palette))
+                self._disc((shape.x, shape.y), shape.radius, color_to_rgb(shape.fill, self.palette))
             case Line():
                 self.on.line(
-                    self._points(shape.points), rgb(shape.colour, self.palette), self._width(shape.width)
+                    self._points(shape.points),
+                    color_to_rgb(shape.colour, self.palette),
+                    self._width(shape.width),
                 )
             case Trail():
                 self.trail(shape)
@@ -67,15 +69,15 @@ class Brush:
         if shape.width <= 0 or shape.height <= 0:
             return
         box = self._box(shape.x, shape.y, shape.width, shape.height)
-        self.on.rounded_rectangle(box, shape.radius * self.scale, rgb(shape.fill, self.palette))
+        self.on.rounded_rectangle(box, shape.radius * self.scale, color_to_rgb(shape.fill, self.palette))
 
     def trail(self, shape: Trail) -> None:
         """From the far end to the near one, so that the near lies on top."""
-        near, far = rgb(shape.near, self.palette), rgb(shape.far, self.palette)
+        near, far = color_to_rgb(shape.near, self.palette), color_to_rgb(shape.far, self.palette)
         places = list(zip(shape.points[::2], shape.points[1::2], strict=True))
         last = max(1, len(places) - 1)
         for k in reversed(range(len(places))):
-            shade = blend(near, far, k / last)
+            shade = blend_colors(near, far, k / last)
             if k < len(places) - 1:
                 both = self._points((*places[k], *places[k + 1]))
                 self.on.line(both, shade, self._width(shape.width))
@@ -85,11 +87,17 @@ class Brush:
         """One line of text."""
         anchor = {"left": "lm", "center": "mm", "right": "rm"}[shape.align]
         place = (shape.x * self.scale, shape.y * self.scale)
-        self.on.text(place, shape.text, rgb(shape.fill, self.palette), font(shape.size * self.scale), anchor)
+        self.on.text(
+            place,
+            shape.text,
+            color_to_rgb(shape.fill, self.palette),
+            load_font(shape.size * self.scale),
+            anchor,
+        )
 
     def cells(self, shape: Cells) -> None:
         """A grid."""
-        colours = [rgb(name, self.palette) for name in shape.palette]
+        colours = [color_to_rgb(name, self.palette) for name in shape.palette]
         for k, code in enumerate(shape.codes):
             row, column = divmod(k, shape.columns)
             box = self._box(shape.x + column * shape.side, shape.y + row * shape.side, shape.side, shape.side)
@@ -118,12 +126,12 @@ class Brush:
 
 
 @functools.lru_cache(maxsize=32)
-def font(size: float) -> Any:
+def load_font(size: float) -> Any:
     """Pillow's own typeface: there on every machine."""
     return ImageFont.load_default(max(1.0, size))
 
 
-def encode(array: npt.NDArray[np.uint8], width: int) -> bytes:
+def encode_image(array: npt.NDArray[np.uint8], width: int) -> bytes:
     """A picture of a game as a small file: few colours make a PNG, many a JPEG."""
     image = Image.fromarray(array)
     if image.width > width:

@@ -39,19 +39,19 @@ DARK = {
 }
 
 
-def colour(name: str, palette: dict[str, str] = LIGHT) -> str:
+def resolve_color(name: str, palette: dict[str, str] = LIGHT) -> str:
     """The `#rrggbb` that a name stands for; such a one stands for itself."""
     return palette.get(name, name)
 
 
-def rgb(name: str, palette: dict[str, str] = LIGHT) -> tuple[int, int, int]:
+def color_to_rgb(name: str, palette: dict[str, str] = LIGHT) -> tuple[int, int, int]:
     """The same as three numbers."""
-    text = colour(name, palette).lstrip("#")
+    text = resolve_color(name, palette).lstrip("#")
     red, green, blue = (int(text[k : k + 2], 16) for k in (0, 2, 4))
     return red, green, blue
 
 
-def blend(near: tuple[int, int, int], far: tuple[int, int, int], share: float) -> tuple[int, int, int]:
+def blend_colors(near: tuple[int, int, int], far: tuple[int, int, int], share: float) -> tuple[int, int, int]:
     """Between two colours."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(near, far, strict=True))
     return red, green, blue

@@ -10,13 +10,13 @@ import torch
 
 from flashdqn.agent.agent import Agent
 from flashdqn.core.ops import masked_argmax
-from flashdqn.show.scene import Scene, plain
-from flashdqn.show.views import Facts, Stage
+from flashdqn.show.scene import Scene, scene_to_json
+from flashdqn.show.views import Facts, GameStage
 from flashdqn.training.evaluate import STEP_LIMIT
 
 
 @dataclass(frozen=True)
-class Turn:
+class GameTurn:
     """One moment of a game: the board, and what the agent is about to do."""
 
     step: int
@@ -38,7 +38,7 @@ class Turn:
         """Plain data, and little of it: this is sent for every move."""
         return {
             "step": self.step,
-            "scene": plain(self.scene),
+            "scene": scene_to_json(self.scene),
             "q": [float(f"{value:.5g}") for value in self.q],
             "mask": None if self.mask is None else "".join("01"[legal] for legal in self.mask),
             "action": self.action,
@@ -49,18 +49,18 @@ class Turn:
         }
 
 
-def always(step: int) -> bool:
+def draw_every_step(step: int) -> bool:
     """Draw every moment."""
     return True
 
 
-def play(
+def play_turns(
     agent: Agent,
-    stage: Stage,
+    stage: GameStage,
     seed: int,
     limit: int = STEP_LIMIT,
-    draws: Callable[[int], bool] = always,
-) -> Iterator[Turn]:
+    draws: Callable[[int], bool] = draw_every_step,
+) -> Iterator[GameTurn]:
     """Every moment of one game, from its first to its last; the board is the stage's.
 
     `draws` says which steps are worth a picture: the others have an empty scene. The last always has one.
@@ -75,7 +75,7 @@ def play(
         values = tuple(q[0].float().tolist())
         allowed = None if mask is None else tuple(map(bool, mask[0].tolist()))
         scene = view.scene() if draws(step) else ()
-        yield Turn(step, scene, values, allowed, int(action), reward, total, view.facts())
+        yield GameTurn(step, scene, values, allowed, int(action), reward, total, view.facts())
         answer = env.step(action.to(env.device))
         obs, mask, reward = answer.obs, answer.mask, float(answer.reward[0])
         total += reward
@@ -83,6 +83,6 @@ def play(
         if bool(answer.terminated[0]) or truncated:
             outcomes = dict(zip(env.outcome_names, env.outcomes[0].tolist(), strict=True))
             ending = view.ending(outcomes, truncated)
-            yield Turn(step + 1, view.scene(), (), None, None, reward, total, view.facts(), ending)
+            yield GameTurn(step + 1, view.scene(), (), None, None, reward, total, view.facts(), ending)
             return
-    yield Turn(limit, view.scene(), (), None, None, reward, total, view.facts(), "cut off: too long")
+    yield GameTurn(limit, view.scene(), (), None, None, reward, total, view.facts(), "cut off: too long")

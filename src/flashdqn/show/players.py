@@ -10,9 +10,9 @@ import torch
 
 from flashdqn.agent.agent import Agent
 from flashdqn.compute.device import choose_device
-from flashdqn.core.contract import close
+from flashdqn.core.contract import close_env
 from flashdqn.core.errors import CheckpointError
-from flashdqn.envs import build_games
+from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, read_table
@@ -21,7 +21,7 @@ UNTRAINED = "untrained"
 
 
 @dataclass(frozen=True)
-class Player:
+class CheckpointPlayer:
     """A moment of the run whose weights can play."""
 
     name: str  # the checkpoint's folder, or "untrained"
@@ -42,16 +42,18 @@ class Players:
         self.first = self.folder.play_point(run).name
         self._agents: dict[str, Agent] = {}
 
-    def lineup(self) -> list[Player]:
+    def lineup(self) -> list[CheckpointPlayer]:
         """Oldest first; a run that goes on while it is watched has more of them each time."""
         best = checkpoint.best(self.folder.checkpoints)
         scores = {int(row["step"]): float(row.get("mean_score", "nan")) for row in self._evaluations()}
-        players = [Player(UNTRAINED, 0)]
+        players = [CheckpointPlayer(UNTRAINED, 0)]
         for path in self._paths().values():
             step = int(path.name)
             score = scores.get(step)
             known = score if score is not None and score == score else None
-            players.append(Player(path.name, step, known, best is not None and best[0].name == path.name))
+            players.append(
+                CheckpointPlayer(path.name, step, known, best is not None and best[0].name == path.name)
+            )
         return players
 
     def agent(self, name: str) -> Agent:
@@ -66,7 +68,7 @@ class Players:
     def _paths(self) -> dict[str, Path]:
         """By name; what a link brings in from elsewhere is none of this run's."""
         inside = self.folder.checkpoints.resolve()
-        paths = checkpoint.all_checkpoints(self.folder.checkpoints)
+        paths = checkpoint.list_checkpoints(self.folder.checkpoints)
         return {
             path.name: path for path in paths if path.name.isdigit() and path.resolve() == inside / path.name
         }
@@ -78,12 +80,12 @@ class Players:
         path = self._paths().get(name) if re.fullmatch(r"\d{1,20}", name) else None
         if path is None:
             raise CheckpointError(f"{self.folder.path} has no checkpoint '{name}'.")
-        return checkpoint.load_or_offer(path, with_state=False, command="flashdqn watch")[0]
+        return checkpoint.load_or_suggest_older(path, with_state=False, command="flashdqn watch")[0]
 
     def _untrained(self) -> dict[str, torch.Tensor]:
         """The weights that the run's seed starts from."""
-        env = build_games(self.config.env, 1, torch.device("cpu"))
+        env = build_evaluation_env(self.config.env, 1, torch.device("cpu"))
         try:
             return build_learner(self.config, env, torch.device("cpu")).weights()
         finally:
-            close(env)
+            close_env(env)

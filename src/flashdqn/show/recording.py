@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.compute.seeds import purpose_seed
-from flashdqn.show.play import Turn, play
-from flashdqn.show.players import Player, Players
+from flashdqn.show.play import GameTurn, play_turns
+from flashdqn.show.players import CheckpointPlayer, Players
 from flashdqn.show.scene import Picture
 from flashdqn.show.views import open_stage
-from flashdqn.show.web.games import describe
-from flashdqn.show.web.page import part
+from flashdqn.show.web.games import describe_stage
+from flashdqn.show.web.page import read_web_file
 
 #: Drawn games have small moments, those of pictures large ones.
 MOST_DRAWN, MOST_PICTURES = 1200, 160
@@ -31,11 +31,11 @@ def record(run: Path, seconds: float = SECONDS) -> dict[str, Any]:
     seed = purpose_seed(players.config.seed, "watch") % 1000
     try:
         agent = players.agent(players.first)
-        turns = kept(lambda thinning: play(agent, stage, seed, STEPS, thinning.wants), seconds)
-        about = describe(stage)
+        turns = collect_turns(lambda thinning: play_turns(agent, stage, seed, STEPS, thinning.wants), seconds)
+        about = describe_stage(stage)
     finally:
         stage.close()
-    shown = next((p for p in players.lineup() if p.name == players.first), Player(players.first, 0))
+    shown = next((p for p in players.lineup() if p.name == players.first), CheckpointPlayer(players.first, 0))
     about |= {"run": players.folder.path.resolve().name, "first": shown.name, "players": [vars(shown)]}
     return {"about": about | {"seed": seed, "one_game": True}, "turns": [turn.to_json() for turn in turns]}
 
@@ -44,14 +44,14 @@ class Thinning:
     """Keeps at most so many moments as a page can hold: of a longer game every second, fourth, eighth, …"""
 
     def __init__(self, drawn: int = MOST_DRAWN, pictures: int = MOST_PICTURES) -> None:
-        self.turns: list[Turn] = []
+        self.turns: list[GameTurn] = []
         self._stride, self._drawn, self._pictures = 1, drawn, pictures
 
     def wants(self, step: int) -> bool:
         """Whether this moment is worth drawing."""
         return step % self._stride == 0
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: GameTurn) -> None:
         """One moment more; the last of a game stays in any case."""
         if turn.over or self.wants(turn.step):
             self.turns.append(turn)
@@ -60,7 +60,7 @@ class Thinning:
             self.turns, self._stride = self.turns[::2], 2 * self._stride
 
 
-def kept(game: Callable[[Thinning], Iterator[Turn]], seconds: float) -> list[Turn]:
+def collect_turns(game: Callable[[Thinning], Iterator[GameTurn]], seconds: float) -> list[GameTurn]:
     """The moments of a game that are kept. One that takes too long to play is left where it is: a report must not
     keep anybody waiting."""
     thinning, deadline = Thinning(), time.monotonic() + seconds
@@ -71,9 +71,9 @@ def kept(game: Callable[[Thinning], Iterator[Turn]], seconds: float) -> list[Tur
     return thinning.turns
 
 
-def embedded(game: dict[str, Any]) -> str:
+def embed_game(game: dict[str, Any]) -> str:
     """The player and its game, as HTML."""
     text = json.dumps(game, separators=(",", ":"), allow_nan=False)
     data = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     # Base64 holds nothing that could end the script's tag.
-    return f'{part("player.html")}<script type="text/plain" id="recorded-game">{data}</script>'
+    return f'{read_web_file("player.html")}<script type="text/plain" id="recorded-game">{data}</script>'

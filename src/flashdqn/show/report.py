@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 from flashdqn.show import charts
 from flashdqn.show.curve import draw_curve
-from flashdqn.show.numbers import count, duration, rate
-from flashdqn.show.page import escape, make_page, pairs, section, table, value_text
-from flashdqn.show.recording import embedded, record
-from flashdqn.show.report_charts import cost_charts, learning_charts, outcome_charts, phase_bar
-from flashdqn.show.report_files import RunFiles, flat, number, read_run
-from flashdqn.show.report_settings import settings_section
-from flashdqn.show.terminal import outcome_text
-from flashdqn.show.web.page import part, player_script
+from flashdqn.show.numbers import format_count, format_duration, format_rate
+from flashdqn.show.page import (
+    escape,
+    format_value,
+    make_name_value_table,
+    make_page,
+    make_section,
+    make_table,
+)
+from flashdqn.show.recording import embed_game, record
+from flashdqn.show.report_charts import (
+    draw_cost_charts,
+    draw_learning_charts,
+    draw_outcome_charts,
+    draw_phase_summary,
+)
+from flashdqn.show.report_files import RunFiles, flatten_keys, float_or_nan, read_run
+from flashdqn.show.report_settings import make_settings_section
+from flashdqn.show.terminal import format_outcome
+from flashdqn.show.web.page import player_script, read_web_file
 
 STYLE = """
 .brand { color: var(--soft); margin: 0; } h1 { margin: .1rem 0 .2rem; }
@@ -33,38 +46,38 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     """Write report.html into a run folder, or to another file, from what lies in the folder."""
     path = out or run / "report.html"
     temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(report_page(read_run(run)), encoding="utf-8")
+    temporary.write_text(make_report_page(read_run(run)), encoding="utf-8")
     temporary.replace(path)
     return path
 
 
-def report_page(run: RunFiles) -> str:
+def make_report_page(run: RunFiles) -> str:
     """The page itself."""
-    game, playable = game_section(run)
+    game, playable = make_game_section(run)
     body = [
-        head(run),
-        section("Learning", learning(run)),
+        make_report_header(run),
+        make_section("Learning", make_learning_section(run)),
         game,
-        _titled("What came of the games", outcome_charts(run)),
-        _titled("Where the time went", phase_bar(run) + cost_charts(run)),
-        _titled("Evaluations", evaluations(run)),
-        section("Configuration", settings_section(run.settings)),
-        section("Hardware and versions", pairs(run.hardware)),
-        section("Summary", pairs(flat(run.summary))) if run.summary else "",
+        _make_optional_section("What came of the games", draw_outcome_charts(run)),
+        _make_optional_section("Where the time went", draw_phase_summary(run) + draw_cost_charts(run)),
+        _make_optional_section("Evaluations", make_evaluations_table(run)),
+        make_section("Configuration", make_settings_section(run.settings)),
+        make_section("Hardware and versions", make_name_value_table(run.hardware)),
+        make_section("Summary", make_name_value_table(flatten_keys(run.summary))) if run.summary else "",
     ]
-    style = charts.STYLE + STYLE + (part("player.css") if playable else "")
+    style = charts.STYLE + STYLE + (read_web_file("player.css") if playable else "")
     script = charts.SCRIPT + (player_script() if playable else "")
     return make_page(f"{run.name}: flashdqn", body, style, script)
 
 
-def learning(run: RunFiles) -> str:
+def make_learning_section(run: RunFiles) -> str:
     """The curves, under a word on how to read them."""
-    drawn = learning_charts(run)
+    drawn = draw_learning_charts(run)
     note = '<p class="soft">Over transitions. Point at a chart to read its values.</p>'
     return note + drawn if drawn else "<p>No report was written yet.</p>"
 
 
-def head(run: RunFiles) -> str:
+def make_report_header(run: RunFiles) -> str:
     """What it was, and what came of it."""
     preset, device = run.settings.get("preset", "a run"), run.hardware.get("device", "")
     finished = run.summary.get("finished")
@@ -72,7 +85,7 @@ def head(run: RunFiles) -> str:
     words = f"{preset}, {ended}" + (f"; {device}" if device else "")
     tiles = "".join(
         f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b><span>{escape(unit)}</span></div>'
-        for name, value, unit in figures(run)
+        for name, value, unit in list_key_figures(run)
     )
     return (
         f'<header><p class="brand">flashdqn report</p><h1>{escape(run.name)}</h1>'
@@ -80,41 +93,41 @@ def head(run: RunFiles) -> str:
     )
 
 
-def figures(run: RunFiles) -> list[tuple[str, str, str]]:
+def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     """The run in a few numbers: name, value, and what it is counted in."""
     summary, games, series = run.summary, run.games, run.series
     found = []
-    if math.isfinite(score := number(games.get("mean_score"))):
-        half = 1.96 * number(games.get("score_error"))
+    if math.isfinite(score := float_or_nan(games.get("mean_score"))):
+        half = 1.96 * float_or_nan(games.get("score_error"))
         spread = f"± {half:.2g} (95%), {games.get('episodes', '–')} games" if math.isfinite(half) else ""
-        found.append(("score of the best", value_text(score), spread))
+        found.append(("score of the best", format_value(score), spread))
     steps, seconds = (
-        number(summary.get("steps", series.last("step"))),
-        number(summary.get("seconds", series.last("seconds"))),
+        float_or_nan(summary.get("steps", series.last("step"))),
+        float_or_nan(summary.get("seconds", series.last("seconds"))),
     )
     found.append(
         (
             "transitions",
-            count(steps),
-            f"{count(number(summary.get('episodes', series.last('episodes'))))} episodes",
+            format_count(steps),
+            f"{format_count(float_or_nan(summary.get('episodes', series.last('episodes'))))} episodes",
         )
     )
-    updates = number(summary.get("updates", series.last("updates")))
-    ratio = number(summary.get("train_ratio", series.last("ratio")))
-    found.append(("gradient steps", count(updates), f"{rate(ratio)} per transition"))
-    warm = number(summary.get("warm_up_seconds"))
-    warmed = f"after {duration(warm)} of warm-up" if math.isfinite(warm) else "of training"
-    found.append(("time", duration(seconds), warmed))
+    updates = float_or_nan(summary.get("updates", series.last("updates")))
+    ratio = float_or_nan(summary.get("train_ratio", series.last("ratio")))
+    found.append(("gradient steps", format_count(updates), f"{format_rate(ratio)} per transition"))
+    warm = float_or_nan(summary.get("warm_up_seconds"))
+    warmed = f"after {format_duration(warm)} of warm-up" if math.isfinite(warm) else "of training"
+    found.append(("time", format_duration(seconds), warmed))
     speeds = sorted(value for value in series.get("steps_per_second") if math.isfinite(value))
     if speeds:
-        found.append(("throughput", rate(speeds[len(speeds) // 2]), "transitions/s, median window"))
+        found.append(("throughput", format_rate(speeds[len(speeds) // 2]), "transitions/s, median window"))
     if series.has("memory_mb"):
         largest = max(value for value in series.get("memory_mb") if math.isfinite(value))
         found.append(("memory", f"{largest:,.0f} MB", "at its largest"))
     return found
 
 
-def game_section(run: RunFiles) -> tuple[str, bool]:
+def make_game_section(run: RunFiles) -> tuple[str, bool]:
     """A recorded game of the best checkpoint, or why there is none; and whether there is something to play."""
     if run.settings.get("log.game") is False:
         return "", False
@@ -122,36 +135,38 @@ def game_section(run: RunFiles) -> tuple[str, bool]:
         game = record(run.path)
     except Exception as error:  # whatever an environment may raise: a report is worth having without a game
         reason = f"{type(error).__name__}: {error}"
-        return section("A game", f"<p>No game could be recorded: {escape(reason)}</p>"), False
+        return make_section("A game", f"<p>No game could be recorded: {escape(reason)}</p>"), False
     about, turns = game["about"], game["turns"]
     step = about["players"][0]["step"]
     words = f"{about['title']}, checkpoint at {step:,} steps, seed {about['seed']}, without exploration"
     stride = turns[1]["step"] - turns[0]["step"] if len(turns) > 1 else 1
     words += f"; one step in {stride} is shown" if stride > 1 else ""
     words += "" if turns[-1]["ending"] else "; the recording stops before the end"
-    return section(
-        "A game of the best checkpoint", f'<p class="soft">{escape(words)}.</p>{embedded(game)}'
+    return make_section(
+        "A game of the best checkpoint", f'<p class="soft">{escape(words)}.</p>{embed_game(game)}'
     ), True
 
 
-def evaluations(run: RunFiles) -> str:
+def make_evaluations_table(run: RunFiles) -> str:
     """One row for each, and how the final games ended."""
     parts = ""
     if run.evaluations:
-        rows = ([value_text(_value(value)) for value in row.values()] for row in run.evaluations)
-        parts = table(list(run.evaluations[0]), rows)
+        rows = ([format_value(_parse_cell(value)) for value in row.values()] for row in run.evaluations)
+        parts = make_table(list(run.evaluations[0]), rows)
     outcomes = run.games.get("outcomes")
-    ends = [outcome_text(k, float(v)) for k, v in outcomes.items() if v] if isinstance(outcomes, dict) else []
+    ends = (
+        [format_outcome(k, float(v)) for k, v in outcomes.items() if v] if isinstance(outcomes, dict) else []
+    )
     if ends:
         parts += f"<p>The best checkpoint on fresh games: {escape(', '.join(ends))}.</p>"
     return parts
 
 
-def _titled(title: str, body: str) -> str:
-    return section(title, body) if body else ""
+def _make_optional_section(title: str, body: str) -> str:
+    return make_section(title, body) if body else ""
 
 
-def _value(text: str) -> float | int | str:
+def _parse_cell(text: str) -> float | int | str:
     try:
         return int(text) if text.lstrip("-").isdigit() else float(text)
     except ValueError:
@@ -159,4 +174,4 @@ def _value(text: str) -> float | int | str:
 
 
 #: What is drawn of every run when it ends.
-RUN_PAGES = {"learning curve": draw_curve, "report": write_report}
+RUN_PAGES: dict[str, Callable[[Path], object]] = {"learning curve": draw_curve, "report": write_report}

@@ -6,11 +6,18 @@ import math
 from collections.abc import Sequence
 
 from flashdqn.show.chart_axis import STEPS
-from flashdqn.show.charts import Layer, Panel, key, line_chart, stacked_bar, stacked_chart
-from flashdqn.show.numbers import duration, percent, rate, size
-from flashdqn.show.overlay import Curve, overlay_chart
+from flashdqn.show.charts import (
+    Layer,
+    Panel,
+    draw_legend_patch,
+    draw_line_chart,
+    draw_stacked_bar,
+    draw_stacked_chart,
+)
+from flashdqn.show.numbers import format_bytes, format_duration, format_percent, format_rate
+from flashdqn.show.overlay import Curve, draw_overlay_chart
 from flashdqn.show.page import escape
-from flashdqn.show.report_files import RunFiles, number
+from flashdqn.show.report_files import RunFiles, float_or_nan
 from flashdqn.show.report_series import Series
 
 BLUE, RUST, GREEN, OCHRE, PURPLE, GREY = "#2f8fb0", "#c8553d", "#4c9a6a", "#c9922e", "#8a6bb8", "#8a96a5"
@@ -28,36 +35,39 @@ ABOUT = {
 }
 
 
-def learning_charts(run: RunFiles) -> str:
+def draw_learning_charts(run: RunFiles) -> str:
     """Score, loss and values, exploration, episodes: over transitions."""
     series = run.series
     charts = [
-        _score(run),
-        _panels("Loss and values", series, (("loss", RUST), ("q", PURPLE))),
-        _length(series),
+        _draw_score_chart(run),
+        _draw_column_panels("Loss and values", series, (("loss", RUST), ("q", PURPLE))),
+        _draw_episode_chart(series),
     ]
-    charts += [_panels("Exploration and learning rate", series, (("eps", OCHRE), ("lr", GREEN)))]
-    return _grid(charts)
+    charts += [_draw_column_panels("Exploration and learning rate", series, (("eps", OCHRE), ("lr", GREEN)))]
+    return _arrange_charts(charts)
 
 
-def outcome_charts(run: RunFiles) -> str:
+def draw_outcome_charts(run: RunFiles) -> str:
     """How games ended over time: a stack where each game has one end, else the task's own figures."""
     series, names = run.series, run.series.outcomes
     if not names or not series.length:
         return ""
-    if one_end_each(series, names):
-        charts = [_ends("While exploring", series, names)]
+    if outcomes_sum_to_one(series, names):
+        charts = [_draw_endings_chart("While exploring", series, names)]
         evaluated = evaluation_series(run)
-        if evaluated.length > 1 and one_end_each(evaluated, names):
-            charts.append(_ends("In evaluation, without exploring", evaluated, names))
-        return _grid(charts)
+        if evaluated.length > 1 and outcomes_sum_to_one(evaluated, names):
+            charts.append(_draw_endings_chart("In evaluation, without exploring", evaluated, names))
+        return _arrange_charts(charts)
     groups = [names[k : k + 3] for k in range(0, len(names), 3)]
-    return _grid(
-        [_panels(", ".join(group), series, list(zip(group, COLOURS, strict=False))) for group in groups]
+    return _arrange_charts(
+        [
+            _draw_column_panels(", ".join(group), series, list(zip(group, COLOURS, strict=False)))
+            for group in groups
+        ]
     )
 
 
-def one_end_each(series: Series, names: Sequence[str]) -> bool:
+def outcomes_sum_to_one(series: Series, names: Sequence[str]) -> bool:
     """Whether some outcomes are shares of a whole."""
     totals = [sum(series.get(name)[k] for name in names) for k in range(series.length)]
     known = [total for total in totals if math.isfinite(total)]
@@ -68,44 +78,44 @@ def evaluation_series(run: RunFiles) -> Series:
     """The evaluations as columns."""
     rows = run.evaluations
     names = list(rows[0]) if rows else []
-    return Series({name: [number(row.get(name)) for row in rows] for name in names}, len(rows))
+    return Series({name: [float_or_nan(row.get(name)) for row in rows] for name in names}, len(rows))
 
 
-def _ends(title: str, series: Series, names: Sequence[str]) -> str:
+def _draw_endings_chart(title: str, series: Series, names: Sequence[str]) -> str:
     layers = [
         Layer(name, [value if math.isfinite(value) else 0.0 for value in series.get(name)], colour)
-        for name, colour in zip(names, _cycle(len(names)), strict=True)
+        for name, colour in zip(names, _cycle_colors(len(names)), strict=True)
     ]
     seen = [layer for layer in layers if max(layer.shares) > 0]
-    return stacked_chart(title, series.spans(), seen, STEPS, "share of the games")
+    return draw_stacked_chart(title, series.spans(), seen, STEPS, "share of the games")
 
 
-def cost_charts(run: RunFiles) -> str:
+def draw_cost_charts(run: RunFiles) -> str:
     """Throughput, memory and phases: over transitions."""
     series = run.series
     charts = []
     panels = []
     if series.has("steps_per_second"):
-        panels.append(Panel("transitions/s, by window", series.get("steps_per_second"), BLUE, rate))
+        panels.append(Panel("transitions/s, by window", series.get("steps_per_second"), BLUE, format_rate))
     if series.has("memory_mb"):
         sizes = [value * 1e6 for value in series.get("memory_mb")]
-        panels.append(Panel("memory, GB", sizes, PURPLE, size, 1e9))
+        panels.append(Panel("memory, GB", sizes, PURPLE, format_bytes, 1e9))
     if panels:
-        charts.append(line_chart("Throughput and memory", series.spans(), panels, STEPS))
-    names, table = phase_shares(series)
+        charts.append(draw_line_chart("Throughput and memory", series.spans(), panels, STEPS))
+    names, table = compute_phase_shares(series)
     if names:
         layers = [
             Layer(name, [row[k] for row in table], colour)
-            for k, (name, colour) in enumerate(zip(names, _cycle(len(names)), strict=True))
+            for k, (name, colour) in enumerate(zip(names, _cycle_colors(len(names)), strict=True))
         ]
-        charts.append(stacked_chart("Time by phase", series.spans(), layers, STEPS))
-    return _grid(charts)
+        charts.append(draw_stacked_chart("Time by phase", series.spans(), layers, STEPS))
+    return _arrange_charts(charts)
 
 
-def phase_bar(run: RunFiles) -> str:
+def draw_phase_summary(run: RunFiles) -> str:
     """The whole run's time by phase, and the same in numbers."""
     series = run.series
-    names, table = phase_shares(series)
+    names, table = compute_phase_shares(series)
     if not names:
         return ""
     transitions = [span.end - span.start for span in series.spans()]
@@ -116,17 +126,19 @@ def phase_bar(run: RunFiles) -> str:
         for k in range(len(names))
     ]
     whole = sum(seconds) or 1.0
-    layers = [Layer(n, [s], c) for n, s, c in zip(names, seconds, _cycle(len(names)), strict=True)]
+    layers = [Layer(n, [s], c) for n, s, c in zip(names, seconds, _cycle_colors(len(names)), strict=True)]
     rows = "".join(
-        f"<tr><td>{key(layer.colour)}{escape(layer.name)}</td><td>{duration(layer.shares[0])}</td>"
-        f"<td>{escape(percent(layer.shares[0] / whole))}</td><td>{escape(ABOUT.get(layer.name, ''))}</td></tr>"
+        f"<tr><td>{draw_legend_patch(layer.colour)}{escape(layer.name)}</td>"
+        f"<td>{format_duration(layer.shares[0])}</td>"
+        f"<td>{escape(format_percent(layer.shares[0] / whole))}</td>"
+        f"<td>{escape(ABOUT.get(layer.name, ''))}</td></tr>"
         for layer in layers
     )
     head = "<tr><th>phase</th><th>time</th><th>share</th><th>what it is</th></tr>"
-    return stacked_bar("Time by phase", layers) + f"<table>{head}{rows}</table>"
+    return draw_stacked_bar("Time by phase", layers) + f"<table>{head}{rows}</table>"
 
 
-def phase_shares(series: Series) -> tuple[list[str], list[list[float]]]:
+def compute_phase_shares(series: Series) -> tuple[list[str], list[list[float]]]:
     """Names of the phases, and for each window their shares of its training time; what is left is `rest`."""
     phases, totals = series.phases, series.get("us_total")
     if not phases or not series.has("us_total"):
@@ -142,7 +154,7 @@ def phase_shares(series: Series) -> tuple[list[str], list[list[float]]]:
     return [*(name.removeprefix("us_") for name in phases), "rest"], rows
 
 
-def _score(run: RunFiles) -> str:
+def _draw_score_chart(run: RunFiles) -> str:
     series = run.series
     name = "score" if series.has("score") else "return"
     curves = []
@@ -155,16 +167,16 @@ def _score(run: RunFiles) -> str:
         curves.append(
             Curve("evaluation, ε = 0, with its 95% interval", BLUE, steps, scores, low, high, dots=True)
         )
-    return overlay_chart("Score", f"mean {name} of a game", curves, STEPS, rate) if curves else ""
+    return draw_overlay_chart("Score", f"mean {name} of a game", curves, STEPS, format_rate) if curves else ""
 
 
-def _length(series: Series) -> str:
+def _draw_episode_chart(series: Series) -> str:
     panels = []
     if series.has("length"):
-        panels.append(Panel("mean episode length, steps", series.get("length"), OCHRE, rate))
+        panels.append(Panel("mean episode length, steps", series.get("length"), OCHRE, format_rate))
     if series.has("return") and series.has("score"):
-        panels.append(Panel("mean return of an episode", series.get("return"), GREEN, rate))
-    return line_chart("Episodes", series.spans(), panels, STEPS) if panels else ""
+        panels.append(Panel("mean return of an episode", series.get("return"), GREEN, format_rate))
+    return draw_line_chart("Episodes", series.spans(), panels, STEPS) if panels else ""
 
 
 NAMES = {
@@ -175,15 +187,17 @@ NAMES = {
 }
 
 
-def _panels(title: str, series: Series, columns: Sequence[tuple[str, str]]) -> str:
-    panels = [Panel(NAMES.get(n, n), series.get(n), colour, rate) for n, colour in columns if series.has(n)]
-    return line_chart(title, series.spans(), panels, STEPS) if panels else ""
+def _draw_column_panels(title: str, series: Series, columns: Sequence[tuple[str, str]]) -> str:
+    panels = [
+        Panel(NAMES.get(n, n), series.get(n), colour, format_rate) for n, colour in columns if series.has(n)
+    ]
+    return draw_line_chart(title, series.spans(), panels, STEPS) if panels else ""
 
 
-def _cycle(count: int) -> list[str]:
+def _cycle_colors(count: int) -> list[str]:
     return [COLOURS[k % len(COLOURS)] for k in range(count)]
 
 
-def _grid(charts: Sequence[str]) -> str:
+def _arrange_charts(charts: Sequence[str]) -> str:
     drawn = [chart for chart in charts if chart]
     return f'<div class="charts">{"".join(drawn)}</div>' if drawn else ""

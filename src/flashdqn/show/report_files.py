@@ -37,38 +37,38 @@ class RunFiles:
 
     def evaluated(self) -> tuple[list[float], list[float], list[float]]:
         """Transitions, mean scores, and half of their 95% intervals."""
-        rows = [row for row in self.evaluations if math.isfinite(number(row.get("mean_score")))]
-        errors = [number(row.get("score_error")) for row in rows]
+        rows = [row for row in self.evaluations if math.isfinite(float_or_nan(row.get("mean_score")))]
+        errors = [float_or_nan(row.get("score_error")) for row in rows]
         return (
-            [number(row.get("step")) for row in rows],
-            [number(row.get("mean_score")) for row in rows],
+            [float_or_nan(row.get("step")) for row in rows],
+            [float_or_nan(row.get("mean_score")) for row in rows],
             [1.96 * error if math.isfinite(error) else 0.0 for error in errors],
         )
 
 
 def read_run(path: Path) -> RunFiles:
     """All of it."""
-    config = _read(path / "config.json")
+    config = _read_json(path / "config.json")
     return RunFiles(
         path,
-        flat(_mapping(config.get("config"))),
-        flat(_mapping(config.get("hardware"))),
-        _read(path / "summary.json"),
+        flatten_keys(_mapping_or_empty(config.get("config"))),
+        flatten_keys(_mapping_or_empty(config.get("hardware"))),
+        _read_json(path / "summary.json"),
         read_series(path),
         read_table(path / "evaluations.csv"),
     )
 
 
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
     found: dict[str, Any] = {}
     for key, value in data.items():
         inside = isinstance(value, Mapping) and value
-        found |= flat(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
+        found |= flatten_keys(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
     return found
 
 
-def number(value: Any) -> float:
+def float_or_nan(value: Any) -> float:
     """NaN where it is none."""
     try:
         return float(value)
@@ -76,11 +76,11 @@ def number(value: Any) -> float:
         return math.nan
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from flashdqn.runs.folder import read_table
-from flashdqn.show.bars import pieces
+from flashdqn.show.bars import split_into_slices
 from flashdqn.show.charts import Span
 
 MOST = 100  # windows in a chart: more cannot be told apart
@@ -61,13 +61,13 @@ def read_series(run: Path, most: int = MOST) -> Series:
     """The metrics of a run, with neighbouring rows taken together where there are too many."""
     rows = read_table(run / "metrics.csv")
     names = list(rows[0]) if rows else []
-    columns = {name: [_number(row.get(name)) for row in rows] for name in names}
-    return squeezed(Series(columns, len(rows)), most)
+    columns = {name: [_cell_to_float(row.get(name)) for row in rows] for name in names}
+    return downsample_series(Series(columns, len(rows)), most)
 
 
-def squeezed(series: Series, most: int) -> Series:
+def downsample_series(series: Series, most: int) -> Series:
     """At most so many rows: counters as they stood at the end of each, the rest as means over what they count."""
-    cuts = pieces(series.length, most)
+    cuts = split_into_slices(series.length, most)
     transitions = [span.end - span.start for span in series.spans()]
     episodes = series.get("window_episodes") if series.has("window_episodes") else [1.0] * series.length
     columns = {}
@@ -77,15 +77,15 @@ def squeezed(series: Series, most: int) -> Series:
         elif name == "window_episodes":
             columns[name] = [math.fsum(v for v in values[cut] if math.isfinite(v)) for cut in cuts]
         elif name == "steps_per_second":
-            columns[name] = [_rate(values[cut], transitions[cut]) for cut in cuts]
+            columns[name] = [_combined_rate(values[cut], transitions[cut]) for cut in cuts]
         else:
             per_episode = name in ("return", "length", "score") or name in series.outcomes
             weights = episodes if per_episode else transitions
-            columns[name] = [_mean(values[cut], weights[cut]) for cut in cuts]
+            columns[name] = [_weighted_mean(values[cut], weights[cut]) for cut in cuts]
     return Series(columns, len(cuts))
 
 
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     known = [
         (value, weight)
         for value, weight in zip(values, weights, strict=True)
@@ -95,14 +95,14 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in known) / total if total > 0 else math.nan
 
 
-def _rate(values: Sequence[float], transitions: Sequence[float]) -> float:
+def _combined_rate(values: Sequence[float], transitions: Sequence[float]) -> float:
     """All transitions over all the time that they took: no mean of rates."""
     known = [(v, n) for v, n in zip(values, transitions, strict=True) if math.isfinite(v) and v > 0 and n > 0]
     seconds = sum(number / value for value, number in known)
     return sum(number for _, number in known) / seconds if seconds > 0 else math.nan
 
 
-def _number(text: str | None) -> float:
+def _cell_to_float(text: str | None) -> float:
     try:
         return float(text) if text is not None else math.nan
     except ValueError:

@@ -7,22 +7,22 @@ from typing import Any
 from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import FlashDQNError
 from flashdqn.presets import base_config
-from flashdqn.show.page import escape, pairs, table, value_text
-from flashdqn.show.report_files import flat
+from flashdqn.show.page import escape, format_value, make_name_value_table, make_table
+from flashdqn.show.report_files import flatten_keys
 
 #: What a run decides or is told by its surroundings: no choice about learning.
 INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
 
 
-def incidental(name: str) -> bool:
+def is_incidental_setting(name: str) -> bool:
     """Whether a setting says nothing about what is learned: where it ran, and what it logged."""
     return name in INCIDENTAL or name.startswith("log.")
 
 
-def changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
+def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
     """Setting, its value, and the preset's; None where the preset is not known any more."""
     try:
-        preset = flat(plain(to_dict(base_config(str(settings.get("preset", ""))))))
+        preset = flatten_keys(tuples_to_lists(to_dict(base_config(str(settings.get("preset", ""))))))
     except FlashDQNError:
         return None
     differing = []
@@ -34,25 +34,27 @@ def changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
     return differing
 
 
-def settings_section(settings: dict[str, Any]) -> str:
+def make_settings_section(settings: dict[str, Any]) -> str:
     """Both tables."""
-    preset = value_text(settings.get("preset", "–"))
-    changed = changes(settings)
+    preset = format_value(settings.get("preset", "–"))
+    changed = find_preset_changes(settings)
     if changed is None:
         first = f"<p>The preset {escape(preset)} is not known here.</p>"
     elif not changed:
         first = f"<p>All as in the preset {escape(preset)}.</p>"
     else:
-        rows = [(name, value_text(value), value_text(old)) for name, value, old in changed]
-        first = f"<p>What differs from the preset {escape(preset)}:</p>" + table(
+        rows = [(name, format_value(value), format_value(old)) for name, value, old in changed]
+        first = f"<p>What differs from the preset {escape(preset)}:</p>" + make_table(
             ("setting", "here", "preset"), rows
         )
-    every = f"<details><summary>All {len(settings)} settings</summary>{pairs(settings)}</details>"
+    every = (
+        f"<details><summary>All {len(settings)} settings</summary>{make_name_value_table(settings)}</details>"
+    )
     return first + (every if settings else "")
 
 
-def plain(data: Any) -> Any:
+def tuples_to_lists(data: Any) -> Any:
     """As JSON would have it: tuples become lists."""
     if isinstance(data, dict):
-        return {key: plain(value) for key, value in data.items()}
-    return [plain(item) for item in data] if isinstance(data, list | tuple) else data
+        return {key: tuples_to_lists(value) for key, value in data.items()}
+    return [tuples_to_lists(item) for item in data] if isinstance(data, list | tuple) else data

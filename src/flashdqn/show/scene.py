@@ -87,16 +87,16 @@ Shape = Rect | Disc | Line | Trail | Label | Cells | Picture
 Scene = tuple[Shape, ...]
 
 
-def plain(scene: Iterable[Shape]) -> list[list[Any]]:
+def scene_to_json(scene: Iterable[Shape]) -> list[list[Any]]:
     """For JSON: each shape as its name and its fields in order."""
-    return [[type(shape).__name__.lower(), *(_plain(value) for value in shape)] for shape in scene]
+    return [[type(shape).__name__.lower(), *(_value_to_json(value) for value in shape)] for shape in scene]
 
 
-def _plain(value: Any) -> Any:
+def _value_to_json(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() else round(value, 2)
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_value_to_json(item) for item in value]
     if isinstance(value, bytes):
         return data_url(value)
     return value

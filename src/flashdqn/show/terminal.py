@@ -38,36 +38,36 @@ def show_summary(console: Console, run: Any) -> None:
     say()
     if not run.finished:
         say(f"Stopped at {summary['steps']:,} steps; everything is saved. Go on with:")
-        say(f"  {program('flashdqn')} train --resume {path}")
+        say(f"  {format_program_call('flashdqn')} train --resume {path}")
         return
     say(
         f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
         f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up"
-        f"{first_time(summary)}; mode {summary['mode']}; "
+        f"{format_first_warm_up(summary)}; mode {summary['mode']}; "
         f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
     )
     if "evaluation" in summary:
-        say(score_text(summary["evaluation"], int(summary["best_checkpoint"])))
+        say(format_final_evaluation(summary["evaluation"], int(summary["best_checkpoint"])))
     say(f"Weights {summary['weights']}")
     say(f"Run     {run.path}")
     say(f"Curve   {run.path / 'curve.png'}")
     say(f"Report  {run.path / 'report.html'}")
     say("\nWhat next:")
-    say(f"  {program('flashdqn')} watch {path} --web")
-    say(f"  {program('flashdqn')} eval {path} --episodes 1000")
-    say(f"  {program('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
-    say(f"  {program('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
+    say(f"  {format_program_call('flashdqn')} watch {path} --web")
+    say(f"  {format_program_call('flashdqn')} eval {path} --episodes 1000")
+    say(f"  {format_program_call('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
+    say(f"  {format_program_call('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
 
 
-def first_time(summary: Mapping[str, Any]) -> str:
+def format_first_warm_up(summary: Mapping[str, Any]) -> str:
     """What the warm-up took before anything was cached, where that was longer."""
     first = summary["first_warm_up_seconds"]
     return f" (the first time: {first:.1f} s)" if first > summary["warm_up_seconds"] else ""
 
 
-def score_text(games: Mapping[str, Any], step: int) -> str:
+def format_final_evaluation(games: Mapping[str, Any], step: int) -> str:
     """The score of the best checkpoint, and how its games ended."""
-    ends = ", ".join(outcome_text(name, value) for name, value in games["outcomes"].items() if value > 0)
+    ends = ", ".join(format_outcome(name, value) for name, value in games["outcomes"].items() if value > 0)
     return (
         f"Score over {games['episodes']} evaluation games: {games['mean_score']:.2f} ± {games['score_error']:.2f} "
         f"(best checkpoint, at {step:,} steps); {games['mean_length']:.0f} steps a game"
@@ -76,13 +76,13 @@ def score_text(games: Mapping[str, Any], step: int) -> str:
     )
 
 
-def outcome_text(name: str, value: float) -> str:
+def format_outcome(name: str, value: float) -> str:
     """A share in per cent; what has a unit at the end of its name (delay_ms), or is more than 1, as a number."""
     plain = name.endswith(("_ms", "_gbps")) or value > 1.0
     return f"{name} {value:.3g}" if plain else f"{name} {value:.0%}"
 
 
-def program(name: str) -> str:
+def format_program_call(name: str) -> str:
     """How to call a program from here: by its name where it is on the path, else beside this Python."""
     beside = Path(sys.executable).parent / name
     if shutil.which(name) or not beside.exists():

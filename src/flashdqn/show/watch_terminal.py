@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flashdqn.show.bars import bar
-from flashdqn.show.play import Turn
+from flashdqn.show.bars import draw_text_bar
+from flashdqn.show.play import GameTurn
 from flashdqn.show.views import View
 
 MOST_BARS = 16  # of more actions, only the best are listed
@@ -36,13 +36,13 @@ class Played:
         return f"{start}{self.ending} after {self.turns:,} steps, return {self.total:.4g}"
 
 
-def played(seed: int, last: Turn) -> Played:
+def summarize_game(seed: int, last: GameTurn) -> Played:
     """From the last moment of a game."""
     return Played(seed, last.step, last.total, last.ending, dict(last.facts))
 
 
-def show_live(
-    console: Console, view: View, turns: Iterator[Turn], seed: int, fps: float, head: str
+def show_live_game(
+    console: Console, view: View, turns: Iterator[GameTurn], seed: int, fps: float, head: str
 ) -> Played:
     """Play a game before somebody's eyes; `fps` moves a second, or as fast as it goes where it is 0."""
     last, shown, pace = None, 0.0, Pace(fps)
@@ -52,24 +52,24 @@ def show_live(
             last = turn
             # Nobody sees more than thirty frames a second, and drawing them would slow the game
             if turn.over or 0 < fps <= 30 or time.monotonic() - shown > 1 / 30:
-                live.update(frame(view, turn, f"{head}, seed {seed}", pace.speed), refresh=True)
+                live.update(draw_terminal_frame(view, turn, f"{head}, seed {seed}", pace.speed), refresh=True)
                 shown = time.monotonic()
     assert last is not None
-    return played(seed, last)
+    return summarize_game(seed, last)
 
 
-def show_plain(
-    console: Console, view: View, turns: Iterator[Turn], seed: int, every_frame: bool, head: str
+def print_game(
+    console: Console, view: View, turns: Iterator[GameTurn], seed: int, every_frame: bool, head: str
 ) -> Played:
     """Without a terminal: every frame, or the last alone."""
     last = None
     for turn in turns:
         last = turn
         if every_frame and not turn.over:
-            _say(console, frame(view, turn, f"{head}, seed {seed}", None))
+            _print_renderable(console, draw_terminal_frame(view, turn, f"{head}, seed {seed}", None))
     assert last is not None
-    _say(console, frame(view, last, f"{head}, seed {seed}", None))
-    return played(seed, last)
+    _print_renderable(console, draw_terminal_frame(view, last, f"{head}, seed {seed}", None))
+    return summarize_game(seed, last)
 
 
 class Pace:
@@ -100,27 +100,27 @@ class Pace:
         return self._moves / max(1e-6, self._clock() - self._start)
 
 
-def frame(view: View, turn: Turn, head: str, speed: float | None) -> RenderableType:
+def draw_terminal_frame(view: View, turn: GameTurn, head: str, speed: float | None) -> RenderableType:
     """Board and values side by side, under a line of words."""
     words = [head, f"step {turn.step:,}", f"return {turn.total:.4g}"]
     words += [f"{name} {value}" for name, value in turn.facts]
     words += [f"{speed:,.0f} steps/s"] if speed is not None else []
-    side = Text(turn.ending, "bold") if turn.over else values(view, turn)
+    side = Text(turn.ending, "bold") if turn.over else draw_action_values(view, turn)
     grid = Table.grid(padding=(0, 3))
     grid.add_row(view.text(), side)
     return Group(Text(" · ".join(words), "bold"), grid)
 
 
-def values(view: View, turn: Turn) -> RenderableType:
+def draw_action_values(view: View, turn: GameTurn) -> RenderableType:
     """A bar for each action, from the least value to the largest; the chosen one marked, illegal ones struck."""
     table = Table.grid(padding=(0, 1))
-    low, high = extent(turn)
-    for k in listed(turn):
+    low, high = legal_value_range(turn)
+    for k in choose_listed_actions(turn):
         legal = turn.mask is None or turn.mask[k]
         chosen = k == turn.action
         style = "bold green" if chosen else ("" if legal else "dim strike")
         share = 0.06 + 0.94 * (turn.q[k] - low) / (high - low) if high > low else 1.0
-        drawn = bar(share, BAR) if legal else ""
+        drawn = draw_text_bar(share, BAR) if legal else ""
         value = f"{turn.q[k]:>8.3f}" if legal else "not legal"
         table.add_row(
             Text(("▶ " if chosen else "  ") + view.actions[k], style), Text(drawn, style), Text(value, style)
@@ -130,13 +130,13 @@ def values(view: View, turn: Turn) -> RenderableType:
     return Group(Text(view.value_name, "dim"), table)
 
 
-def extent(turn: Turn) -> tuple[float, float]:
+def legal_value_range(turn: GameTurn) -> tuple[float, float]:
     """The least and the largest value of the legal actions."""
     legal = [q for k, q in enumerate(turn.q) if turn.mask is None or turn.mask[k]]
     return (min(legal), max(legal)) if legal else (0.0, 0.0)
 
 
-def listed(turn: Turn) -> Sequence[int]:
+def choose_listed_actions(turn: GameTurn) -> Sequence[int]:
     """All actions in their order, or the best legal ones where there are too many."""
     if len(turn.q) <= MOST_BARS:
         return range(len(turn.q))
@@ -144,5 +144,5 @@ def listed(turn: Turn) -> Sequence[int]:
     return sorted(legal, key=lambda k: -turn.q[k])[:MOST_BARS]
 
 
-def _say(console: Console, what: RenderableType) -> None:
+def _print_renderable(console: Console, what: RenderableType) -> None:
     console.print(what, highlight=False)

@@ -11,16 +11,23 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.device import free_bytes
-from flashdqn.compute.seeds import generator
+from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, ReplayConfig
-from flashdqn.core.contract import VecEnv, decoder, resumable, stores_masks
+from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.replay import PrioritizedSampler, Ring, Sampler, Shown, UniformSampler, WithShown
+from flashdqn.replay import (
+    DemonstrationBuffer,
+    MixedSampler,
+    PrioritizedSampler,
+    Ring,
+    Sampler,
+    UniformSampler,
+)
 from flashdqn.replay.prioritized import priority_bytes
-from flashdqn.replay.ring import ring_bytes, rows_for
+from flashdqn.replay.ring import ring_bytes, rows_for_capacity
 from flashdqn.training.collector import Collector
 from flashdqn.training.counts import Counts
 from flashdqn.training.metrics import EpisodeMetrics
@@ -71,7 +78,7 @@ class Parts:
             self.learner.load_state_dict(weights, part("learner."), counters["updates"])
             self.ring.load_state_dict(part("ring."))
             self.sampler.load_state_dict(part("sampler."))
-            if resumable(self.env) or not fresh:
+            if is_resumable(self.env) or not fresh:
                 self.env.load_state_dict(part("env."))
             self.metrics.load_state_dict(part("metrics."))
             for name, state_ in part("generator.").items():
@@ -81,25 +88,25 @@ class Parts:
         self.counts.load(counters["transitions"], counters["episodes"])
         if fresh:
             return
-        if not resumable(self.env):  # its unfinished episodes cannot go on
+        if not is_resumable(self.env):  # its unfinished episodes cannot go on
             self.ring.cut_off()
             self.metrics.cut_off()
         self.collector.resume()
 
 
-def assemble(config: Config, env: VecEnv) -> Parts:
+def assemble_parts(config: Config, env: VecEnv) -> Parts:
     """All parts, on the environment's device, before their first step."""
-    device, masked, decoding = env.device, stores_masks(env), decoder(env)
-    check_fits(config, env)
+    device, masked, decoding = env.device, stores_masks(env), get_decoder(env)
+    check_memory_fits(config, env)
     legal = None if decoding is None or env.mask is None else decoding.legal
-    capacity = storage(config).capacity
+    capacity = ring_config(config).capacity
     ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
     learner = build_learner(config, env, device)
-    generators = {name: generator(config.seed, name, device) for name in ("explore", "replay")}
+    generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
     sampler = build_sampler(config, ring, learner, generators["replay"])
     if config.demos.kept:
-        shown = Shown(config.demos.kept, env.obs_spec, env.num_actions, device, masked, legal)
-        sampler = WithShown(sampler, shown, config.demos.share, generators["replay"])
+        shown = DemonstrationBuffer(config.demos.kept, env.obs_spec, env.num_actions, device, masked, legal)
+        sampler = MixedSampler(sampler, shown, config.demos.share, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
@@ -120,34 +127,34 @@ def build_sampler(config: Config, ring: Ring, learner: Learner, generator: torch
     return PrioritizedSampler(ring, replay.n_step, gamma, generator, alpha=alpha, beta=beta, eps=eps)
 
 
-def storage(config: Config) -> ReplayConfig:
+def ring_config(config: Config) -> ReplayConfig:
     """What the ring holds: the replay, or one rollout."""
     if config.learn.method == "replay":
         return config.replay
     return replace(config.replay, capacity=config.pqn.rollout * config.envs)
 
 
-def check_fits(config: Config, env: VecEnv) -> None:
+def check_memory_fits(config: Config, env: VecEnv) -> None:
     """Refuse a replay, or a rollout, that does not fit."""
     masked = stores_masks(env)
     if config.learn.method == "replay":
         check_ring_fits(config.replay, env, masked)
     else:
-        check_ring_fits(storage(config), env, masked, "--pqn.rollout", config.envs)
+        check_ring_fits(ring_config(config), env, masked, "--pqn.rollout", config.envs)
 
 
 def replay_bytes(config: ReplayConfig, env: VecEnv, masked: bool) -> int:
     """Bytes that ring and priorities will take."""
     needed = ring_bytes(config.capacity, env.num_envs, env.obs_spec, env.num_actions, masked)
     if config.priority > 0:
-        rows = rows_for(config.capacity, env.num_envs, env.obs_spec.stack)
+        rows = rows_for_capacity(config.capacity, env.num_envs, env.obs_spec.stack)
         needed += priority_bytes(rows * env.num_envs, env.device)
     return needed
 
 
-def memory_said(config: Config, env: VecEnv) -> str | None:
+def describe_replay_memory(config: Config, env: VecEnv) -> str | None:
     """A sentence about what the replay will take, where that is worth one."""
-    replay = storage(config)
+    replay = ring_config(config)
     needed = replay_bytes(replay, env, stores_masks(env))
     if needed < WORTH_SAYING:
         return None

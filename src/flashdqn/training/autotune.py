@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from flashdqn.compute.device import wait_for
-from flashdqn.compute.graphs import Plan
+from flashdqn.compute.device import synchronize_device
+from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config import Config
-from flashdqn.core.contract import capturable
+from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import DivergedError, ExecutionError, FlashDQNError
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.training.assemble import Parts
-from flashdqn.training.engine import Engine, first_line, way_missing
-from flashdqn.training.warmup import exercise, put_back, warm_games
+from flashdqn.training.engine import Engine, explain_missing_way, first_error_line
+from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_evaluation
 
 #: A trial repeats the work of an iteration for so long, and the best time counts: the machine may be busy.
 TRIAL_SECONDS = 0.3
@@ -37,7 +37,7 @@ Note = Callable[[str], None]
 class Choice:
     """What was picked, and what it was compared with."""
 
-    plan: Plan
+    plan: ExecutionPlan
     threads: int = 0  # PyTorch's, where they were chosen; 0: by the rule
     seconds: dict[str, float] = field(default_factory=dict)  # of a round of updates, by plan
 
@@ -50,34 +50,37 @@ class Choice:
         return f"{self.plan} (a round of updates takes: {times})"
 
 
-def prepare(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
+def prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
     """An engine that is warm, in the mode that was asked for or chosen; the parts are as before."""
     engine = Engine(config, parts)
-    first = plans(config, parts)[0]
-    if not config.runtime.warmup and first in (Plan("eager"), Plan("written")):  # the others need it
+    first = candidate_plans(config, parts)[0]
+    if not config.runtime.warmup and first in (
+        ExecutionPlan("eager"),
+        ExecutionPlan("written"),
+    ):  # the others need it
         try:
             engine.use(first)
         except ExecutionError as error:
-            note(fallback(first, error))
+            note(fallback_message(first, error))
         return engine, Choice(engine.plan, config.runtime.threads)
-    with put_back(config, parts):
-        choice = choose(config, engine, note)
+    with restore_after(config, parts):
+        choice = choose_execution_plan(config, engine, note)
         choice.threads = config.runtime.threads or choose_threads(engine)
-        warm_games(config, parts)
+        warm_up_evaluation(config, parts)
     return engine, choice
 
 
-def choose(config: Config, engine: Engine, note: Note) -> Choice:
+def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
     """Try plans until one works; with `auto` try all that are worth it, and keep the fastest."""
-    trial, choice = config.runtime.mode == "auto", Choice(Plan("eager"))
-    best: tuple[float, Plan] | None = None
-    for plan in plans(config, engine.parts):
+    trial, choice = config.runtime.mode == "auto", Choice(ExecutionPlan("eager"))
+    best: tuple[float, ExecutionPlan] | None = None
+    for plan in candidate_plans(config, engine.parts):
         if plan.graph and choice.plan.graph:
             continue  # a better graph works already
         try:
-            warm(engine, plan)
+            warm_up_plan(engine, plan)
         except ExecutionError as error:
-            note(fallback(plan, error))
+            note(fallback_message(plan, error))
             continue
         choice.plan = plan
         if not trial:
@@ -88,11 +91,11 @@ def choose(config: Config, engine: Engine, note: Note) -> Choice:
     assert best is not None
     if choice.plan != best[1]:
         choice.plan = best[1]
-        warm(engine, choice.plan)
+        warm_up_plan(engine, choice.plan)
     return choice
 
 
-def warm(engine: Engine, plan: Plan) -> None:
+def warm_up_plan(engine: Engine, plan: ExecutionPlan) -> None:
     """Switch to a plan, compile and capture, and run everything once.
 
     Raises ExecutionError where it does not work. After eager there is no other: its errors stay what they are.
@@ -100,41 +103,46 @@ def warm(engine: Engine, plan: Plan) -> None:
     try:
         engine.use(plan)
         if plan.graph:
-            engine.capture(rehearse=lambda: exercise(engine))
-        exercise(engine)
+            engine.capture(rehearse=lambda: exercise_engine(engine))
+        exercise_engine(engine)
     except FlashDQNError:
         raise
     except Exception as error:  # compilers and capture raise many kinds; Triton's are no RuntimeErrors
-        if plan == Plan("eager"):
+        if plan == ExecutionPlan("eager"):
             raise
-        raise ExecutionError(first_line(error)) from error
+        raise ExecutionError(first_error_line(error)) from error
 
 
-def fallback(plan: Plan, error: ExecutionError) -> str:
+def fallback_message(plan: ExecutionPlan, error: ExecutionError) -> str:
     """What to say when a plan does not work."""
     return f"The mode '{plan}' does not work here: {error}. Falling back to the next."
 
 
-def plans(config: Config, parts: Parts) -> list[Plan]:
+def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
     """What to try for a mode, best first; where the mode is `auto`, what is worth a trial."""
     mode, cuda = config.runtime.mode, parts.learner.device.type == "cuda"
-    written = way_missing(config, parts, "written") is None
-    compiles = way_missing(config, parts, "compile") is None
-    eager, graph = Plan("eager"), Plan("eager", graph=True)
+    written = explain_missing_way(config, parts, "written") is None
+    compiles = explain_missing_way(config, parts, "compile") is None
+    eager, graph = ExecutionPlan("eager"), ExecutionPlan("eager", graph=True)
     if cuda and mode in ("auto", "graph"):
         return (
-            [Plan("written", graph=True)] * written
-            + [Plan("compile", graph=True)] * compiles
+            [ExecutionPlan("written", graph=True)] * written
+            + [ExecutionPlan("compile", graph=True)] * compiles
             + [graph, eager]
         )
     if mode in ("auto", "graph"):  # a graph that was asked for says itself that it needs CUDA
-        worth_compiling = compiles and not written and is_long(config)
+        worth_compiling = compiles and not written and is_long_training(config)
         asked = [graph] * (mode == "graph")
-        return [*asked, *[Plan("written")] * written, eager, *[Plan("compile")] * worth_compiling]
-    return [Plan(mode), eager] if mode == "compile" or mode == "written" else [eager]
+        return [
+            *asked,
+            *[ExecutionPlan("written")] * written,
+            eager,
+            *[ExecutionPlan("compile")] * worth_compiling,
+        ]
+    return [ExecutionPlan(mode), eager] if mode == "compile" or mode == "written" else [eager]
 
 
-def is_long(config: Config) -> bool:
+def is_long_training(config: Config) -> bool:
     """Whether a training on the CPU outlasts the half minute that compiling may take, as its budget tells."""
     transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
     return transitions * config.train_ratio >= LONG_UPDATES or (config.max_time or 0) >= LONG_SECONDS
@@ -147,20 +155,20 @@ def choose_threads(engine: Engine) -> int:
         return 0
     seconds = {}
     for threads in (1, allowed):
-        use_threads(engine, threads)
+        set_torch_threads(engine, threads)
         seconds[threads] = time_updates(engine)
     best = allowed if seconds[allowed] < WORTH * seconds[1] else 1
-    use_threads(engine, best)
+    set_torch_threads(engine, best)
     return best
 
 
-def use_threads(engine: Engine, count: int) -> None:
+def set_torch_threads(engine: Engine, count: int) -> None:
     """So many of PyTorch's from now on; compiled code is made for a number of them."""
     if count == torch.get_num_threads():
         return
     torch.set_num_threads(count)
     if engine.plan.way == "compile":
-        warm(engine, engine.plan)
+        warm_up_plan(engine, engine.plan)
 
 
 def time_updates(engine: Engine) -> float:
@@ -174,10 +182,10 @@ def time_updates(engine: Engine) -> float:
         if isinstance(parts.sampler, RolloutSampler):
             parts.sampler.remaining = parts.sampler.updates  # the same rollout again
         start = time.perf_counter()
-        if capturable(parts.collector.env):
+        if is_capturable(parts.collector.env):
             engine.collect()
         with suppress(DivergedError):  # for the run itself to report
             engine.learn(engine.largest)
-        wait_for(device)
+        synchronize_device(device)
         least = min(least, time.perf_counter() - start)
     return least

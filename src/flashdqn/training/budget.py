@@ -27,11 +27,11 @@ class Budget:
         return min(1.0, max((done / limit for done, limit in parts if limit is not None), default=0.0))
 
 
-def crossed(every: int, before: int, after: int) -> bool:
+def crosses_multiple(every: int, before: int, after: int) -> bool:
     """Whether a multiple of `every` lies in (before, after]; never with every = 0."""
     return every > 0 and before // every < after // every
 
 
-def doubled(first: int, before: int, after: int) -> bool:
+def crosses_doubling(first: int, before: int, after: int) -> bool:
     """Whether `first`, or it times a power of two, lies in (before, after]; never with first = 0."""
     return first > 0 and (before // first).bit_length() < (after // first).bit_length()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
-from flashdqn.core.ops import explore
+from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
@@ -72,7 +72,7 @@ class Collector:
 
     def act_eagerly(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice, or chance's."""
-        return explore(self.head.q(self.policy(obs)), mask, eps, luck)
+        return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck)
 
     def record_eagerly(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Take what the environments answered into metrics and ring."""

@@ -31,7 +31,7 @@ class Counts:
         if self.totals.device.type == "cpu":
             self.transitions, self.episodes = self.totals.tolist()
             return
-        copy, event = self._idle.pop() if self._idle else new_courier()
+        copy, event = self._idle.pop() if self._idle else make_pinned_totals()
         copy.copy_(self.totals, non_blocking=True)
         event.record()
         self._travelling.append((copy, event))
@@ -56,7 +56,7 @@ class Counts:
         self._idle.append((copy, event))
 
 
-def new_courier() -> tuple[Tensor, torch.cuda.Event]:
+def make_pinned_totals() -> tuple[Tensor, torch.cuda.Event]:
     """Pinned memory for the totals, and the event that says that they have arrived."""
     event = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
     return torch.empty(2, dtype=torch.int64, pin_memory=True), event

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from flashdqn.compute.seeds import generator, purpose_seed
+from flashdqn.compute.seeds import make_generator, purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.ops import explore
-from flashdqn.replay import WithShown
+from flashdqn.core.ops import choose_epsilon_greedy
+from flashdqn.replay import MixedSampler
 from flashdqn.training.assemble import Parts
 from flashdqn.training.engine import Engine
 from flashdqn.training.interrupt import Interrupt
@@ -36,28 +36,28 @@ class Demonstrator(Protocol):
 
 def build_demonstrator(env: VecEnv, source: str, seed: int) -> Demonstrator | None:
     """The expert of a name; None for chance."""
-    check_source(env, source)
+    check_expert_source(env, source)
     if source == "random":
         return None
-    expert: Demonstrator = _inside(env).demonstrator(source, seed)
+    expert: Demonstrator = _unwrap_env(env).demonstrator(source, seed)
     return expert
 
 
-def check_source(env: VecEnv, source: str) -> None:
+def check_expert_source(env: VecEnv, source: str) -> None:
     """Refuse an expert that the task does not have."""
-    names = ("none", "random", *getattr(_inside(env), "demonstrators", ()))
+    names = ("none", "random", *getattr(_unwrap_env(env), "demonstrators", ()))
     if source not in names:
         raise ConfigError(
             f"The task {env.name} has no expert '{source}' for demos.source; it has {', '.join(names[1:])}."
         )
 
 
-def _inside(env: VecEnv) -> Any:
+def _unwrap_env(env: VecEnv) -> Any:
     """The environment itself, where it is shown on another device."""
     return getattr(env, "env", env)
 
 
-def demonstrate(
+def run_demonstrations(
     config: Config, parts: Parts, engine: Engine, schedules: Schedules, interrupt: Interrupt
 ) -> dict[str, Any]:
     """Fill the ring and learn from it; returns what was done, for the summary."""
@@ -66,15 +66,15 @@ def demonstrate(
     start = time.perf_counter()
     act = parts.collector.act
     wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
-    parts.collector.act = acting(expert, config, parts, wishes)
+    parts.collector.act = make_demonstration_policy(expert, config, parts, wishes)
     try:
-        play(config, parts, interrupt)
+        play_demonstrations(config, parts, interrupt)
     finally:
         parts.collector.act = act
-    keep(config, parts, wishes)
+    keep_demonstrations(config, parts, wishes)
     shown = parts.metrics.read()
     played = time.perf_counter()
-    learn(config, parts, engine, interrupt)
+    learn_from_demonstrations(config, parts, engine, interrupt)
     counts = parts.counts
     result = {
         "source": config.demos.source,
@@ -93,13 +93,13 @@ def demonstrate(
     return result
 
 
-def acting(
+def make_demonstration_policy(
     expert: Demonstrator | None, config: Config, parts: Parts, wishes: Tensor | None
 ) -> Callable[..., Tensor]:
     """What stands in the place of the policy: the expert's choice, or now and then chance's. `wishes`, [rows, N],
     hears of the expert's in any case."""
     device, num = parts.ring.device, parts.ring.num_envs
-    random = generator(config.seed, "demonstrations", device)
+    random = make_generator(config.seed, "demonstrations", device)
     eps = torch.full((num,), config.demos.chance if expert is not None else 1.0, device=device)
     actions = parts.env.num_actions
 
@@ -111,12 +111,12 @@ def acting(
             wish.scatter_(1, choice[:, None], 1.0)
             if wishes is not None:
                 wishes.index_copy_(0, parts.ring.head, choice[None])
-        return explore(wish, mask, eps, luck)
+        return choose_epsilon_greedy(wish, mask, eps, luck)
 
     return act
 
 
-def play(config: Config, parts: Parts, interrupt: Interrupt) -> None:
+def play_demonstrations(config: Config, parts: Parts, interrupt: Interrupt) -> None:
     """Episodes until there are enough; those that are unfinished then go on as the training's own."""
     while parts.counts.episodes < config.demos.episodes and not interrupt.requested:
         parts.collector.collect()
@@ -125,18 +125,18 @@ def play(config: Config, parts: Parts, interrupt: Interrupt) -> None:
     parts.counts.settle()
 
 
-def keep(config: Config, parts: Parts, wishes: Tensor | None) -> None:
+def keep_demonstrations(config: Config, parts: Parts, wishes: Tensor | None) -> None:
     """Put aside what shall stay."""
     if (
         wishes is not None
-        and isinstance(parts.sampler, WithShown)
+        and isinstance(parts.sampler, MixedSampler)
         and int(parts.ring.filled) >= config.replay.n_step
     ):
-        luck = generator(config.seed, "demonstrations", parts.ring.device)
+        luck = make_generator(config.seed, "demonstrations", parts.ring.device)
         parts.sampler.shown.take(parts.ring, wishes, config.replay.n_step, config.learn.gamma, luck)
 
 
-def learn(config: Config, parts: Parts, engine: Engine, interrupt: Interrupt) -> None:
+def learn_from_demonstrations(config: Config, parts: Parts, engine: Engine, interrupt: Interrupt) -> None:
     """Gradient steps on what was shown, as many as were asked for."""
     complete = int(parts.ring.filled) >= config.replay.n_step
     while complete and parts.learner.updates < config.demos.pretrain_steps and not interrupt.requested:

@@ -13,21 +13,21 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from flashdqn.compute.graphs import Plan, Recorder, Way, compiled, compiler_missing
-from flashdqn.compute.threads import team_of
+from flashdqn.compute.graphs import ExecutionPlan, Recorder, Way, compiled, compiler_missing
+from flashdqn.compute.threads import make_team
 from flashdqn.config import Config
-from flashdqn.core.contract import capturable
+from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import ExecutionError
 from flashdqn.core.types import Batch
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.replay import PrioritizedSampler, UniformSampler, WithShown, replay_sampler
-from flashdqn.replay.samplers import cut
+from flashdqn.replay import MixedSampler, PrioritizedSampler, UniformSampler, replay_sampler
+from flashdqn.replay.samplers import split_batch
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.training.assemble import Parts
-from flashdqn.training.backends.cpu.policy import WrittenPolicy
+from flashdqn.training.backends.cpu.policy import NativePolicy
 from flashdqn.training.backends.cpu.record import NativeRecord
-from flashdqn.training.backends.cpu.update import WrittenUpdates
+from flashdqn.training.backends.cpu.update import NativeUpdates
 from flashdqn.training.backends.cuda.update import FusedPolicy, FusedUpdate, fused_available
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ class Engine:
     def __init__(self, config: Config, parts: Parts) -> None:
         self.config, self.parts = config, parts
         self.largest = largest_group(config, parts)
-        self.plan = Plan("eager")
+        self.plan = ExecutionPlan("eager")
         self._graphs: dict[int, Callable[[], None]] = {}  # of so many updates at once
         self._collect: Callable[[], None] | None = None  # a graph, where the environment can be in one
         self._group: Callable[[int, int], None] | None = (
@@ -50,7 +50,7 @@ class Engine:
         )
         self._kept: dict[tuple[Callable[..., Any], int], Callable[..., Any]] = {}  # what was compiled
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: ExecutionPlan) -> None:
         """Run as this plan says from now on, but for graphs, which `capture` adds.
 
         Raises ExecutionError where the plan does not apply.
@@ -73,7 +73,7 @@ class Engine:
         """So many gradient steps, in groups."""
         learner, sampler = self.parts.learner, self.parts.sampler
         while due > 0:
-            count = group(min(due, self.largest, learner.until_copy))
+            count = group_size(min(due, self.largest, learner.until_copy))
             sampler.drawing(count)
             if count in self._graphs:
                 with self.parts.phases("learn"):
@@ -104,14 +104,14 @@ class Engine:
         learning = [g for name, g in parts.generators.items() if name not in outside]
         parts.phases.inside_graph = True
         try:
-            if capturable(parts.env) and parts.collector.env is parts.env:  # not one to try out
+            if is_capturable(parts.env) and parts.collector.env is parts.env:  # not one to try out
                 self._collect = recorder.capture(parts.collector.collect, playing)
-            for count in groups(self.largest):
+            for count in all_group_sizes(self.largest):
                 self._graphs[count] = recorder.capture(functools.partial(self._learn, count), learning)
         finally:
             parts.phases.inside_graph = False
 
-    def _bind(self, plan: Plan) -> None:
+    def _bind(self, plan: ExecutionPlan) -> None:
         """Put compiled or hand-written code in the place of plain calls."""
         parts, device = self.parts, self.parts.learner.device
         collector, learner, sampler = parts.collector, parts.learner, replay_sampler(parts.sampler)
@@ -129,7 +129,7 @@ class Engine:
                 sampler.pick = NativePick(sampler)
         if plan.way == "eager":
             return
-        if reason := way_missing(self.config, parts, plan.way):
+        if reason := explain_missing_way(self.config, parts, plan.way):
             raise ExecutionError(reason)
         if (device.type == "cuda" or plan.way == "compile") and compiler_missing(device) is None:
             self._compile_around()
@@ -179,16 +179,16 @@ class Engine:
         """Triton's kernels, for acting too."""
         policy = FusedPolicy(self.parts.learner.online, self.config.envs)  # type: ignore[arg-type]
         self.parts.collector.act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
-        return fused_update(self.parts.learner, self.config)
+        return make_fused_update(self.parts.learner, self.config)
 
     def _write(self) -> None:
         """Loops compiled for the CPU, for acting too."""
         learner, sampler, asked = self.parts.learner, self.parts.sampler, self.config.runtime.threads
         assert isinstance(sampler, UniformSampler | PrioritizedSampler)
-        self.parts.collector.act = WrittenPolicy(learner.online, self.config.envs, team_of(asked))
-        written = WrittenUpdates(
+        self.parts.collector.act = NativePolicy(learner.online, self.config.envs, make_team(asked))
+        written = NativeUpdates(
             learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
-            learner.target_flat.values, learner.tau, team_of(asked),
+            learner.target_flat.values, learner.tau, make_team(asked),
         )  # fmt: skip
 
         def by_gradient(batch: Batch) -> Tensor:
@@ -199,7 +199,7 @@ class Engine:
         def steps(batch: Batch, count: int) -> Tensor:
             priority, done, loss = written.steps(batch, count, learner.sums)
             if done < count:
-                bad = cut(batch, count, len(batch.index) // count)[done]
+                bad = split_batch(batch, count, len(batch.index) // count)[done]
                 learner.watch.look(torch.tensor(loss), bad, learner.adam.steps)
             return priority
 
@@ -226,7 +226,7 @@ class Engine:
             self._group = group
 
 
-def fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
+def make_fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
     """The whole gradient step in a few kernels, on the learner's own tensors."""
     dense = learner.flat.without_tail  # there is no other padding, for all widths are multiples of 16
     return FusedUpdate(
@@ -247,7 +247,7 @@ def fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
     )
 
 
-def way_missing(config: Config, parts: Parts, way: Way) -> str | None:
+def explain_missing_way(config: Config, parts: Parts, way: Way) -> str | None:
     """Why gradient steps cannot be computed this way; None where they can."""
     learner = parts.learner
     if way == "compile":
@@ -258,7 +258,7 @@ def way_missing(config: Config, parts: Parts, way: Way) -> str | None:
         missing = compiler_missing(learner.device)
         return f"{missing}, which torch.compile needs" if missing else None
     if way == "written":
-        if isinstance(parts.sampler, WithShown):
+        if isinstance(parts.sampler, MixedSampler):
             return "the hand-written update knows no demonstrations that are kept"
         if learner.precision != "fp32":
             return "the hand-written update computes in fp32 alone"
@@ -270,17 +270,17 @@ def way_missing(config: Config, parts: Parts, way: Way) -> str | None:
                     "the hand-written kernels are for MLPs of two layers with a scalar head, greedy or double"
                 )
             return None if fused_available() else "there is no Triton, or the GPU is too old for it"
-        if not WrittenUpdates.fits(learner.online, learner.head, learner.bootstrap):
+        if not NativeUpdates.fits(learner.online, learner.head, learner.bootstrap):
             return "the hand-written update is for plain MLPs with a scalar head, greedy or double"
     return None
 
 
-def group(due: int) -> int:
+def group_size(due: int) -> int:
     """Updates to do at once: a power of two, so that few graphs serve every number."""
     return 1 << (due.bit_length() - 1)
 
 
-def groups(largest: int) -> list[int]:
+def all_group_sizes(largest: int) -> list[int]:
     """All sizes of groups, the largest first."""
     return [1 << k for k in reversed(range(largest.bit_length()))]
 
@@ -291,10 +291,10 @@ def largest_group(config: Config, parts: Parts) -> int:
     usual = min(math.ceil(config.train_ratio * config.envs), config.learn.target_every or GROUP)
     if isinstance(sampler, RolloutSampler):
         usual = sampler.updates
-    return group(max(1, min(usual, GROUP)))
+    return group_size(max(1, min(usual, GROUP)))
 
 
-def first_line(error: BaseException) -> str:
+def first_error_line(error: BaseException) -> str:
     """What went wrong, in one line."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     if lines[0].endswith("raised:") and len(lines) > 1:  # PyTorch names the backend first

@@ -38,11 +38,11 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """The same for JSON, which knows no NaN."""
-        flat = {name: none_for_nan(value) for name, value in vars(self).items() if name != "outcomes"}
-        return flat | {"outcomes": {name: none_for_nan(value) for name, value in self.outcomes.items()}}
+        flat = {name: nan_to_none(value) for name, value in vars(self).items() if name != "outcomes"}
+        return flat | {"outcomes": {name: nan_to_none(value) for name, value in self.outcomes.items()}}
 
 
-def none_for_nan(value: float) -> float | None:
+def nan_to_none(value: float) -> float | None:
     """None in the place of NaN."""
     return None if math.isnan(value) else value
 
@@ -50,11 +50,11 @@ def none_for_nan(value: float) -> float | None:
 def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = STEP_LIMIT) -> Evaluation:
     """Play the first game of every board to its end, without noise in the network."""
     with mean_mode(online):
-        return _play(env, online, head, seed, step_limit)
+        return _play_games(env, online, head, seed, step_limit)
 
 
 @torch.no_grad()
-def _play(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> Evaluation:
+def _play_games(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> Evaluation:
     obs, mask = env.reset(seed), env.mask
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)

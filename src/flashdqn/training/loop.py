@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from flashdqn.compute.device import wait_for
+from flashdqn.compute.device import synchronize_device
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
@@ -17,8 +17,8 @@ from flashdqn.core.errors import DivergedError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, read_table
 from flashdqn.training.assemble import Parts
-from flashdqn.training.budget import Budget, crossed, doubled
-from flashdqn.training.demonstrate import demonstrate
+from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple
+from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import evaluate
 from flashdqn.training.interrupt import Interrupt
@@ -66,7 +66,7 @@ class Loop:
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint."""
-        weights, state, counters = checkpoint.load(path, with_state=True)
+        weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
         self.folder.rewind(counters["transitions"])
@@ -81,7 +81,7 @@ class Loop:
             if self._new and self.config.demos.asked_for:
                 self.show(interrupt)
             self.fill(interrupt)
-            wait_for(self.parts.learner.device)
+            synchronize_device(self.parts.learner.device)
             self._started = time.perf_counter()
             self.reporter.open_window()
             while (share := self.budget.share(counts, self.seconds)) < 1.0:
@@ -99,8 +99,8 @@ class Loop:
 
     def show(self, interrupt: Interrupt) -> None:
         """Demonstrations, before the clock; what there was of them stays in the run folder."""
-        done = demonstrate(self.config, self.parts, self.engine, self.schedules, interrupt)
-        checkpoint.write_json(self.folder.path / "demos.json", done)
+        done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, interrupt)
+        checkpoint.write_json_atomically(self.folder.path / "demos.json", done)
         self.progress.note(
             f"{done['episodes']:,} demonstrations by {done['source']}, {done['transitions']:,} transitions "
             "with a mean "
@@ -139,15 +139,15 @@ class Loop:
     def occasionally(self, before: int, after: int) -> None:
         """What is due when the transitions pass a multiple of its period."""
         config = self.config
-        if crossed(config.report_every, before, after):
+        if crosses_multiple(config.report_every, before, after):
             self.reporter.report(self.seconds)
-        evaluating = crossed(config.eval.every, before, after)
-        saving = crossed(config.log.checkpoint_every, before, after)
+        evaluating = crosses_multiple(config.eval.every, before, after)
+        saving = crosses_multiple(config.log.checkpoint_every, before, after)
         if evaluating:
             self.evaluate(with_state=saving)
         elif saving:
             self.save()
-        elif doubled(config.report_every, before, after):
+        elif crosses_doubling(config.report_every, before, after):
             self.save(with_state=False)  # small, and few: `flashdqn watch` shows how it began
 
     def finish(self) -> None:
@@ -173,7 +173,7 @@ class Loop:
         path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
         if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
-            checkpoint.remember_best(self.folder.checkpoints, path, result.mean_score)
+            checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
     def save(self, with_state: bool = True) -> Path:
         """A checkpoint of this moment; never one with weights that are not finite."""

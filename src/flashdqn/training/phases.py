@@ -46,7 +46,7 @@ class Phases:
         if self.inside_graph:
             yield
         elif self.iterations % self.every == 0:
-            first, last = timing_event(), timing_event()
+            first, last = make_timing_event(), make_timing_event()
             first.record()
             yield
             last.record()
@@ -78,6 +78,6 @@ class _Clock:
         self.seconds[self.name] += time.perf_counter() - self.start
 
 
-def timing_event() -> torch.cuda.Event:
+def make_timing_event() -> torch.cuda.Event:
     """An event that knows when it was reached."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]

@@ -96,8 +96,8 @@ class Plain:
         self._next = time.perf_counter() + self.EVERY
         self.note(
             f"{self._share:4.0%}  {row['step']:>11,} steps  {row['episodes']:>8,} episodes  "
-            f"{rate_text(row):>9} steps/s  {score_text(row)}  length {number(row['length'])}  "
-            f"ε {row['eps']:.3f}  loss {number(row['loss'])}  "
+            f"{rate_text(row):>9} steps/s  {window_score_text(row)}  length {format_metric(row['length'])}  "
+            f"ε {row['eps']:.3f}  loss {format_metric(row['loss'])}  "
             f"ratio {row['ratio']:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
         )
 
@@ -113,7 +113,7 @@ class Plain:
         done = self._share - self._start_share
         if done <= 0 or self._seconds - self._start < 1:
             return "–"
-        return clock((1 - self._share) * (self._seconds - self._start) / done)
+        return format_clock((1 - self._share) * (self._seconds - self._start) / done)
 
 
 class LiveDisplay(Plain):
@@ -168,35 +168,35 @@ class LiveDisplay(Plain):
         table = Table.grid(padding=(0, 3))
         known = bool(row)
         table.add_row(
-            cell("steps", f"{self._steps:,}"),
-            cell("episodes", f"{self._episodes:,}"),
-            cell("steps/s", rate_text(row) if known else "–"),
-            cell("time", clock(self._seconds)),
+            label_value("steps", f"{self._steps:,}"),
+            label_value("episodes", f"{self._episodes:,}"),
+            label_value("steps/s", rate_text(row) if known else "–"),
+            label_value("time", format_clock(self._seconds)),
         )
         table.add_row(
-            cell("score", score_text(row).removeprefix("score ") if known else "–"),
-            cell("length", number(row["length"]) if known else "–"),
-            cell("ε", f"{row['eps']:.3f}" if known else "–"),
-            cell("loss", number(row["loss"]) if known else "–"),
+            label_value("score", window_score_text(row).removeprefix("score ") if known else "–"),
+            label_value("length", format_metric(row["length"]) if known else "–"),
+            label_value("ε", f"{row['eps']:.3f}" if known else "–"),
+            label_value("loss", format_metric(row["loss"]) if known else "–"),
         )
         lines: list[RenderableType] = [head, bar, table]
         if known:
             ratio = f"{row['ratio']:.5f} (asked {self._asked:g})"
-            lines += [cell("ratio", ratio), cell("time in", phase_text(row))]
-        return Group(*lines, cell("evaluation", self._evaluation))
+            lines += [label_value("ratio", ratio), label_value("time in", phase_text(row))]
+        return Group(*lines, label_value("evaluation", self._evaluation))
 
 
-def progress_for(console: Console) -> Progress:
+def choose_progress(console: Console) -> Progress:
     """A live display on a terminal, plain lines elsewhere."""
     return LiveDisplay(console) if console.is_terminal else Plain(console)
 
 
-def cell(name: str, value: str) -> Text:
+def label_value(name: str, value: str) -> Text:
     """A dim name and its value."""
     return Text.assemble((f"{name} ", "dim"), value)
 
 
-def number(value: float) -> str:
+def format_metric(value: float) -> str:
     """Three significant digits; a dash where nothing is known yet."""
     return "–" if math.isnan(value) else f"{value:.3g}"
 
@@ -207,9 +207,11 @@ def rate_text(row: dict[str, Any]) -> str:
     return "–" if math.isnan(speed) else f"{speed:,.0f}"
 
 
-def score_text(row: dict[str, Any]) -> str:
+def window_score_text(row: dict[str, Any]) -> str:
     """The window's mean score, or its mean return where the task has no score."""
-    return f"score {number(row['score'])}" if "score" in row else f"return {number(row['return'])}"
+    return (
+        f"score {format_metric(row['score'])}" if "score" in row else f"return {format_metric(row['return'])}"
+    )
 
 
 def evaluation_text(result: Evaluation) -> str:
@@ -230,7 +232,7 @@ def phase_text(row: dict[str, Any]) -> str:
     return "  ".join(f"{name} {share:.0%}" for name, share in shares.items())
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """Minutes and seconds, or hours."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

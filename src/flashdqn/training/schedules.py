@@ -16,7 +16,7 @@ class Schedules:
         self.config, self.eps, self.lr, self.sampler = config, eps, lr, sampler
         self._written: tuple[float, float, float] = (-1.0, -1.0, -1.0)
         if config.explore.schedule == "spread":
-            eps.copy_(spread(config.explore.start, config.explore.end, len(eps)))
+            eps.copy_(spread_exploration_rates(config.explore.start, config.explore.end, len(eps)))
 
     def write(self, transitions: int) -> None:
         """For the present number of transitions."""
@@ -44,7 +44,7 @@ def exploration_rate(config: ExploreConfig, transitions: int) -> float:
     return config.start + (config.end - config.start) * share
 
 
-def spread(start: float, end: float, num_envs: int) -> Tensor:
+def spread_exploration_rates(start: float, end: float, num_envs: int) -> Tensor:
     """ε in equal factors from `start` (environment 0) to `end`, as in Ape-X (Horgan et al. 2018)."""
     share = torch.arange(num_envs, dtype=torch.float64) / max(1, num_envs - 1)
     return (start * (end / start) ** share).to(torch.float32)

@@ -14,22 +14,22 @@ from typing import Any
 
 import torch
 
-from flashdqn.compute.device import choose_device, hardware
-from flashdqn.compute.precision import tensor_cores
+from flashdqn.compute.device import choose_device, describe_hardware
+from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.seeds import purpose_seed
-from flashdqn.compute.threads import compute_threads, cores, threads
+from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
-from flashdqn.core.contract import close
+from flashdqn.core.contract import close_env
 from flashdqn.core.errors import ConfigError, DivergedError, EnvError
-from flashdqn.envs import build_env, build_games
+from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import RunFolder, check_writable
-from flashdqn.training.assemble import Parts, assemble, check_fits, memory_said
-from flashdqn.training.autotune import Choice, prepare
+from flashdqn.runs.folder import RunFolder, check_output_folder
+from flashdqn.training.assemble import Parts, assemble_parts, check_memory_fits, describe_replay_memory
+from flashdqn.training.autotune import Choice, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
-from flashdqn.training.demonstrate import check_source
+from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
@@ -61,52 +61,52 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     device = choose_device(config.device)
-    check_writable(config.out)
-    start = _announce(progress)
-    with own_threads(config, check_settings(config, device)), tensor_cores(device):
+    check_output_folder(config.out)
+    start = _announce_warm_up(progress)
+    with use_run_threads(config, check_settings(config, device)), allow_tf32(device):
         env = build_env(config.env, config.envs, device)
-        if said := memory_said(config, env):
+        if said := describe_replay_memory(config, env):
             progress.note(said)
-        parts = assemble(config, env)
-        engine, choice = prepare(config, parts, progress.note)
-        config = as_chosen(config, choice)
-        folder = RunFolder.create(config, hardware(device) | {"mode": choice.why})
-        games = build_games(config.env, config.eval.episodes, device)
+        parts = assemble_parts(config, env)
+        engine, choice = prepare_engine(config, parts, progress.note)
+        config = apply_choice(config, choice)
+        folder = RunFolder.create(config, describe_hardware(device) | {"mode": choice.why})
+        games = build_evaluation_env(config.env, config.eval.episodes, device)
         loop = Loop(config, parts, folder, progress, games, engine)
         loop.start()
         with folder.locked():
-            return _finish(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
+            return _run_and_summarize(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
 
 
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Go on with a run; `config` is its own, but for the budget."""
     folder = RunFolder.open(path)
     with folder.locked():
-        return _resume(config, folder, path, progress, pages)
+        return _resume_locked(config, folder, path, progress, pages)
 
 
-def _resume(config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages) -> Run:
-    checkpoint.recover(folder.checkpoints)
+def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages) -> Run:
+    checkpoint.recover_interrupted_save(folder.checkpoints)
     point = folder.resume_point(path)
-    counters = checkpoint.load_or_offer(point, with_state=True, command="flashdqn train --resume")[2]
-    check_budget(config, folder, counters)
+    counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
+    check_budget_left(config, folder, counters)
     device = choose_device(config.device)
-    check_writable(str(folder.path))
-    start = _announce(progress)
-    with own_threads(config, check_settings(config, device)), tensor_cores(device):
-        parts = assemble(config, build_env(config.env, config.envs, device))
-        engine, choice = prepare(config, parts, progress.note)
-        games = build_games(config.env, config.eval.episodes, device)
+    check_output_folder(str(folder.path))
+    start = _announce_warm_up(progress)
+    with use_run_threads(config, check_settings(config, device)), allow_tf32(device):
+        parts = assemble_parts(config, build_env(config.env, config.envs, device))
+        engine, choice = prepare_engine(config, parts, progress.note)
+        games = build_evaluation_env(config.env, config.eval.episodes, device)
         loop = Loop(config, parts, folder, progress, games, engine)
         loop.resume(point)
         (folder.path / "summary.json").unlink(missing_ok=True)
         data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
         data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
-        checkpoint.write_json(folder.path / "config.json", data)
-        return _finish(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
+        checkpoint.write_json_atomically(folder.path / "config.json", data)
+        return _run_and_summarize(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
 
 
-def as_chosen(config: Config, choice: Choice) -> Config:
+def apply_choice(config: Config, choice: Choice) -> Config:
     """The configuration with what `auto` chose, so that a resumed run goes on in the same way."""
     return replace(config, runtime=replace(config.runtime, mode=choice.plan.mode, threads=choice.threads))
 
@@ -116,22 +116,22 @@ def check_settings(config: Config, device: torch.device) -> int:
 
     Returns the number of threads that the network deserves.
     """
-    probe = build_games(config.env, 1, device)
+    probe = build_evaluation_env(config.env, 1, device)
     learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
-    check_fits(config, probe)
-    check_source(probe, config.demos.source)
+    check_memory_fits(config, probe)
+    check_expert_source(probe, config.demos.source)
     check_installed(config.log)
-    return compute_threads(learner.online, probe.obs_spec, config.update_size)
+    return threads_for_network(learner.online, probe.obs_spec, config.update_size)
 
 
-def own_threads(config: Config, compute: int) -> AbstractContextManager[None]:
+def use_run_threads(config: Config, compute: int) -> AbstractContextManager[None]:
     """The threads that were asked for, or those that the rule chooses."""
     asked = config.runtime.threads
-    return threads(asked or compute, asked or cores())
+    return limit_threads(asked or compute, asked or cores())
 
 
-def check_budget(config: Config, folder: RunFolder, counters: dict[str, Any]) -> None:
+def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any]) -> None:
     """Refuse to resume a finished run that has nothing left to do, before anything is touched."""
     done = Counts(torch.device("cpu"))
     done.load(counters["transitions"], counters["episodes"])
@@ -142,12 +142,12 @@ def check_budget(config: Config, folder: RunFolder, counters: dict[str, Any]) ->
         )
 
 
-def _announce(progress: Progress) -> float:
+def _announce_warm_up(progress: Progress) -> float:
     progress.note("Warming up: compiling and allocating, before the clock starts")
     return time.perf_counter()
 
 
-def _finish(loop: Loop, warm_up: WarmUp, pages: Pages) -> Run:
+def _run_and_summarize(loop: Loop, warm_up: WarmUp, pages: Pages) -> Run:
     config, folder, parts = loop.config, loop.folder, loop.parts
     device = parts.learner.device
     title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
@@ -157,7 +157,7 @@ def _finish(loop: Loop, warm_up: WarmUp, pages: Pages) -> Run:
     try:
         finished = loop.run()
     except DivergedError as error:
-        whole = checkpoint.all_checkpoints(folder.checkpoints)
+        whole = checkpoint.list_checkpoints(folder.checkpoints)
         last = f"the last good checkpoint is {whole[-1]}" if whole else "there is no checkpoint before it"
         raise DivergedError(
             f"{error}, at step {parts.counts.transitions:,}; {last}. A smaller --learn.lr may help."
@@ -167,14 +167,14 @@ def _finish(loop: Loop, warm_up: WarmUp, pages: Pages) -> Run:
         again = f"flashdqn train --resume {shlex.quote(str(folder.path))}"
         raise EnvError(f"{error} What was learned before is saved; go on with: {again}") from error
     finally:
-        close(parts.env)
-        close(loop.games)
+        close_env(parts.env)
+        close_env(loop.games)
         loop.progress.end()
         if finished is None:
             loop.reporter.close()
-    summary = summarise(loop, warm_up, finished)
+    summary = summarize_run(loop, warm_up, finished)
     loop.reporter.close(summary)
-    checkpoint.write_json(folder.path / "summary.json", summary)
+    checkpoint.write_json_atomically(folder.path / "summary.json", summary)
     write_pages(folder.path, pages, loop.progress)
     return Run(folder.path, config, finished, summary)
 
@@ -188,7 +188,7 @@ def write_pages(path: Path, pages: Pages, progress: Progress) -> None:
             progress.note(f"The {what} could not be written: {type(error).__name__}: {error}")
 
 
-def summarise(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
+def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
     """The run in figures. The best checkpoint is judged anew on fresh games, so that luck in choosing it does
     not count."""
     parts, config = loop.parts, loop.config
@@ -203,23 +203,23 @@ def summarise(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
         "mode": str(warm_up.choice.plan),
         "train_ratio_asked": loop.ratio.asked,
         "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
-        "weights": checkpoint.weights_hash(parts.learner.weights()),
+        "weights": checkpoint.hash_weights(parts.learner.weights()),
     }
     if (demos := loop.folder.path / "demos.json").exists():
         summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
     best = checkpoint.best(loop.folder.checkpoints)
     if finished and best is not None:
-        result = judge(config, parts, best[0])
+        result = evaluate_checkpoint(config, parts, best[0])
         summary["best_checkpoint"] = best[0].name
         if math.isfinite(result.mean_score):
             summary["evaluation"] = result.to_json()
     return summary
 
 
-def judge(config: Config, parts: Parts, path: Path, episodes: int = 100) -> Evaluation:
+def evaluate_checkpoint(config: Config, parts: Parts, path: Path, episodes: int = 100) -> Evaluation:
     """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
     device = parts.learner.device
-    env = build_games(config.env, episodes, device)
+    env = build_evaluation_env(config.env, episodes, device)
     learner = build_learner(config, env, device)
-    learner.online.load_state_dict(checkpoint.load(path, with_state=False)[0])
+    learner.online.load_state_dict(checkpoint.load_checkpoint(path, with_state=False)[0])
     return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"))

@@ -29,12 +29,12 @@ class WarmUp:
     @classmethod
     def took(cls, config: Config, seconds: float, choice: Choice) -> WarmUp:
         """Remember the first start of a configuration."""
-        path, name = cache_folder() / "warm-up.json", key(config)
-        known = read(path)
+        path, name = cache_folder() / "warm-up.json", warm_up_key(config)
+        known = read_warm_times(path)
         if name not in known:
             known[name] = round(seconds, 3)
             with suppress(OSError):  # it is a nicety: without it every start counts as the first
-                write(path, known)
+                write_warm_times(path, known)
         return cls(seconds, known[name], choice)
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class WarmUp:
         return f"{self.seconds:.1f} s (the first time: {self.first:.1f} s)"
 
 
-def read(path: Path) -> dict[str, float]:
+def read_warm_times(path: Path) -> dict[str, float]:
     """What is known; nothing, where the file is missing or spoiled."""
     try:
         return {str(name): float(seconds) for name, seconds in json.loads(path.read_text("utf-8")).items()}
@@ -51,7 +51,7 @@ def read(path: Path) -> dict[str, float]:
         return {}
 
 
-def write(path: Path, known: dict[str, float]) -> None:
+def write_warm_times(path: Path, known: dict[str, float]) -> None:
     """Whole or not at all, also beside other processes: of two at once the last one wins."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
@@ -63,7 +63,7 @@ def write(path: Path, known: dict[str, float]) -> None:
         raise
 
 
-def key(config: Config) -> str:
+def warm_up_key(config: Config) -> str:
     """What makes two warm-ups comparable: all but seed, budget and place, and the version of PyTorch."""
     same = replace(config, seed=0, steps=None, episodes=None, max_time=None, out="")
     text = json.dumps([to_dict(same), torch.__version__], sort_keys=True, default=str)

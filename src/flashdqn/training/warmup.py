@@ -13,37 +13,37 @@ import torch
 from torch import Tensor
 
 from flashdqn.config import Config
-from flashdqn.core.contract import capturable, close, resumable
+from flashdqn.core.contract import close_env, is_capturable, is_resumable
 from flashdqn.core.errors import DivergedError
-from flashdqn.envs import build_env, build_games
+from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.training.assemble import Parts
-from flashdqn.training.engine import Engine, groups
+from flashdqn.training.engine import Engine, all_group_sizes
 from flashdqn.training.evaluate import evaluate
 
 NOTHING_YET = {"transitions": 0, "episodes": 0, "updates": 0}
 
 
 @contextmanager
-def put_back(config: Config, parts: Parts) -> Iterator[None]:
+def restore_after(config: Config, parts: Parts) -> Iterator[None]:
     """Whatever happens inside, afterwards the parts are as before their first step."""
-    weights = copies(parts.learner.weights())
-    state = copies(parts.state_dict())
+    weights = clone_tensors(parts.learner.weights())
+    state = clone_tensors(parts.state_dict())
     games = parts.env
-    if not resumable(games):  # games that cannot be put back are not touched: others are played
+    if not is_resumable(games):  # games that cannot be put back are not touched: others are played
         parts.collector.env = build_env(config.env, config.envs, games.device)
     try:
         yield
     finally:
         if parts.collector.env is not games:
-            close(parts.collector.env)
+            close_env(parts.collector.env)
             parts.collector.env = games
         parts.load(weights, state, NOTHING_YET, fresh=True)
         parts.metrics.read()
         parts.phases.read()
 
 
-def exercise(engine: Engine) -> None:
+def exercise_engine(engine: Engine) -> None:
     """Fill a small part of the ring and learn from it, in groups of every size.
 
     Games that may be slow, or fail, are not played again for every plan that changes nothing for them.
@@ -52,12 +52,12 @@ def exercise(engine: Engine) -> None:
     rows = engine.config.replay.n_step + 3
     if isinstance(parts.sampler, RolloutSampler):
         rows = engine.config.pqn.rollout
-    if not int(parts.ring.filled) or engine.collects_compiled or capturable(parts.collector.env):
+    if not int(parts.ring.filled) or engine.collects_compiled or is_capturable(parts.collector.env):
         parts.collector.start(seed=0)
         for _ in range(rows):
             engine.collect()
     with suppress(DivergedError):  # a loss that is not finite is for the run itself to report
-        for count in groups(engine.largest):
+        for count in all_group_sizes(engine.largest):
             parts.learner.updates = 0  # a copy into the target would cut the group in two
             if isinstance(parts.sampler, RolloutSampler):
                 parts.sampler.remaining = parts.sampler.updates
@@ -65,16 +65,16 @@ def exercise(engine: Engine) -> None:
         parts.learner.read_sums()
 
 
-def warm_games(config: Config, parts: Parts) -> None:
+def warm_up_evaluation(config: Config, parts: Parts) -> None:
     """Evaluate a little."""
-    games = build_games(config.env, config.eval.episodes, parts.learner.device)
+    games = build_evaluation_env(config.env, config.eval.episodes, parts.learner.device)
     evaluate(games, parts.learner.online, parts.learner.head, seed=0, step_limit=2)
-    close(games)
+    close_env(games)
     if parts.learner.device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
 
 
-def copies(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def clone_tensors(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """What a state holds now."""
     return {name: tensor.clone() for name, tensor in state.items()}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from flashdqn.envs.fuelbreaks.fire.directions import directions
+from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
 
@@ -22,7 +22,7 @@ def random_tables(
     burnable = rng.random((count, rows * columns)) < 0.85
     for table in range(count):
         for cell in range(rows * columns):
-            for k, direction in enumerate(directions(kinds)):
+            for k, direction in enumerate(fire_directions(kinds)):
                 if all(_in(burnable[table], rows, columns, cell, o) for o in way(direction)):
                     minutes = rng.integers(1, 4) if whole else rng.uniform(0.5, 9.0)
                     times[table, cell, k] = minutes * direction.length if not whole else minutes
@@ -54,7 +54,7 @@ def burn(
         time, cell = heapq.heappop(queue)
         if time > arrival[cell]:
             continue
-        for k, direction in enumerate(directions(tables.directions)):
+        for k, direction in enumerate(fire_directions(tables.directions)):
             if not all(_in(allowed, rows, columns, cell, offset) for offset in way(direction)):
                 continue
             target = cell + direction.offset[0] * columns + direction.offset[1]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour, toward
-from flashdqn.envs.fuelbreaks.fire.fronts import facing
+from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior, rate_and_intensity_toward
+from flashdqn.envs.fuelbreaks.fire.fronts import front_facing
 from flashdqn.envs.fuelbreaks.fire.fuels import burnable_fuels, fuel_name
 from flashdqn.envs.fuelbreaks.fire.surface import flame_length
 from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, Weather
@@ -41,7 +41,7 @@ def cases(reference: dict[str, np.ndarray]):
 def test_the_head_of_the_fire_is_the_references(reference) -> None:
     crowns = set()
     for landscape, weather, found in cases(reference):
-        ours = fire_behaviour(landscape, weather)
+        ours = fire_behavior(landscape, weather)
         burns = found["spread_rate"][0] > GONE_OUT
         np.testing.assert_array_equal(ours.burnable, burns)
         np.testing.assert_allclose(ours.rate, found["spread_rate"][0], rtol=CLOSE, atol=LEAST_RATE)
@@ -62,10 +62,10 @@ def test_the_head_of_the_fire_is_the_references(reference) -> None:
 
 def test_fronts_toward_an_azimuth_are_the_references(reference) -> None:
     for landscape, weather, found in cases(reference):
-        behaviour = fire_behaviour(landscape, weather)
+        behaviour = fire_behavior(landscape, weather)
         burns = behaviour.burnable
         for a, azimuth in enumerate(reference["azimuths"], start=1):
-            front = facing(behaviour.fronts, float(azimuth))
+            front = front_facing(behaviour.fronts, float(azimuth))
             rate, intensity, crown = front.rate, front.intensity, front.crown
             np.testing.assert_allclose(rate, found["spread_rate"][a], rtol=CLOSE, atol=LEAST_RATE)
             np.testing.assert_allclose(
@@ -75,7 +75,7 @@ def test_fronts_toward_an_azimuth_are_the_references(reference) -> None:
             np.testing.assert_allclose(
                 flame_length(intensity)[burns], found["flame_length"][a][burns], rtol=CLOSE, atol=1e-5
             )
-            assert toward(behaviour, float(azimuth))[0].dtype == np.float32
+            assert rate_and_intensity_toward(behaviour, float(azimuth))[0].dtype == np.float32
 
 
 def plain(**layers: float) -> Landscape:
@@ -88,7 +88,7 @@ def test_rothermels_short_grass_without_wind() -> None:
     # Fuel model 1 at 6 % moisture, worked out by hand from the equations: σ = 3500, ρ_b = 0.034, β = 0.0010625,
     # β_op = 0.004193, A = 0.20869, Γ' = 14.201, net load 0.032113, η_M = 0.5425, η_s = 0.41740, so
     # I_R = 826.1 Btu/ft²/min; ξ = 0.057752, ε = 0.96134, Q_ig = 316.96, and R₀ = 47.709 / 10.360 = 4.605 ft/min.
-    ours = fire_behaviour(plain(), Weather(wind_speed=0.0, dead_1h=0.06))
+    ours = fire_behavior(plain(), Weather(wind_speed=0.0, dead_1h=0.06))
     assert ours.rate[0, 0] * 3.281 == pytest.approx(4.605, rel=1e-3)
     assert (
         ours.eccentricity[0, 0] < 0.02
@@ -97,28 +97,28 @@ def test_rothermels_short_grass_without_wind() -> None:
 
 
 def test_fire_runs_with_the_wind_and_up_the_slope() -> None:
-    west = fire_behaviour(plain(), Weather(wind_speed=20.0, wind_from=270.0))
+    west = fire_behavior(plain(), Weather(wind_speed=20.0, wind_from=270.0))
     assert west.direction[0, 0] == pytest.approx(90.0)
     # A slope that faces south falls to the south: uphill is north.
-    hill = fire_behaviour(plain(slope=20.0, aspect=180.0), Weather(wind_speed=0.0))
+    hill = fire_behavior(plain(slope=20.0, aspect=180.0), Weather(wind_speed=0.0))
     assert hill.direction[0, 0] % 360.0 == pytest.approx(0.0, abs=1e-3)
-    rates = [toward(west, azimuth)[0][0, 0] for azimuth in (90.0, 0.0, 180.0, 270.0)]
+    rates = [rate_and_intensity_toward(west, azimuth)[0][0, 0] for azimuth in (90.0, 0.0, 180.0, 270.0)]
     assert rates[0] > rates[1] > rates[3] > 0
     assert rates[1] == pytest.approx(rates[2])
 
 
 def test_a_wet_fuel_does_not_burn_and_nothing_burns_on_water() -> None:
-    wet = fire_behaviour(plain(), Weather(dead_1h=0.12))  # the moisture of extinction of fuel model 1
+    wet = fire_behavior(plain(), Weather(dead_1h=0.12))  # the moisture of extinction of fuel model 1
     assert not wet.burnable[0, 0]
     assert wet.rate[0, 0] == wet.intensity[0, 0] == 0
     for number in NON_BURNABLE:
-        assert not fire_behaviour(plain(fuel_model=number), EXTREME).burnable[0, 0]
+        assert not fire_behavior(plain(fuel_model=number), EXTREME).burnable[0, 0]
 
 
 def test_fuels_cure() -> None:
     # GR2's herbs are its fuel: cured they carry fire, green they hardly do.
     green, cured = (
-        fire_behaviour(plain(fuel_model=102), Weather(live_herbaceous=m)).rate[0, 0] for m in (1.2, 0.3)
+        fire_behavior(plain(fuel_model=102), Weather(live_herbaceous=m)).rate[0, 0] for m in (1.2, 0.3)
     )
     assert cured > 5 * green
 
@@ -132,10 +132,10 @@ def test_there_are_53_fuel_models() -> None:
 
 
 def test_behaviour_is_remembered_by_content_and_cannot_be_written_to() -> None:
-    first, second = fire_behaviour(plain(), DRY), fire_behaviour(plain(), DRY)
+    first, second = fire_behavior(plain(), DRY), fire_behavior(plain(), DRY)
     assert first is second
-    assert fire_behaviour(plain(slope=1.0), DRY) is not first
-    assert fire_behaviour(plain(), MILD) is not first
+    assert fire_behavior(plain(slope=1.0), DRY) is not first
+    assert fire_behavior(plain(), MILD) is not first
     for array in (first.rate, first.burnable, first.fronts.surface.rate, first.fronts.canopy.heading):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0

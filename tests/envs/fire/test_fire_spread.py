@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.fuelbreaks.fire import BURN, KEEP, Spread, Weather, fire_behaviour, spread_tables
+from flashdqn.envs.fuelbreaks.fire import BURN, KEEP, Spread, Weather, fire_behavior, spread_tables
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
-from flashdqn.envs.fuelbreaks.generate import generate
+from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
 
 HERE = Path(__file__).parent
@@ -105,7 +105,9 @@ def test_fires_and_breaks_equal_dijkstra(spread: Spread, table, ignition, breaks
 
 
 def scene(seed: int = 2, size: int = 20) -> SpreadTables:
-    return spread_tables([fire_behaviour(generate(seed, size), Weather(wind_speed=w)) for w in (5.0, 30.0)])
+    return spread_tables(
+        [fire_behavior(generate_landscape(seed, size), Weather(wind_speed=w)) for w in (5.0, 30.0)]
+    )
 
 
 def lit(tables: SpreadTables, boards: int, fires: int, seed: int = 0, duration: float = 240.0) -> Spread:
@@ -169,7 +171,7 @@ def test_a_board_is_left_alone_and_can_start_anew() -> None:
 def test_a_wall_of_breaks_holds_also_along_a_diagonal() -> None:
     layers = {name: np.zeros((12, 12)) for name in LAYERS} | {"fuel_model": np.full((12, 12), 1)}
     spread = Spread(
-        spread_tables([fire_behaviour(Landscape(**layers), Weather(wind_speed=0.0))]), 1, 1, 10_000.0
+        spread_tables([fire_behavior(Landscape(**layers), Weather(wind_speed=0.0))]), 1, 1, 10_000.0
     )
     spread.ignition.fill_(11 * 12)  # the south-west corner
     spread.breaks.view(12, 12).fill_diagonal_(True)
@@ -212,7 +214,7 @@ def test_burned_areas_agree_with_the_level_set() -> None:
         layers = {name: data[name][i] for name in LAYERS if name != "elevation"}
         landscape = Landscape(elevation=np.zeros_like(layers["slope"]), **layers)
         weather = Weather(**{field.name: float(data[field.name][i]) for field in fields(Weather)})
-        spread = Spread(spread_tables([fire_behaviour(landscape, weather)]), 1, 1, float(data["duration"][i]))
+        spread = Spread(spread_tables([fire_behavior(landscape, weather)]), 1, 1, float(data["duration"][i]))
         spread.ignition.fill_(int(data["ignition"][i] @ (50, 1)))
         spread.command.fill_(BURN)
         spread.launch()

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour, fire_behaviour
-from flashdqn.envs.fuelbreaks.fire.directions import directions, touching
-from flashdqn.envs.fuelbreaks.fire.fronts import facing
-from flashdqn.envs.fuelbreaks.fire.rays import slowness
+from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, fire_behavior
+from flashdqn.envs.fuelbreaks.fire.directions import fire_directions, moves_ended_by_break
+from flashdqn.envs.fuelbreaks.fire.fronts import front_facing
+from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.fuelbreaks.fire.tables import spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
-from flashdqn.envs.fuelbreaks.generate import generate
+from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
 
 
@@ -41,11 +41,13 @@ CASES = {
 
 
 @functools.cache
-def front_rates(behaviour: Behaviour) -> np.ndarray:
-    return np.array([facing(behaviour.fronts, azimuth).rate[1, 1] for azimuth in np.arange(0.0, 360.0, 0.2)])
+def front_rates(behaviour: FireBehavior) -> np.ndarray:
+    return np.array(
+        [front_facing(behaviour.fronts, azimuth).rate[1, 1] for azimuth in np.arange(0.0, 360.0, 0.2)]
+    )
 
 
-def reaches_by_search(behaviour: Behaviour, azimuths: list[float]) -> np.ndarray:
+def reaches_by_search(behaviour: FireBehavior, azimuths: list[float]) -> np.ndarray:
     """The least of front(n) / (n · ray) over very many n, on the map: the definition."""
     gradient = behaviour.fronts.gradient[1, 1]
     compass = np.arange(0.0, 360.0, 0.2)
@@ -74,9 +76,9 @@ def nearest(azimuth: float, others: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_rays_are_the_shape_that_fronts_leave(name: str) -> None:
-    behaviour = fire_behaviour(*CASES[name])
-    compass = directions(16)
-    ours = 1.0 / slowness([behaviour.fronts], compass)[0, 1, 1]
+    behaviour = fire_behavior(*CASES[name])
+    compass = fire_directions(16)
+    ours = 1.0 / ray_slowness([behaviour.fronts], compass)[0, 1, 1]
     if name != "crown at the head":
         naive = reaches_by_search(behaviour, [direction.azimuth for direction in compass])
         factor = ours / naive
@@ -89,11 +91,11 @@ def test_rays_are_the_shape_that_fronts_leave(name: str) -> None:
             assert ours[k] == pytest.approx(np.sqrt((sector**2).mean()), rel=0.05)
         head = behaviour.fronts.surface.intensity[1, 1]
         assert behaviour.fronts.critical[1, 1] < head
-        assert facing(behaviour.fronts, behaviour.direction[1, 1] + 180.0).crown[1, 1] == 0
+        assert front_facing(behaviour.fronts, behaviour.direction[1, 1] + 180.0).crown[1, 1] == 0
 
 
 def test_without_wind_a_fire_is_a_disc_of_the_right_area() -> None:
-    behaviour = fire_behaviour(plane(61, fuel_model=1), Weather(wind_speed=0.0))
+    behaviour = fire_behavior(plane(61, fuel_model=1), Weather(wind_speed=0.0))
     rate = float(behaviour.fronts.surface.rate[0, 0])
     minutes = 20 * 30.0 / rate
     spread = Spread(spread_tables([behaviour]), 1, 1, minutes)
@@ -106,7 +108,7 @@ def test_without_wind_a_fire_is_a_disc_of_the_right_area() -> None:
 
 @pytest.mark.parametrize("count", [8, 16, 24, 32])
 def test_moves_pass_their_cells_and_lead_back(count: int) -> None:
-    compass = directions(count)
+    compass = fire_directions(count)
     assert len({direction.offset for direction in compass}) == count
     for k, direction in enumerate(compass):
         back = compass[k ^ 1]
@@ -115,17 +117,17 @@ def test_moves_pass_their_cells_and_lead_back(count: int) -> None:
         cells = {cell for cell, _ in direction.passed} | set(direction.touched)
         there = {(r - direction.offset[0], c - direction.offset[1]) for r, c in cells}
         assert there == {cell for cell, _ in back.passed} | set(back.touched)
-    assert len(touching(count)) == sum(len(d.passed) + len(d.touched) for d in compass)
+    assert len(moves_ended_by_break(count)) == sum(len(d.passed) + len(d.touched) for d in compass)
 
 
 def test_a_knights_move_takes_the_times_of_the_cells_that_it_passes() -> None:
     fuels = np.full((5, 5), 102)
     fuels[2, 3] = 1
     layers = {name: np.zeros((5, 5)) for name in LAYERS} | {"fuel_model": fuels}
-    behaviour = fire_behaviour(Landscape(**layers), Weather(wind_speed=0.0))
-    compass = directions(16)
+    behaviour = fire_behavior(Landscape(**layers), Weather(wind_speed=0.0))
+    compass = fire_directions(16)
     k = [direction.offset for direction in compass].index((-1, 2))
-    slow = slowness([behaviour.fronts], compass)[0, ..., k]
+    slow = ray_slowness([behaviour.fronts], compass)[0, ..., k]
     times = spread_tables([behaviour]).times[0].numpy()
     # From the middle (2, 2) over (2, 3), which differs, and (1, 3) to (1, 4).
     expected = 30.0 * math.sqrt(5) / 4 * (slow[2, 2] + slow[2, 3] + slow[1, 3] + slow[1, 4])
@@ -134,7 +136,7 @@ def test_a_knights_move_takes_the_times_of_the_cells_that_it_passes() -> None:
 
 def test_tables_of_many_landscapes_are_those_of_each() -> None:
     behaviours = [
-        fire_behaviour(generate(seed, 50), Weather()) for seed in range(18)
+        fire_behavior(generate_landscape(seed, 50), Weather()) for seed in range(18)
     ]  # more than fit at once
     together = spread_tables(behaviours)
     for i in (0, 7, 17):
@@ -146,10 +148,10 @@ def test_tables_of_many_landscapes_are_those_of_each() -> None:
 
 
 def test_nothing_leads_out_of_the_map_or_into_water() -> None:
-    behaviour = fire_behaviour(generate(3, 20), Weather())
+    behaviour = fire_behavior(generate_landscape(3, 20), Weather())
     tables = spread_tables([behaviour])
     for cell in range(400):
-        for k, direction in enumerate(directions(16)):
+        for k, direction in enumerate(fire_directions(16)):
             row, column = cell // 20 + direction.offset[0], cell % 20 + direction.offset[1]
             if tables.open[0, cell] >> k & 1:
                 assert behaviour.burnable[row, column]
@@ -160,7 +162,7 @@ def test_nothing_leads_out_of_the_map_or_into_water() -> None:
 
 
 def test_wrong_inputs_are_refused() -> None:
-    small, large = (fire_behaviour(generate(1, size), Weather()) for size in (10, 12))
+    small, large = (fire_behavior(generate_landscape(1, size), Weather()) for size in (10, 12))
     with pytest.raises(EnvError, match="must have one shape; these have \\[\\(10, 10\\), \\(12, 12\\)\\]"):
         spread_tables([small, large])
     with pytest.raises(EnvError, match="at least one landscape"):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, faster, innermost, innermost_of_all
-from flashdqn.doctor.findings.rules import certainty
+from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_innermost_frame, find_script_frame
+from flashdqn.doctor.findings.rules import compute_certainty
 from flashdqn.doctor.report import Finding
 
 COMPILED = 10.0
 """How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
 
 
-def python_env(evidence: Evidence) -> Iterator[Finding]:
+def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
     """An environment whose time is spent in Python itself."""
     python, lines, functions = 0.0, dict[tuple[str, int], float](), dict[str, float]()
     for number, seconds in evidence.by_stack.items():
         stack = evidence.frames(number)
         if evidence.names[number] != "environment":
             continue
-        own, last = innermost(stack), innermost_of_all(stack)
+        own, last = find_script_frame(stack), find_innermost_frame(stack)
         if (
             own is None
             or last is None
@@ -41,7 +41,7 @@ def python_env(evidence: Evidence) -> Iterator[Finding]:
         file=file,
         line=line,
         share=share,
-        speedup=faster(share, COMPILED),
+        speedup=estimate_speedup(share, COMPILED),
         evidence=(
             f"Its own Python takes {share:.0%} of the time: "
             f"{1e6 * share * evidence.watched / transitions:,.0f} µs a transition.",
@@ -50,11 +50,11 @@ def python_env(evidence: Evidence) -> Iterator[Finding]:
         advice="Compile the inner loops (numba), or do the step for all environments at once with arrays. The "
         "figure above takes it that such code is some ten times faster.",
         example="@numba.njit(cache=True)\ndef flood_fill(walls, row, column):\n    ...",
-        certainty=certainty(evidence, share, 0.15),
+        certainty=compute_certainty(evidence, share, 0.15),
     )
 
 
-def single_env(evidence: Evidence) -> Iterator[Finding]:
+def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
     """A network asked about one observation at a time."""
     probe = evidence.record.raw["probes"].get("batch")
     acting = [f for f in evidence.record.forwards if f.role == "acting"]
@@ -71,7 +71,7 @@ def single_env(evidence: Evidence) -> Iterator[Finding]:
         file=site.file,
         line=site.line,
         share=share,
-        speedup=faster(share, factor),
+        speedup=estimate_speedup(share, factor),
         evidence=(
             f"Acting takes {share:.0%} of the time: {1e6 * site.seconds / site.count:,.0f} µs a call, "
             f"batch {site.batch}.",
@@ -82,5 +82,5 @@ def single_env(evidence: Evidence) -> Iterator[Finding]:
         "updates to transitions as it is.",
         example=f'envs = gymnasium.make_vec("CartPole-v1", num_envs={number})\n'
         "actions = network(torch.as_tensor(observations)).argmax(1)",
-        certainty=certainty(evidence, share, 0.15) if factor > 1.5 else 0.0,
+        certainty=compute_certainty(evidence, share, 0.15) if factor > 1.5 else 0.0,
     )

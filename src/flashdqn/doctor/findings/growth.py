@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, faster
-from flashdqn.doctor.findings.rules import certainty
+from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
+from flashdqn.doctor.findings.rules import compute_certainty
 from flashdqn.doctor.record import Container
 from flashdqn.doctor.report import Finding
 
@@ -23,15 +23,15 @@ EPISODE_RATE = re.compile(
 STEP_RATE = re.compile(r"\b(steps|transitions|frames)\s*(/|per)\s*s|\b[fs]ps\b", re.IGNORECASE)
 
 
-def graph_leak(evidence: Evidence) -> Iterator[Finding]:
+def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
     """Losses kept with all that led to them."""
     places: dict[Place, Container] = {}
     for container in sorted(evidence.record.containers, key=lambda c: c.sizes[-1][1]):
-        if container.holds_graph and grows(container, least=200):
-            places[place_of(evidence, container)] = container  # one thing may have several names
+        if container.holds_graph and is_growing(container, least=200):
+            places[find_append_line(evidence, container)] = container  # one thing may have several names
     for (file, line), container in places.items():
         first, last = container.sizes[0][1], container.sizes[-1][1]
-        growth = memory_growth(evidence)
+        growth = compute_memory_growth(evidence)
         what = "The sum" if container.type == "graph" else "The list"
         yield Finding(
             name="graph-leak",
@@ -51,19 +51,21 @@ def graph_leak(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def growing(evidence: Evidence) -> Iterator[Finding]:
+def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
     """Lists that have no end, above all those that are gone through at every step."""
     containers = [
         c
         for c in evidence.record.containers
-        if not c.holds_graph and c.type != "graph" and grows(c, least=MANY)
+        if not c.holds_graph and c.type != "graph" and is_growing(c, least=MANY)
     ]
-    slower = slower_lines(evidence)
-    if not containers or (not slower and memory_growth(evidence) < 100 * MEGABYTE):
+    slower = find_slower_lines(evidence)
+    if not containers or (not slower and compute_memory_growth(evidence) < 100 * MEGABYTE):
         return
     container = max(containers, key=lambda c: c.sizes[-1][1])
     share = evidence.at(slower)
-    file, line = max(slower, key=lambda p: evidence.at([p])) if slower else place_of(evidence, container)
+    file, line = (
+        max(slower, key=lambda p: evidence.at([p])) if slower else find_append_line(evidence, container)
+    )
     yield Finding(
         name="growing-buffer",
         title=f"`{container.name}` grows without end"
@@ -71,7 +73,7 @@ def growing(evidence: Evidence) -> Iterator[Finding]:
         file=file,
         line=line,
         share=share,
-        speedup=faster(share) if slower else 1.0,
+        speedup=estimate_speedup(share) if slower else 1.0,
         evidence=(
             *(
                 f"`{c.name}` ({c.type} in {c.where}): {c.sizes[0][1]:,} elements at first, "
@@ -82,30 +84,32 @@ def growing(evidence: Evidence) -> Iterator[Finding]:
                 f"Line {p[1]} took {1e6 * slower[p][0]:,.0f} µs a step at first, {1e6 * slower[p][1]:,.0f} at last."
                 for p in list(slower)[:3]
             ),
-            f"Memory of the process: {memory_growth(evidence) / MEGABYTE:+,.0f} MB while training was watched.",
+            f"Memory of the process: {compute_memory_growth(evidence) / MEGABYTE:+,.0f} MB "
+            "while training was watched.",
         ),
         advice="Give it an end, or keep a running figure instead of the whole history.",
         example="returns = collections.deque(maxlen=100)\nmean += (reward - mean) / count",
-        certainty=certainty(evidence, share, 0.03) if slower else 1.0,
+        certainty=compute_certainty(evidence, share, 0.03) if slower else 1.0,
     )
 
 
-def slow_down(evidence: Evidence) -> Iterator[Finding]:
+def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
     """Steps that cost more and more, when nothing that grows explains it."""
-    early, late = thirds(evidence)
-    if not early or list(growing(evidence)):
+    early, late = first_and_last_third(evidence)
+    if not early or list(detect_growing_containers(evidence)):
         return
-    before, after = (cost(group, "transitions") for group in (early, late))
+    before, after = (seconds_per_event(group, "transitions") for group in (early, late))
     work = [sum(w["cpu"] for w in g) / max(sum(w["transitions"] for w in g), 1.0) for g in (early, late)]
     # A machine that others use as well makes steps longer, but no more work.
     if not before or after / before < 1.3 or not work[0] or work[1] / work[0] < 1.3:
         return
     phases = {
-        name: phase_cost(evidence, late, name) - phase_cost(evidence, early, name)
+        name: phase_seconds_per_transition(evidence, late, name)
+        - phase_seconds_per_transition(evidence, early, name)
         for name in evidence.by_phase
     }
     worst = max(phases, key=lambda name: phases[name])
-    file, line = grown_line(evidence, early, late)
+    file, line = find_slowed_line(evidence, early, late)
     lost = 1 - before * sum(w["transitions"] for w in evidence.training_windows) / evidence.watched
     yield Finding(
         name="slow-down",
@@ -113,7 +117,7 @@ def slow_down(evidence: Evidence) -> Iterator[Finding]:
         file=file,
         line=line,
         share=max(lost, 0.0),
-        speedup=faster(max(lost, 0.0)),
+        speedup=estimate_speedup(max(lost, 0.0)),
         evidence=(
             f"{1e6 * before:,.0f} µs a transition in the first third, {1e6 * after:,.0f} µs in the last.",
             f"Most of the difference is {worst}: {1e6 * phases[worst]:+,.0f} µs a transition.",
@@ -121,11 +125,13 @@ def slow_down(evidence: Evidence) -> Iterator[Finding]:
         advice="If updates begin late, or come more often later, this is as it should be; otherwise look at what "
         "that phase goes through at every step.",
         example="",
-        certainty=certainty(evidence, max(lost, 0.0), 0.1) if steady_ratio(early, late) else 0.0,
+        certainty=compute_certainty(evidence, max(lost, 0.0), 0.1) if has_steady_ratio(early, late) else 0.0,
     )
 
 
-def grown_line(evidence: Evidence, early: list[dict[str, float]], late: list[dict[str, float]]) -> Place:
+def find_slowed_line(
+    evidence: Evidence, early: list[dict[str, float]], late: list[dict[str, float]]
+) -> Place:
     """The line whose seconds for each transition grew most."""
     before, after = (evidence.line_seconds(group) for group in (early, late))
     steps = [max(sum(w["transitions"] for w in group), 1.0) for group in (early, late)]
@@ -133,9 +139,9 @@ def grown_line(evidence: Evidence, early: list[dict[str, float]], late: list[dic
     return max(growth, key=lambda place: growth[place], default=(str(evidence.record.raw["script"]), 0))
 
 
-def memory(evidence: Evidence) -> Iterator[Finding]:
+def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
     """Memory that grows all along, on the host or on the GPU."""
-    named = {f.name for rule in (graph_leak, growing) for f in rule(evidence)}
+    named = {f.name for rule in (detect_graph_leaks, detect_growing_containers) for f in rule(evidence)}
     for key, where in (("memory", "The process"), ("device_memory", "The GPU")):
         sizes = [float(window[key]) for window in evidence.training_windows]
         late = sizes[len(sizes) // 3 :]
@@ -161,17 +167,17 @@ def memory(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def longer_episodes(evidence: Evidence) -> Iterator[Finding]:
+def detect_longer_episodes(evidence: Evidence) -> Iterator[Finding]:
     """Episodes per second that fall because episodes get longer, not because anything gets slower."""
-    early, late = thirds(evidence)
+    early, late = first_and_last_third(evidence)
     if not early or not all(sum(w["episodes"] for w in group) >= 5 for group in (early, late)):
         return
-    episodes = [1 / cost(group, "episodes") for group in (early, late)]
-    steps = [1 / cost(group, "transitions") for group in (early, late)]
+    episodes = [1 / seconds_per_event(group, "episodes") for group in (early, late)]
+    steps = [1 / seconds_per_event(group, "transitions") for group in (early, late)]
     lengths = [sum(w["episode_steps"] for w in g) / sum(w["episodes"] for w in g) for g in (early, late)]
     if episodes[1] > episodes[0] / GROWN or lengths[1] < lengths[0] * GROWN or steps[1] < steps[0] / 1.25:
         return
-    place = episode_line(evidence)
+    place = find_episode_rate_line(evidence)
     if place is None:
         return
     yield Finding(
@@ -193,17 +199,17 @@ def longer_episodes(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def episode_line(evidence: Evidence) -> Place | None:
+def find_episode_rate_line(evidence: Evidence) -> Place | None:
     """The line that prints episodes per time, and no transitions per time beside them."""
     for site in evidence.record.kinds("print"):
-        first, last = source.statement(site.file, site.line)
-        text = " ".join(source.text(site.file, line) for line in range(first, last + 1))
+        first, last = source.find_statement_lines(site.file, site.line)
+        text = " ".join(source.read_line(site.file, line) for line in range(first, last + 1))
         if EPISODE_RATE.search(text) and not STEP_RATE.search(text):
             return site.file, site.line
     return None
 
 
-def grows(container: Container, least: int) -> bool:
+def is_growing(container: Container, least: int) -> bool:
     """Ever larger, never emptied, to the end."""
     sizes = [size for _, size in container.sizes]
     if len(sizes) < 3 or sizes[-1] < least or sizes[-1] < GROWN * sizes[0]:
@@ -212,57 +218,59 @@ def grows(container: Container, least: int) -> bool:
     return all(a <= b for a, b in pairwise(sizes)) and sizes[-1] > 1.1 * half
 
 
-def place_of(evidence: Evidence, container: Container) -> Place:
+def find_append_line(evidence: Evidence, container: Container) -> Place:
     """Where something is added to a container, as the source has it."""
     name = container.name.rpartition(".")[2]
     files = {frame.file for frame in evidence.record.frames if not frame.plumbing}
     for file in sorted(files, key=lambda f: f != evidence.record.raw["script"]):
-        module = source.tree(file)
+        module = source.parse_file(file)
         for node in ast.walk(module) if module else ():
-            if adds_to(node, name):
-                return file, source.first_line(node)
+            if adds_to_name(node, name):
+                return file, source.first_line_number(node)
     return evidence.record.raw["script"], 0
 
 
-def adds_to(node: ast.AST, name: str) -> bool:
+def adds_to_name(node: ast.AST, name: str) -> bool:
     """`name.append(…)`, `name += …`, `name = name + …`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("append", "extend", "add", "appendleft", "setdefault") and is_named(
+        return node.func.attr in ("append", "extend", "add", "appendleft", "setdefault") and refers_to_name(
             node.func.value, name
         )
     if isinstance(node, ast.AugAssign):
-        return is_named(node.target, name)
+        return refers_to_name(node.target, name)
     return (
-        isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and is_named(node.value.left, name)
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.BinOp)
+        and refers_to_name(node.value.left, name)
     )
 
 
-def is_named(node: ast.AST, name: str) -> bool:
+def refers_to_name(node: ast.AST, name: str) -> bool:
     """`name`, or `something.name`."""
     return (isinstance(node, ast.Name) and node.id == name) or (
         isinstance(node, ast.Attribute) and node.attr == name
     )
 
 
-def memory_growth(evidence: Evidence) -> float:
+def compute_memory_growth(evidence: Evidence) -> float:
     """Bytes of the process, from the first window of training to the last."""
     windows = evidence.training_windows
     return float(windows[-1]["memory"] - windows[0]["memory"]) if windows else 0.0
 
 
-def thirds(evidence: Evidence) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+def first_and_last_third(evidence: Evidence) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """The first and the last third of the training's windows; nothing when it is too short to tell."""
     windows = [w for w in evidence.training_windows if w["seconds"] > 0.3 and w["transitions"]]
     size = len(windows) // 3
     return (windows[:size], windows[-size:]) if size >= 2 else ([], [])
 
 
-def cost(windows: list[dict[str, float]], name: str) -> float:
+def seconds_per_event(windows: list[dict[str, float]], name: str) -> float:
     """Seconds for each of something."""
     return sum(w["seconds"] for w in windows) / max(sum(w[name] for w in windows), 1e-9)
 
 
-def steady_ratio(early: list[dict[str, float]], late: list[dict[str, float]]) -> bool:
+def has_steady_ratio(early: list[dict[str, float]], late: list[dict[str, float]]) -> bool:
     """Whether as many updates were done for each transition at the end as at first."""
     first, last = (
         sum(w["updates"] for w in g) / max(sum(w["transitions"] for w in g), 1) for g in (early, late)
@@ -270,16 +278,16 @@ def steady_ratio(early: list[dict[str, float]], late: list[dict[str, float]]) ->
     return first == last or (first > 0 and 0.8 < last / first < 1.25)
 
 
-def phase_cost(evidence: Evidence, windows: list[dict[str, float]], phase: str) -> float:
+def phase_seconds_per_transition(evidence: Evidence, windows: list[dict[str, float]], phase: str) -> float:
     """Seconds of a phase for each transition."""
     spent = sum(evidence.phases_of(window).get(phase, 0.0) for window in windows)
     return spent / max(sum(w["transitions"] for w in windows), 1.0)
 
 
-def slower_lines(evidence: Evidence) -> dict[Place, tuple[float, float]]:
+def find_slower_lines(evidence: Evidence) -> dict[Place, tuple[float, float]]:
     """Lines whose seconds per step grew: from what to what; only those that matter."""
-    early, late = thirds(evidence)
-    if not early or not steady_ratio(early, late):
+    early, late = first_and_last_third(evidence)
+    if not early or not has_steady_ratio(early, late):
         return {}  # what began late, or is done more often, is no slower for that
     groups = [evidence.line_seconds(group) for group in (early, late)]
     progress = [sum(w["vector_steps"] or w["updates"] for w in group) or 1.0 for group in (early, late)]

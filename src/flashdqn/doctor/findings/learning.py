@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, faster
-from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.evidence import Evidence, estimate_speedup
+from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report import Finding
 
@@ -17,7 +17,7 @@ MUCH = 0.4
 COMPUTE = ("forward", "backward", "optimizer")
 
 
-def updates_per_step(evidence: Evidence) -> Iterator[Finding]:
+def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     """Many updates for each step of the environments, or one for every single transition."""
     record = evidence.record
     transitions, updates = record.total("transitions"), record.total("updates")
@@ -36,13 +36,13 @@ def updates_per_step(evidence: Evidence) -> Iterator[Finding]:
     usual = "1/32, common with many environments" if many else "1/4, as in the first DQN that played Atari"
     yield Finding(
         name="many-updates" if many else "train-every-step",
-        title=f"{times(updates / steps)} updates after every step of {record.width} environments"
+        title=f"{format_frequency(updates / steps)} updates after every step of {record.width} environments"
         if many
         else "An update after every single step",
         file=place[0],
         line=place[1],
         share=share,
-        speedup=faster(share, ratio / better),
+        speedup=estimate_speedup(share, ratio / better),
         evidence=(
             f"{updates:,.0f} updates for {transitions:,.0f} transitions: {ratio:.3g} each, "
             f"{cost:,.0f} µs an update.",
@@ -54,11 +54,11 @@ def updates_per_step(evidence: Evidence) -> Iterator[Finding]:
         example="updates_due += ratio * number_of_environments\n"
         "while updates_due >= 1:\n    train_step()\n    updates_due -= 1",
         changes_learning=True,
-        certainty=certainty(evidence, share, MUCH),
+        certainty=compute_certainty(evidence, share, MUCH),
     )
 
 
-def optimizer(evidence: Evidence) -> Iterator[Finding]:
+def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
     """An optimizer that goes through its tensors in Python, where torch has one kernel for all."""
     probe = evidence.record.raw["probes"].get("optimizer")
     sites = evidence.record.kinds("optimizer")
@@ -77,7 +77,7 @@ def optimizer(evidence: Evidence) -> Iterator[Finding]:
         file=site.file,
         line=site.line,
         share=share,
-        speedup=faster(max(saved, 0.0)),
+        speedup=estimate_speedup(max(saved, 0.0)),
         evidence=(
             f"Its steps take {share:.0%} of the time, {1e6 * site.seconds / site.count:,.0f} µs each.",
             f"On a copy of its state: {1e6 * probe['as it is']:,.0f} µs as it is, "
@@ -85,11 +85,11 @@ def optimizer(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Ask for the fused kernel: the same mathematics in one call.",
         example=f"optimizer = torch.optim.{used['class']}(network.parameters(), lr=lr, fused=True)",
-        certainty=certainty(evidence, max(saved, 0.0), 0.03) if factor > 1.2 else 0.0,
+        certainty=compute_certainty(evidence, max(saved, 0.0), 0.03) if factor > 1.2 else 0.0,
     )
 
 
-def subnormals(evidence: Evidence) -> Iterator[Finding]:
+def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
     """Numbers below the smallest normal one, over which the CPU takes many times longer."""
     counts, probe = evidence.record.raw["subnormals"], evidence.record.raw["probes"].get("flush")
     if not counts or not probe or counts[-1]["flushed"] or counts[-1]["count"] < 100:
@@ -104,7 +104,7 @@ def subnormals(evidence: Evidence) -> Iterator[Finding]:
         file=site.file,
         line=site.line,
         share=share * (1 - 1 / factor),
-        speedup=faster(share, factor),
+        speedup=estimate_speedup(share, factor),
         evidence=(
             f"{last['count']:,.0f} of {last['of']:,.0f} values are subnormal"
             + (f", {counts[0]['count']:,.0f} at first." if len(counts) > 1 else "."),
@@ -117,7 +117,7 @@ def subnormals(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def no_grad(evidence: Evidence) -> Iterator[Finding]:
+def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
     """Networks that act, or give targets, while a graph for gradients is built."""
     probe = evidence.record.raw["probes"].get("no_grad")
     factor = probe["graph"] / probe["no_grad"] if probe else 1.0
@@ -143,7 +143,7 @@ def no_grad(evidence: Evidence) -> Iterator[Finding]:
         file=worst.file,
         line=worst.line,
         share=share,
-        speedup=faster(share) if share > 0.02 else 1.0,
+        speedup=estimate_speedup(share) if share > 0.02 else 1.0,
         evidence=(
             *(f"Line {f.line}: {f.graded:,} of {f.count:,} results carry a graph." for f in wasted),
             f"Acting on a copy of the network: {factor:.2f} times as long with a graph as without.",

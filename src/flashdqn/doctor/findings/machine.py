@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, faster, innermost
-from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_script_frame
+from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
 from flashdqn.doctor.report import Finding
 
 COMPUTE = ("acting", "forward", "backward", "optimizer", "learning (rest)")
 SLOWER = 1.25
 
 
-def compilation(evidence: Evidence) -> Iterator[Finding]:
+def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
     """Something is compiled after training has begun."""
     lines: Counter[tuple[str, int]] = Counter()
     for number, seconds in evidence.by_stack.items():
-        own = innermost(evidence.frames(number))
+        own = find_script_frame(evidence.frames(number))
         if evidence.names[number] == "compilation" and own is not None:
             lines[own.file, own.line] += seconds
     if not lines or compiles_at_start_only(evidence):
         return
     share = sum(lines.values()) / evidence.seconds
     (file, line), _ = lines.most_common(1)[0]
-    _, spells = compiling(evidence)
+    _, spells = measure_compilation(evidence)
     yield Finding(
         name="compile-in-training",
         title="Code is compiled in the middle of training",
         file=file,
         line=line,
         share=share,
-        speedup=faster(share),
+        speedup=estimate_speedup(share),
         evidence=(
             f"Compilers were at work for {sum(lines.values()):.1f} s, {share:.0%} of the training, in {spells} "
             f"spell{'s' * (spells != 1)}.",
@@ -40,31 +40,31 @@ def compilation(evidence: Evidence) -> Iterator[Finding]:
         "A new shape compiles anew: pad to a fixed one, or allow for dynamic shapes.",
         example="for batch in (1, 64):           # every shape that training will use\n"
         "    compiled(torch.zeros(batch, features))",
-        certainty=certainty(evidence, share, 0.03) if sum(lines.values()) > 0.3 else 0.0,
+        certainty=compute_certainty(evidence, share, 0.03) if sum(lines.values()) > 0.3 else 0.0,
     )
 
 
-def compile_windows(evidence: Evidence) -> list[bool]:
+def flag_compile_windows(evidence: Evidence) -> list[bool]:
     """Whether a compiler was at work, window by window."""
     return [
         evidence.phases_of(w).get("compilation", 0.0) > 0.05 * w["seconds"] for w in evidence.training_windows
     ]
 
 
-def compiling(evidence: Evidence) -> tuple[float, int]:
+def measure_compilation(evidence: Evidence) -> tuple[float, int]:
     """Seconds for which compilers were at work while training, and in how many spells."""
-    windows = compile_windows(evidence)
+    windows = flag_compile_windows(evidence)
     spells = sum(now and not before for before, now in zip([False, *windows], windows, strict=False))
     return evidence.by_phase["compilation"], spells
 
 
 def compiles_at_start_only(evidence: Evidence) -> bool:
     """One spell, before the first third of the training is over: a start-up, which a longer run hardly feels."""
-    windows = compile_windows(evidence)
-    return compiling(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
+    windows = flag_compile_windows(evidence)
+    return measure_compilation(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
 
 
-def threads(evidence: Evidence) -> Iterator[Finding]:
+def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
     """More threads than the work is worth, or than there are cores."""
     probe = evidence.record.raw["probes"].get("threads")
     now, cores = evidence.record.raw["threads"], evidence.record.raw["cores"]
@@ -81,7 +81,7 @@ def threads(evidence: Evidence) -> Iterator[Finding]:
         file=place[0],
         line=place[1],
         share=share * (1 - 1 / factor),
-        speedup=faster(share, factor),
+        speedup=estimate_speedup(share, factor),
         evidence=(
             "A forward and backward pass on a copy of the network: "
             + ", ".join(f"{1e6 * seconds:,.0f} µs with {name}" for name, seconds in probe.items())
@@ -95,7 +95,7 @@ def threads(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def syncs(evidence: Evidence) -> Iterator[Finding]:
+def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
     """The host waits for the GPU, line by line."""
     sites = [site for site in evidence.record.sites if site.on_device and site.kind != "env step"]
     if not sites:
@@ -106,14 +106,14 @@ def syncs(evidence: Evidence) -> Iterator[Finding]:
     worst = max(sites, key=lambda site: site.seconds)
     rate = sum(site.on_device for site in sites) / max(counted["vector_steps"], counted["updates"], 1.0)
     busy = evidence.record.raw.get("utilization")
-    most = 1 / max(busy, 0.05) if busy is not None else faster(share)
+    most = 1 / max(busy, 0.05) if busy is not None else estimate_speedup(share)
     yield Finding(
         name="host-syncs",
-        title=f"The host waits for the GPU {times(rate)} times a step",
+        title=f"The host waits for the GPU {format_frequency(rate)} times a step",
         file=worst.file,
         line=worst.line,
         share=share,
-        speedup=min(faster(share), most),
+        speedup=min(estimate_speedup(share), most),
         evidence=tuple(
             f"Line {site.line}: .{site.kind}() {site.on_device:,} times, {1e6 * site.seconds / site.count:,.0f} µs "
             f"each, {site.seconds / watched:.0%} of the time."
@@ -124,11 +124,11 @@ def syncs(evidence: Evidence) -> Iterator[Finding]:
         "rarely, many at once. What the GPU itself needs stays; only the waiting goes.",
         example="losses[update % 1000] = loss.detach()      # on the GPU\n"
         "if update % 1000 == 999:\n    print(losses.mean().item())             # one wait for a thousand",
-        certainty=certainty(evidence, share, 0.05),
+        certainty=compute_certainty(evidence, share, 0.05),
     )
 
 
-def starved(evidence: Evidence) -> Iterator[Finding]:
+def detect_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
     """A GPU that has little to do."""
     busy = evidence.record.raw.get("utilization")
     if busy is None or evidence.record.raw["device"] != "cuda" or busy > 0.3:

@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, faster
-from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.evidence import Evidence, estimate_speedup
+from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
 from flashdqn.doctor.report import Finding
 
 WRONG = 1.4
 """By how much a claim must differ from what was counted, time after time."""
 
 
-def printing(evidence: Evidence) -> Iterator[Finding]:
+def detect_printing(evidence: Evidence) -> Iterator[Finding]:
     """Lines printed in the hot loop: writing them, and making their text."""
     sites = [site for site in evidence.record.kinds("print") if site.count >= 50]
     places = {
         (site.file, line)
         for site in sites
         for line in range(
-            source.statement(site.file, site.line)[0], source.statement(site.file, site.line)[1] + 1
+            source.find_statement_lines(site.file, site.line)[0],
+            source.find_statement_lines(site.file, site.line)[1] + 1,
         )
     }
     share = evidence.at(places) if sites else evidence.share("printing")
@@ -34,11 +35,11 @@ def printing(evidence: Evidence) -> Iterator[Finding]:
     steps = max(evidence.record.total("vector_steps"), 1.0)
     yield Finding(
         name="printing",
-        title=f"{times(count / steps)} lines are printed for every step",
+        title=f"{format_frequency(count / steps)} lines are printed for every step",
         file=worst.file,
         line=worst.line,
         share=share,
-        speedup=faster(share),
+        speedup=estimate_speedup(share),
         evidence=(
             f"print() was called {count:,} times from {len(sites)} lines; with the making of their text they take "
             f"{share:.0%} of the time.",
@@ -46,11 +47,11 @@ def printing(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Print now and then: every so many seconds, not every step. On a slow terminal it costs more yet.",
         example="if time.time() - last > 5:\n    print(summary)\n    last = time.time()",
-        certainty=certainty(evidence, share, 0.03),
+        certainty=compute_certainty(evidence, share, 0.03),
     )
 
 
-def logging(evidence: Evidence) -> Iterator[Finding]:
+def detect_logging(evidence: Evidence) -> Iterator[Finding]:
     """Loggers, writers and plots in the hot loop."""
     share = evidence.share("logging")
     lines = {place: phases["logging"] for place, phases in evidence.by_line.items() if phases["logging"]}
@@ -63,27 +64,31 @@ def logging(evidence: Evidence) -> Iterator[Finding]:
         file=file,
         line=line,
         share=share,
-        speedup=faster(share),
-        evidence=(f"It takes {share:.0%} of the time. The most costly line: {source.text(file, line)}",),
+        speedup=estimate_speedup(share),
+        evidence=(f"It takes {share:.0%} of the time. The most costly line: {source.read_line(file, line)}",),
         advice="Write less often: means over many steps tell as much.",
         example="if update % 1000 == 0:\n    writer.add_scalar('loss', loss, update)",
-        certainty=certainty(evidence, share, 0.05),
+        certainty=compute_certainty(evidence, share, 0.05),
     )
 
 
-def claims(evidence: Evidence) -> Iterator[Finding]:
+def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
     """A printed figure of steps per second that is not what was counted."""
     by_line: dict[tuple[str, int], list[dict[str, float]]] = {}
     for claim in evidence.record.raw["claims"]:
         by_line.setdefault((claim["file"], claim["line"]), []).append(claim)
     for (file, line), made in by_line.items():
-        errors = [error for before, claim in pairwise(made) if (error := off(evidence, before, claim))]
+        errors = [
+            error
+            for before, claim in pairwise(made)
+            if (error := compute_claim_error(evidence, before, claim))
+        ]
         if len(errors) < 3:
             continue
         middle = statistics.median(errors)
         agree = sum(abs(error) > math.log(WRONG) and error * middle > 0 for error in errors) / len(errors)
         factor = math.exp(abs(middle))
-        last, true = made[-1], rates(evidence, made[-2], made[-1])
+        last, true = made[-1], compute_true_rates(evidence, made[-2], made[-1])
         yield Finding(
             name="throughput-claim",
             title=f"The script says it is {factor:.1f} times {'faster' if middle > 0 else 'slower'} than it is",
@@ -104,19 +109,21 @@ def claims(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def rates(evidence: Evidence, before: dict[str, float], claim: dict[str, float]) -> tuple[float, float]:
+def compute_true_rates(
+    evidence: Evidence, before: dict[str, float], claim: dict[str, float]
+) -> tuple[float, float]:
     """Transitions per second from the start of training to a claim, and since the claim before it."""
     whole = claim["transitions"] / max(claim["time"] - evidence.record.began, 1e-3)
     since = (claim["transitions"] - before["transitions"]) / max(claim["time"] - before["time"], 1e-3)
     return whole, since
 
 
-def off(evidence: Evidence, before: dict[str, float], claim: dict[str, float]) -> float:
+def compute_claim_error(evidence: Evidence, before: dict[str, float], claim: dict[str, float]) -> float:
     """The logarithm of claimed over counted, against whichever of the two rates it comes closer to."""
     if claim["value"] <= 0:
         return 0.0
     return min(
-        (math.log(claim["value"] / rate) for rate in rates(evidence, before, claim) if rate > 0),
+        (math.log(claim["value"] / rate) for rate in compute_true_rates(evidence, before, claim) if rate > 0),
         key=abs,
         default=0.0,
     )

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, faster
-from flashdqn.doctor.findings.rules import certainty, times
+from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
+from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
 from flashdqn.doctor.phases import OFTEN
-from flashdqn.doctor.record import Site
+from flashdqn.doctor.record import CallSite
 from flashdqn.doctor.report import Finding
 
 COPIES = ("item", "tolist", "cpu", "numpy", "to", "cuda", "bool", "int", "float")
@@ -33,12 +33,12 @@ MAKERS = {
 Range = tuple[str, int, int]
 
 
-def row_copies(evidence: Evidence) -> Iterator[Finding]:
+def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
     """Values brought over one by one: `.item()`, `.cpu()`, `.numpy()` in a loop over rows."""
     record = evidence.record
-    groups: dict[Range, list[Site]] = {}
+    groups: dict[Range, list[CallSite]] = {}
     for site in record.kinds(*COPIES):
-        loop = inner_loop(evidence, site.file, site.line)
+        loop = find_row_loop(evidence, site.file, site.line)
         if loop is not None and record.per_step(site) >= OFTEN:
             groups.setdefault(loop, []).append(site)
     for (file, first, last), sites in groups.items():
@@ -51,14 +51,15 @@ def row_copies(evidence: Evidence) -> Iterator[Finding]:
         line = max(sites, key=lambda site: (evidence.at([(site.file, site.line)]), site.count)).line
         yield Finding(
             name="per-row-copies",
-            title=f"{times(rate)} values a step are taken out of tensors one by one, in a Python loop",
+            title=f"{format_frequency(rate)} values a step are taken out of tensors one by one, in a Python loop",
             file=file,
             line=line,
             share=share,
-            speedup=faster(share, BATCHED),
+            speedup=estimate_speedup(share, BATCHED),
             evidence=(
                 f"{', '.join(f'{name} {n:,} times' for name, n in by_kind.most_common())} in the loop of lines "
-                f"{first} to {last}, while they were counted: {times(rate)} for each step of the environments.",
+                f"{first} to {last}, while they were counted: {format_frequency(rate)} "
+                "for each step of the environments.",
                 f"The loop takes {share:.0%} of the time; the copies themselves move "
                 f"{sum(site.elements for site in sites) / max(count, 1):.0f} elements each on average.",
             ),
@@ -67,16 +68,16 @@ def row_copies(evidence: Evidence) -> Iterator[Finding]:
             example="index = torch.arange(position, position + n) % capacity\n"
             "observations[index] = obs      # [n, features], one copy for all environments\n"
             "actions[index] = action\nrewards[index] = reward",
-            certainty=certainty(evidence, share, LEAST_SHARE),
+            certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
-def row_loops(evidence: Evidence) -> Iterator[Finding]:
+def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
     """A loop over rows around tensor operations that could be one operation."""
-    copied = {(f.file, f.line) for f in row_copies(evidence)}
+    copied = {(f.file, f.line) for f in detect_row_copies(evidence)}
     seen: set[Range] = set()
-    for file, line in hot_places(evidence):
-        loop = inner_loop(evidence, file, line)
+    for file, line in find_hot_places(evidence):
+        loop = find_row_loop(evidence, file, line)
         if loop is None or loop in seen or not touches_tensors(file, loop):
             continue
         seen.add(loop)
@@ -93,20 +94,20 @@ def row_loops(evidence: Evidence) -> Iterator[Finding]:
             file=file,
             line=evidence.hottest(file, first, last),
             share=share,
-            speedup=faster(share, BATCHED),
+            speedup=estimate_speedup(share, BATCHED),
             evidence=(
                 f"Lines {first} to {last} take {share:.0%} of the time.",
-                f"The loop: {source.text(file, first)}",
+                f"The loop: {source.read_line(file, first)}",
             ),
             advice="Stack the rows once and do the operation for all of them: indexing, arithmetic, `gather`, "
             "`where` and the network take a whole batch at the price of a few rows.",
             example="q = network(next_obs)                       # [batch, actions], one call\n"
             "target = reward + discount * q.max(1).values  # no loop over the batch",
-            certainty=certainty(evidence, share, LEAST_SHARE),
+            certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
-def list_batches(evidence: Evidence) -> Iterator[Finding]:
+def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     """Batches put together from Python lists of single transitions."""
     groups: dict[str, list[Place]] = {}
     for file, line in evidence.by_line:
@@ -114,7 +115,7 @@ def list_batches(evidence: Evidence) -> Iterator[Finding]:
             groups.setdefault(file, []).append((file, line))
     for file, places in groups.items():
         worst = max(places, key=lambda place: evidence.at([place]))
-        share = evidence.at([*places, *drawing_lines(evidence, worst)])
+        share = evidence.at([*places, *find_sampling_lines(evidence, worst)])
         updates = max(evidence.record.total("updates"), 1.0)
         yield Finding(
             name="list-batches",
@@ -122,47 +123,47 @@ def list_batches(evidence: Evidence) -> Iterator[Finding]:
             file=file,
             line=worst[1],
             share=share,
-            speedup=faster(share, BATCHED),
+            speedup=estimate_speedup(share, BATCHED),
             evidence=(
                 f"Making tensors and arrays out of lists takes {share:.0%} of the time, "
                 f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,.0f} updates.",
-                f"The most costly line: {source.text(*worst)}",
+                f"The most costly line: {source.read_line(*worst)}",
             ),
             advice="Keep the replay as preallocated arrays or tensors and index them with a vector of row numbers.",
             example="rows = torch.randint(size, (batch_size,))\n"
             "obs, action, reward = observations[rows], actions[rows], rewards[rows]",
-            certainty=certainty(evidence, share, LEAST_SHARE),
+            certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
-def drawing_lines(evidence: Evidence, place: Place) -> list[Place]:
+def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
     """The lines around that draw the transitions themselves: arrays are indexed instead."""
-    function = source.function(*place)
+    function = source.find_function(*place)
     return [
         (file, line)
         for (file, line), phases in evidence.by_line.items()
         if file == place[0]
         and function is not None
-        and source.covers(function, line)
+        and source.covers_line(function, line)
         and phases.most_common(1)[0][0] == "replay"
         and not builds_from_list(file, line)
     ]
 
 
-def hot_places(evidence: Evidence) -> list[Place]:
+def find_hot_places(evidence: Evidence) -> list[Place]:
     """Lines of the script's own, the hottest first, that take at least one per cent."""
     spent = {place: sum(phases.values()) for place, phases in evidence.by_line.items()}
     return [p for p in sorted(spent, key=lambda p: -spent[p]) if spent[p] > 0.01 * evidence.seconds]
 
 
-def inner_loop(evidence: Evidence, file: str, line: int) -> Range | None:
+def find_row_loop(evidence: Evidence, file: str, line: int) -> Range | None:
     """The outermost loop around a line that is no training loop: no environment steps and no updates in it."""
-    chain = source.within_function(file, line)
+    chain = source.find_nodes_in_function(file, line)
     busy = [s for s in evidence.record.kinds("env step", "optimizer", "backward") if s.file == file]
     for node in chain:
         if not isinstance(node, source.Loop | source.Comprehension):
             continue
-        first, last = source.first_line(node), source.last_line(node)
+        first, last = source.first_line_number(node), source.last_line_number(node)
         trains = any(first <= site.line <= last for site in busy)
         if not trains and not evidence.leads_to_training(file, first, last):
             return file, first, last
@@ -171,14 +172,19 @@ def inner_loop(evidence: Evidence, file: str, line: int) -> Range | None:
 
 def touches_tensors(file: str, loop: Range) -> bool:
     """Whether a for loop indexes something by its own variable, or calls torch, in its body."""
-    for node in source.enclosing(file, loop[1]):
-        if isinstance(node, ast.For) and (source.first_line(node), source.last_line(node)) == loop[1:]:
+    for node in source.find_enclosing_nodes(file, loop[1]):
+        if (
+            isinstance(node, ast.For)
+            and (source.first_line_number(node), source.last_line_number(node)) == loop[1:]
+        ):
             names = {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
-            return any(is_row(part, names) for statement in node.body for part in ast.walk(statement))
+            return any(
+                is_row_operation(part, names) for statement in node.body for part in ast.walk(statement)
+            )
     return False
 
 
-def is_row(part: ast.AST, names: set[str]) -> bool:
+def is_row_operation(part: ast.AST, names: set[str]) -> bool:
     """x[i] with the loop's variable, or torch.something(…)."""
     if isinstance(part, ast.Subscript):
         return any(isinstance(index, ast.Name) and index.id in names for index in ast.walk(part.slice))
@@ -192,18 +198,29 @@ def is_row(part: ast.AST, names: set[str]) -> bool:
 
 def builds_from_list(file: str, line: int) -> bool:
     """Whether a statement makes a tensor or an array from a comprehension, a list of parts or a zip."""
-    first, last = source.statement(file, line)
-    nodes = [n for n in source.enclosing(file, line) if isinstance(n, ast.stmt) and not hasattr(n, "body")]
+    first, last = source.find_statement_lines(file, line)
+    nodes = [
+        n
+        for n in source.find_enclosing_nodes(file, line)
+        if isinstance(n, ast.stmt) and not hasattr(n, "body")
+    ]
     if not nodes or last - first > 12:
         return False
-    for call in source.calls(nodes[-1]):
-        if source.called_name(call) in MAKERS and any(from_list(argument) for argument in call.args):
+    for call in source.iterate_calls(nodes[-1]):
+        if source.get_called_name(call) in MAKERS and any(
+            is_list_expression(argument) for argument in call.args
+        ):
             return True
     return False
 
 
-def from_list(argument: ast.expr) -> bool:
+def is_list_expression(argument: ast.expr) -> bool:
     """Whether an argument goes through single elements in Python."""
     if isinstance(argument, source.Comprehension):
         return True
-    return isinstance(argument, ast.Call) and source.called_name(argument) in ("list", "tuple", "map", "zip")
+    return isinstance(argument, ast.Call) and source.get_called_name(argument) in (
+        "list",
+        "tuple",
+        "map",
+        "zip",
+    )

@@ -16,19 +16,19 @@ LEAST_GAIN = 1.05
 """A finding about time that would gain less than five per cent is none."""
 
 
-def certainty(evidence: Evidence, share: float, least: float) -> float:
+def compute_certainty(evidence: Evidence, share: float, least: float) -> float:
     """How sure one can be that a share of the time is more than `least`, from so many looks."""
     looks = max(evidence.looks, 1)
     spread = math.sqrt(max(share * (1.0 - share), 1e-4) / looks)
     return 0.5 * (1.0 + math.erf((share - least) / spread / math.sqrt(2.0)))
 
 
-def ranked(found: list[Finding]) -> tuple[Finding, ...]:
+def rank_findings(found: list[Finding]) -> tuple[Finding, ...]:
     """Those that are certain and worth it: the largest gain first, then what is not a matter of time."""
     kept = [f for f in found if f.certainty >= CERTAIN and (f.speedup >= LEAST_GAIN or f.speedup == 1.0)]
     return tuple(sorted(kept, key=lambda f: (-f.speedup, -f.share, f.name)))
 
 
-def times(number: float) -> str:
+def format_frequency(number: float) -> str:
     """1,234 or 0.25."""
     return f"{number:,.0f}" if number >= 20 else f"{number:.3g}"

@@ -14,8 +14,8 @@ from time import perf_counter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .counters import local, never_in_the_way
-from .env_step import is_step, note_step
+from .counters import catch_failures, local
+from .env_step import is_step_result, note_step
 from .frames import HERE
 
 ADDERS = (
@@ -34,55 +34,55 @@ ADDERS = (
 NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
 
 
-@never_in_the_way
-def look_at_module(module: ModuleType) -> None:
+@catch_failures
+def watch_module_classes(module: ModuleType) -> None:
     """Look at the classes that a module has made."""
     for made in list(vars(module).values()):
         if issubclass(type(made), type) and vars(made).get("__module__") == module.__name__:
-            look_at(made)
+            watch_class(made)
 
 
-@never_in_the_way
-def look_at(made: Any) -> None:
+@catch_failures
+def watch_class(made: Any) -> None:
     """Have the calls of an environment's or a replay's methods known, if this is one."""
     if not issubclass(type(made), type):
         return  # a decorator or a metaclass may have made something else of it
     own = vars(made)
-    if takes_action(own.get("step")) and has(made, "reset") and not excused(made):
-        replace(made, "step", counted_step(own["step"]))
-    if not has(made, "sample"):
+    if takes_action(own.get("step")) and defines_callable(made, "reset") and not is_excluded_class(made):
+        replace_method(made, "step", counted_step(own["step"]))
+    if not defines_callable(made, "sample"):
         return
-    if is_plain(own.get("sample")) and any(has(made, name) for name in ADDERS):
-        replace(made, "sample", named_replay(own["sample"]))
+    if is_plain_function(own.get("sample")) and any(defines_callable(made, name) for name in ADDERS):
+        replace_method(made, "sample", named_replay(own["sample"]))
     for name in ADDERS:
-        if is_plain(own.get(name)):
-            replace(made, name, named_replay(own[name]))
+        if is_plain_function(own.get(name)):
+            replace_method(made, name, named_replay(own[name]))
 
 
-def replace(made: type, name: str, method: Callable[..., Any]) -> None:
+def replace_method(made: type, name: str, method: Callable[..., Any]) -> None:
     """A class that does not let itself be changed stays as it is."""
     with suppress(AttributeError, TypeError):
         setattr(made, name, method)
 
 
-def has(made: type, name: str) -> bool:
+def defines_callable(made: type, name: str) -> bool:
     """Whether a class or one of its bases defines something, without asking what a metaclass would say."""
     return any(callable(vars(base).get(name)) for base in type.mro(made))
 
 
-def is_plain(method: object) -> bool:
+def is_plain_function(method: object) -> bool:
     """A function of Python's, and not one of ours already."""
     return isinstance(method, FunctionType) and not method.__code__.co_filename.startswith(HERE)
 
 
-def excused(made: type) -> bool:
+def is_excluded_class(made: type) -> bool:
     """Whether it descends from something that is known to be no environment."""
     return any(base.__name__ in NO_ENVIRONMENT for base in type.mro(made))
 
 
 def takes_action(step: object) -> bool:
     """A plain method with at least one argument beside self."""
-    if not is_plain(step):
+    if not is_plain_function(step):
         return False
     code = step.__code__  # type: ignore[attr-defined]
     return code.co_argcount >= 2 or bool(code.co_flags & 4)
@@ -131,7 +131,7 @@ class StepNote:
             result = original(env, *args, **kwargs)
         finally:
             local.in_env = 0
-        if is_step(result):
+        if is_step_result(result):
             self.known = True
             note_step(env, result, perf_counter() - start, sys._getframe(2))
         else:

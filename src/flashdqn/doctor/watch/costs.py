@@ -17,7 +17,7 @@ from . import counters as tally
 from . import env_step as steps
 from .classes import counted_step
 from .counters import CODE, by_instruction, counters, first_step, local, sites
-from .torch_hooks import after_step, before_step, methods, optimizers
+from .torch_hooks import make_step_post_hook, make_step_pre_hook, methods, optimizers
 
 CALLS_FILE = "calibration"
 ROUNDS = 25
@@ -41,11 +41,11 @@ class Costs:
     def spent(self) -> float:
         """On all that was counted so far."""
         steps, updates = counters.vector_steps, counters.updates
-        calls = by_turns(counters.hooks, steps, updates)
+        calls = count_switchable_calls(counters.hooks, steps, updates)
         return calls * self.method + counters.layers * self.layer + steps * self.step + updates * self.update
 
 
-def by_turns(hooks: float, steps: float, updates: float) -> float:
+def count_switchable_calls(hooks: float, steps: float, updates: float) -> float:
     """Of all that was stood in for, what is counted by turns only: not the steps of environments, nor the backward
     pass and the optimizer's step of each update, which always are."""
     return max(hooks - steps - 2 * updates, 0.0)
@@ -55,24 +55,24 @@ def measure_costs(torch: ModuleType) -> Costs:
     """Measure them on a tensor, a layer, an environment and an optimizer that do nothing."""
     costs = Costs()
     tensor, layer, watched = torch.zeros(1), torch.nn.Identity(), methods.counting
-    with forgotten():
+    with preserve_counters():
         local.in_module = 0
-        costs.method = difference("tensor.item()", {"tensor": tensor}, switch)
+        costs.method = measure_added_time("tensor.item()", {"tensor": tensor}, switch_counting)
         local.in_module = 1  # so that a layer is within a network
-        costs.layer = difference("layer(tensor)", {"layer": layer, "tensor": tensor}, switch)
+        costs.layer = measure_added_time("layer(tensor)", {"layer": layer, "tensor": tensor}, switch_counting)
         local.in_module = 0
-        costs.step = cost_of_step()
-        costs.update = cost_of_update() + costs.method
+        costs.step = measure_step_cost()
+        costs.update = measure_update_cost() + costs.method
     methods.switch(on=watched)
     return costs
 
 
-def switch(on: bool, _: dict[str, Any]) -> None:
+def switch_counting(on: bool, _: dict[str, Any]) -> None:
     """Count tensors' methods and networks' calls, or not."""
     methods.switch(on=on)
 
 
-def cost_of_step() -> float:
+def measure_step_cost() -> float:
     """What the stand-in for an environment's step costs."""
     answer: tuple[Any, ...] = (None, 0.0, False, False, {})
 
@@ -85,12 +85,12 @@ def cost_of_step() -> float:
     def choose(on: bool, _: dict[str, Any]) -> None:
         Idle.step = stand_ins[on]  # type: ignore[method-assign]
 
-    return difference("env.step(0)", {"env": Idle()}, choose)
+    return measure_added_time("env.step(0)", {"env": Idle()}, choose)
 
 
-def cost_of_update() -> float:
+def measure_update_cost() -> float:
     """What is done before and after an optimizer's step."""
-    before, after = before_step(lambda: False), after_step(lambda: False)
+    before, after = make_step_pre_hook(lambda: False), make_step_post_hook(lambda: False)
 
     def nothing(*_: Any) -> None:
         pass
@@ -99,10 +99,12 @@ def cost_of_update() -> float:
         scope["before"], scope["after"] = (before, after) if on else (nothing, nothing)
 
     empty = SimpleNamespace(param_groups=[])  # the watch may want to look at it meanwhile
-    return difference("before(self, (), {}); after(self, (), {})", {"self": empty}, choose)
+    return measure_added_time("before(self, (), {}); after(self, (), {})", {"self": empty}, choose)
 
 
-def difference(call: str, scope: dict[str, Any], choose: Callable[[bool, dict[str, Any]], None]) -> float:
+def measure_added_time(
+    call: str, scope: dict[str, Any], choose: Callable[[bool, dict[str, Any]], None]
+) -> float:
     """How much longer a call takes when it is counted: the median over many, in turns."""
     code = compile(f"start = clock(); {call}; seconds = clock() - start", CALLS_FILE, "exec")
     scope["clock"] = perf_counter
@@ -118,7 +120,7 @@ def difference(call: str, scope: dict[str, Any], choose: Callable[[bool, dict[st
 
 
 @contextmanager
-def forgotten() -> Iterator[None]:
+def preserve_counters() -> Iterator[None]:
     """Nothing of what is counted in here stays."""
     before, busy, look = dict(vars(counters)), list(tally.busy_thread), optimizers.look
     began, held = list(first_step), [dict(optimizers.steps), dict(optimizers.held), dict(optimizers.seconds)]

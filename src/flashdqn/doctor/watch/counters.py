@@ -12,7 +12,7 @@ from time import perf_counter
 from types import CodeType, FrameType
 from typing import Any
 
-from .frames import name_of, nearest
+from .frames import get_qualified_name, locate_script_line
 
 #: Kind, the code's identity, line. Never the code itself: to hash it takes longer than all the rest of a note.
 Key = tuple[str, int, int]
@@ -94,13 +94,15 @@ failures: dict[str, str] = {}
 """What of the watch did not work, by its name."""
 
 
-def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0) -> list[Any]:
+def note_event(
+    kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0
+) -> list[Any]:
     """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing); returns
     what is known of that line by now."""
     key = (kind, id(frame.f_code), frame.f_lasti)
     entry = by_instruction.get(key)
     if entry is None:
-        _, code, line = place(kind, frame)
+        _, code, line = locate_event(kind, frame)
         entry = sites.setdefault((kind, id(code), line), [0, 0.0, 0, 0, code])
         if code is frame.f_code:
             by_instruction[key] = entry
@@ -112,7 +114,7 @@ def note(kind: str, frame: FrameType, seconds: float, elements: int = 0, on_devi
     return entry
 
 
-def never_in_the_way(action: Callable[..., None]) -> Callable[..., None]:
+def catch_failures(action: Callable[..., None]) -> Callable[..., None]:
     """What goes wrong in the watch must not be the script's trouble: it is written down instead. Notes that may
     come a hundred thousand times a second do the same by themselves."""
 
@@ -131,13 +133,13 @@ def note_failure(name: str, error: Exception) -> None:
     failures.setdefault(name, f"{name}: {type(error).__name__}: {error}"[:200])
 
 
-def place(kind: str, frame: FrameType) -> tuple[str, CodeType, int]:
+def locate_event(kind: str, frame: FrameType) -> tuple[str, CodeType, int]:
     """The nearest line that is no plumbing."""
-    code, line = nearest(frame) or (frame.f_code, frame.f_lineno)
+    code, line = locate_script_line(frame) or (frame.f_code, frame.f_lineno)
     return kind, code, line
 
 
-def training_began() -> None:
+def note_training_start() -> None:
     """The first step or update: note when, and on which thread."""
     if not first_step:
         first_step.append(perf_counter() - started)
@@ -151,7 +153,7 @@ def describe_sites() -> list[dict[str, Any]]:
             "kind": kind,
             "file": code.co_filename,
             "line": line,
-            "function": name_of(code),
+            "function": get_qualified_name(code),
             "count": int(entry[COUNT]),
             "seconds": entry[SECONDS],
             "elements": int(entry[ELEMENTS]),

@@ -6,16 +6,16 @@ import os
 from typing import Any
 
 from . import counters as tally
-from .frames import name_of
+from .frames import get_qualified_name
 from .torch_hooks import optimizers
 
 
-def cores() -> int:
+def count_process_cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def device(torch: Any) -> str:
+def detect_torch_device(torch: Any) -> str:
     """Where torch computes: on a GPU once it was asked for."""
     cuda = getattr(torch, "cuda", None)  # torch may have been imported by half only
     return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
@@ -37,7 +37,7 @@ def describe_forwards() -> list[dict[str, Any]]:
             {
                 "file": code.co_filename,
                 "line": line,
-                "function": name_of(code),
+                "function": get_qualified_name(code),
                 "count": entry.count,
                 "seconds": entry.seconds,
                 "acting": entry.acting,

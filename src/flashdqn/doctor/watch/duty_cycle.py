@@ -6,7 +6,7 @@ from math import ceil
 from time import perf_counter
 from types import ModuleType
 
-from .costs import Costs, by_turns, measure_costs
+from .costs import Costs, count_switchable_calls, measure_costs
 from .counters import counters, first_step
 from .torch_hooks import methods
 
@@ -45,7 +45,7 @@ class Turns:
         now = self._totals()
         change = {name: now[name] - self._last[name] for name in now}
         self._last = now
-        calls = by_turns(change["hooks"], change["vector_steps"], change["updates"])
+        calls = count_switchable_calls(change["hooks"], change["vector_steps"], change["updates"])
         spent = calls * self.costs.method + change["layers"] * self.costs.layer
         load = spent / max(change["seconds"], 1e-3)
         self.loads.append(load)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from .counters import counters, local, note, note_failure, training_began, widths
+from .counters import counters, local, note_event, note_failure, note_training_start, widths
 from .torch_hooks import methods
 
 #: (environment, index) → the number of its vector steps when its episode began
@@ -18,7 +18,7 @@ OVER: list[Any] = [True]
 NOT_OVER: list[Any] = []
 
 
-def is_step(result: Any) -> bool:
+def is_step_result(result: Any) -> bool:
     """Whether this is what an environment's step returns; others have a `step` too."""
     return (issubclass(type(result), tuple) and len(result) >= 3) or is_tensordict(result)
 
@@ -31,24 +31,24 @@ def is_tensordict(result: Any) -> bool:
 def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
     """Count it."""
     try:
-        number, ends = what_it_says(result)
+        number, ends = read_step_result(result)
         counters.vector_steps += 1
         counters.transitions += number
         widths[number] = widths.get(number, 0) + 1
-        training_began()
-        note("env step", frame, seconds, number)
+        note_training_start()
+        note_event("env step", frame, seconds, number)
         pending = local.pending
         if pending:
             for forward in pending:
                 forward.acting += 1
             pending.clear()
         methods.settle()
-        count_ends(id(env), ended(number, ends) if ends else NOT_OVER)
+        count_ended_episodes(id(env), find_ended_envs(number, ends) if ends else NOT_OVER)
     except Exception as error:
         note_failure("note_step", error)
 
 
-def what_it_says(result: Any) -> tuple[int, list[Any]]:
+def read_step_result(result: Any) -> tuple[int, list[Any]]:
     """How many transitions were made, and what says that episodes ended. The plainest of answers, a tuple of four
     or five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
     if type(result) is tuple and len(result) > 3 and type(result[2]) is bool:
@@ -56,21 +56,21 @@ def what_it_says(result: Any) -> tuple[int, list[Any]]:
         number, second = type(result[1]), type(result[3])
         if (number is float or number is int) and (second is bool or second is dict):
             return 1, OVER if result[2] or result[3] is True else NOT_OVER
-    reward, ends = read(result)
-    return size(reward), ends
+    reward, ends = read_rewards_and_ends(result)
+    return count_transitions(reward), ends
 
 
-def read(result: Any) -> tuple[Any, list[Any]]:
+def read_rewards_and_ends(result: Any) -> tuple[Any, list[Any]]:
     """The rewards and what says that episodes ended: of Gymnasium's five, the older four, or three."""
     if is_tensordict(result):
         return result, []
     ends = list(result[2:4])
     if len(ends) == 2 and isinstance(ends[1], (dict, list, tuple)):
         ends.pop()  # the older four: infos
-    return result[1], [end for end in ends if readable(end)]
+    return result[1], [end for end in ends if is_readable_flag(end)]
 
 
-def readable(end: Any) -> bool:
+def is_readable_flag(end: Any) -> bool:
     """Flags that can be read without waiting for anything: nothing on a GPU, and no tracer of JAX's."""
     if isinstance(end, (bool, int, list)):
         return True
@@ -78,7 +78,7 @@ def readable(end: Any) -> bool:
     return home == "numpy" or (home == "torch" and str(end.device) == "cpu")
 
 
-def size(values: Any) -> int:
+def count_transitions(values: Any) -> int:
     """How many transitions."""
     if hasattr(values, "numel"):
         return max(int(values.numel()), 1)
@@ -87,7 +87,7 @@ def size(values: Any) -> int:
     return max(len(values), 1) if isinstance(values, (list, tuple)) else 1
 
 
-def count_ends(env: int, indexes: list[int]) -> None:
+def count_ended_episodes(env: int, indexes: list[int]) -> None:
     """Episodes that ended, with their lengths."""
     now = steps_of[env] = steps_of.get(env, 0) + 1
     for index in indexes:
@@ -97,13 +97,13 @@ def count_ends(env: int, indexes: list[int]) -> None:
         counters.episode_steps += now - began
 
 
-def ended(number: int, ends: list[Any]) -> list[int]:
+def find_ended_envs(number: int, ends: list[Any]) -> list[int]:
     """The indexes of the environments whose episode ended."""
     if number == 1:
-        return [0] if any(truth(end) for end in ends) else []
+        return [0] if any(is_any_true(end) for end in ends) else []
     indexes: set[int] = set()
     for end in ends:
-        if hasattr(end, "any") and not truth(end.any()):
+        if hasattr(end, "any") and not is_any_true(end.any()):
             continue
         flags = end.reshape(-1).tolist() if hasattr(end, "tolist") else end
         if isinstance(flags, list):
@@ -111,8 +111,8 @@ def ended(number: int, ends: list[Any]) -> list[int]:
     return sorted(indexes)
 
 
-def truth(value: Any) -> bool:
+def is_any_true(value: Any) -> bool:
     """Of a bool or a number, or of anything in a list, an array or a tensor."""
     if isinstance(value, list):
-        return any(map(truth, value))
+        return any(map(is_any_true, value))
     return value is True or (value is not False and bool(value.any() if hasattr(value, "any") else value))

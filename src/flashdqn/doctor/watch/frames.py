@@ -32,11 +32,11 @@ def is_plumbing(filename: str) -> bool:
     """Whether a file belongs to the standard library, to a numerical library, or to the watch itself."""
     known = _plumbing.get(filename)
     if known is None:
-        known = _plumbing[filename] = _judge(filename)
+        known = _plumbing[filename] = _detect_plumbing(filename)
     return known
 
 
-def _judge(filename: str) -> bool:
+def _detect_plumbing(filename: str) -> bool:
     if filename.startswith("<") or filename.startswith(HERE):
         return True
     for folder in ("site-packages", "dist-packages"):
@@ -46,19 +46,19 @@ def _judge(filename: str) -> bool:
     return filename.startswith(STANDARD)
 
 
-def nearest(frame: FrameType | None) -> tuple[CodeType, int] | None:
+def locate_script_line(frame: FrameType | None) -> tuple[CodeType, int] | None:
     """The innermost frame that is no plumbing, as its code and line."""
-    found = own_frame(frame)
+    found = nearest_script_frame(frame)
     return None if found is None else (found.f_code, found.f_lineno)
 
 
-def own_frame(frame: FrameType | None) -> FrameType | None:
+def nearest_script_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame that is no plumbing."""
     while frame is not None and is_plumbing(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def name_of(code: CodeType) -> str:
+def get_qualified_name(code: CodeType) -> str:
     """The function's name with its class's."""
     return getattr(code, "co_qualname", code.co_name)

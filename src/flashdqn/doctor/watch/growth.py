@@ -15,7 +15,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from . import counters as tally
-from .counters import never_in_the_way
+from .counters import catch_failures
 from .frames import is_plumbing
 
 SMALLEST = 64
@@ -52,11 +52,11 @@ class Census:
 
     def add(self, name: str, where: str, value: Any) -> None:
         """Note the size of one, if it is worth it."""
-        size = size_of(value)
+        size = measure_object_size(value)
         if size < SMALLEST:
             return
         self.sizes.setdefault(name, []).append((perf_counter() - tally.started, size))
-        self.about[name] = {"where": where, "type": kind_of(value), **elements(value)}
+        self.about[name] = {"where": where, "type": get_kind_name(value), **describe_elements(value)}
 
     def describe(self) -> list[dict[str, Any]]:
         """Those that were seen more than once."""
@@ -67,11 +67,11 @@ class Census:
         ]
 
 
-@never_in_the_way
+@catch_failures
 def count_all(census: Census, frame: FrameType | None) -> None:
     """Everything that can be reached."""
     for name, value, where in roots(frame):
-        for path, found in walk(name, value):
+        for path, found in walk_containers(name, value):
             census.add(path, where, found)
 
 
@@ -80,16 +80,16 @@ def roots(frame: FrameType | None) -> Iterator[tuple[str, Any, str]]:
     while frame is not None:
         code = frame.f_code
         if not is_plumbing(code.co_filename) and code.co_flags & OPTIMIZED:
-            for name, value in variables(frame):
+            for name, value in read_local_variables(frame):
                 yield name, value, f"{code.co_name}()"
         frame = frame.f_back
-    for module, content in own_modules():
+    for module, content in iterate_script_modules():
         for name, value in list(content.items()):
             if not name.startswith("__"):
                 yield name, value, module
 
 
-def variables(frame: FrameType) -> list[tuple[str, Any]]:
+def read_local_variables(frame: FrameType) -> list[tuple[str, Any]]:
     """A function's local variables.
 
     Before Python 3.13 they are read through a dict that stays with the frame: it would keep what the function has
@@ -104,7 +104,7 @@ def variables(frame: FrameType) -> list[tuple[str, Any]]:
     return found
 
 
-def own_modules() -> Iterator[tuple[str, dict[str, Any]]]:
+def iterate_script_modules() -> Iterator[tuple[str, dict[str, Any]]]:
     """The script, and what lies outside the libraries' folders."""
     for name, module in list(sys.modules.items()):
         if not issubclass(type(module), ModuleType):
@@ -117,7 +117,7 @@ def own_modules() -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, content
 
 
-def walk(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def walk_containers(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """All containers that can be reached through the attributes of the script's own objects."""
     seen: set[int] = set()
     rest = deque([(name, value, 0)])
@@ -126,10 +126,10 @@ def walk(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if is_container(value) or is_grown_tensor(value):
+        if is_container(value) or is_tensor_with_graph(value):
             yield path, value
-        elif depth < DEEPEST and is_own_object(value):
-            parts = islice(attributes(value).items(), MOST_OBJECTS)
+        elif depth < DEEPEST and is_script_object(value):
+            parts = islice(read_attributes(value).items(), MOST_OBJECTS)
             rest.extend((f"{path}.{key}", part, depth + 1) for key, part in list(parts))
 
 
@@ -144,10 +144,10 @@ def is_container(value: Any) -> bool:
     )
 
 
-def size_of(value: Any) -> int:
+def measure_object_size(value: Any) -> int:
     """Elements of a container, operations behind a tensor; as their own types count them."""
     if is_tensor(value):
-        return graph_length(value)
+        return measure_graph_length(value)
     return next(kind.__len__(value) for kind in (list, dict, set, deque) if issubclass(type(value), kind))
 
 
@@ -157,22 +157,22 @@ def is_tensor(value: Any) -> bool:
     return tensor is not None and issubclass(type(value), tensor)
 
 
-def is_grown_tensor(value: Any) -> bool:
+def is_tensor_with_graph(value: Any) -> bool:
     """One with a graph behind it."""
     return is_tensor(value) and value.grad_fn is not None
 
 
-def is_own_object(value: Any) -> bool:
+def is_script_object(value: Any) -> bool:
     """An instance with attributes, of a class that is not a library's plumbing."""
     kind = type(value)
-    if issubclass(kind, (type, ModuleType)) or callable(value) or not attributes(value):
+    if issubclass(kind, (type, ModuleType)) or callable(value) or not read_attributes(value):
         return False
     home = kind.__module__
     file = getattr(sys.modules.get(home), "__file__", None)
     return home == "__main__" or bool(file and not is_plumbing(file))
 
 
-def attributes(value: Any) -> dict[str, Any]:
+def read_attributes(value: Any) -> dict[str, Any]:
     """Those of an instance, without its own ways of answering; none where it has none."""
     try:
         found = object.__getattribute__(value, "__dict__")
@@ -181,7 +181,7 @@ def attributes(value: Any) -> dict[str, Any]:
     return found if type(found) is dict else {}
 
 
-def graph_length(tensor: Any) -> int:
+def measure_graph_length(tensor: Any) -> int:
     """How many operations lie behind a tensor, along the first input of each."""
     node, length = tensor.grad_fn, 0
     while node is not None and length < GRAPH_STEPS:
@@ -190,15 +190,15 @@ def graph_length(tensor: Any) -> int:
     return length
 
 
-def kind_of(value: Any) -> str:
+def get_kind_name(value: Any) -> str:
     """Its type's name; for a tensor, what grows is the graph behind it."""
     return "graph" if is_tensor(value) else type(value).__name__
 
 
-def elements(value: Any) -> dict[str, Any]:
+def describe_elements(value: Any) -> dict[str, Any]:
     """What the newest element is, and whether it holds a graph."""
     kind = next((kind for kind in (list, deque) if issubclass(type(value), kind)), None)
     if kind is None or not kind.__len__(value):
         return {"elements": "", "holds_graph": is_tensor(value)}
     last = kind.__getitem__(value, -1)
-    return {"elements": type(last).__name__, "holds_graph": is_grown_tensor(last)}
+    return {"elements": type(last).__name__, "holds_graph": is_tensor_with_graph(last)}

@@ -34,20 +34,20 @@ class AfterClasses(ast.NodeTransformer):
         return [node, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))]
 
 
-def prepare(look: Callable[[type], None]) -> None:
+def install_class_callback(look: Callable[[type], None]) -> None:
     """Let `look` be called with every class."""
     setattr(builtins, LOOK, look)
 
 
-def compiled(source: bytes, path: str) -> CodeType:
+def compile_with_callbacks(source: bytes, path: str) -> CodeType:
     """The code of a file with the calls in it."""
     return compile(AfterClasses().visit(ast.parse(source, path)), path, "exec", dont_inherit=True)
 
 
 def run_file(path: str) -> None:
     """As `python path` would."""
-    module = fresh_main(path)
-    exec(compiled(Path(path).read_bytes(), path), vars(module))
+    module = make_main_module(path)
+    exec(compile_with_callbacks(Path(path).read_bytes(), path), vars(module))
 
 
 def run_module(name: str) -> None:
@@ -57,12 +57,12 @@ def run_module(name: str) -> None:
         spec = find_module(f"{name}.__main__")
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise MissingError(name)
-    module = fresh_main(spec.origin)
+    module = make_main_module(spec.origin)
     if isinstance(spec.loader, Followed):
         spec.loader = spec.loader.loader
     module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
     sys.argv[0] = spec.origin
-    exec(compiled(Path(spec.origin).read_bytes(), spec.origin), vars(module))
+    exec(compile_with_callbacks(Path(spec.origin).read_bytes(), spec.origin), vars(module))
 
 
 def find_module(name: str) -> ModuleSpec | None:
@@ -79,7 +79,7 @@ def find_module(name: str) -> ModuleSpec | None:
         raise
 
 
-def fresh_main(path: str) -> ModuleType:
+def make_main_module(path: str) -> ModuleType:
     """An empty __main__."""
     module = ModuleType("__main__")
     module.__file__ = path

@@ -9,7 +9,7 @@ from pathlib import Path
 STATM = Path("/proc/self/statm")
 
 
-def resident() -> int:
+def read_resident_memory() -> int:
     """Bytes of resident memory; where the system does not say, the most there ever was."""
     try:
         return int(STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
@@ -17,7 +17,7 @@ def resident() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def device_memory() -> int:
+def read_device_memory() -> int:
     """Bytes that torch's tensors hold on the GPU: a number that the host knows without asking the GPU."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)

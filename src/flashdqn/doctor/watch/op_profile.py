@@ -10,8 +10,8 @@ from time import perf_counter
 from types import CodeType, ModuleType
 from typing import Any
 
-from .frames import name_of, nearest
-from .sampler import first
+from .frames import get_qualified_name, locate_script_line
+from .sampler import call_before_function
 
 
 class Operations:
@@ -42,11 +42,11 @@ class Operations:
                 mode.__exit__(None, None, None)
             operations.stop()
 
-        first(leave, torch, "compile")  # whose code must not have us in it
+        call_before_function(leave, torch, "compile")  # whose code must not have us in it
 
     def note(self, name: str, start: float, end: float) -> None:
         """One operation."""
-        place = nearest(sys._getframe(2))
+        place = locate_script_line(sys._getframe(2))
         if place is not None:
             entry = self.counts.setdefault((*place, name), [0, 0.0])
             entry[0] += 1
@@ -63,7 +63,7 @@ class Operations:
             {
                 "file": code.co_filename,
                 "line": line,
-                "function": name_of(code),
+                "function": get_qualified_name(code),
                 "operation": name,
                 "count": int(count),
                 "seconds": seconds,

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from . import counters as tally
-from .counters import COUNT, counters, note, note_failure
+from .counters import COUNT, counters, note_event, note_failure
 
 NUMBER = r"(\d[\d,]*\.?\d*)\s*([kKM]?)"
 UNIT = (
@@ -49,17 +49,17 @@ def watch_prints() -> None:
 def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
     """Count it, and read it if it may say something about speed: of a line that prints often, now and then."""
     try:
-        count = note("print", frame, seconds)[COUNT]
+        count = note_event("print", frame, seconds)[COUNT]
         if (count > OFTEN and count % SELDOM) or len(claims) >= MOST:
             return
-        if any(isinstance(part, str) and may_claim(part[:LONGEST]) for part in args):
+        if any(isinstance(part, str) and may_claim_speed(part[:LONGEST]) for part in args):
             parts = [str(part)[:LONGEST] for part in args if isinstance(part, (str, int, float))]
             note_claim(" ".join(parts), frame)
     except Exception as error:
         note_failure("note_print", error)
 
 
-def may_claim(text: str) -> bool:
+def may_claim_speed(text: str) -> bool:
     """Whether it is worth reading. Whoever prints much prints mostly something else, and that is seen at once."""
     small = text.lower()
     return any(sign in small for sign in SIGNS) and HINT.search(text) is not None
@@ -67,8 +67,8 @@ def may_claim(text: str) -> bool:
 
 def note_claim(text: str, frame: FrameType) -> None:
     """Transitions per second, as the script says, beside how many there were."""
-    value = claimed(text)
-    _, code, line = tally.place("claim", frame)
+    value = parse_claimed_speed(text)
+    _, code, line = tally.locate_event("claim", frame)
     if value is not None:
         claims.append(
             {
@@ -82,7 +82,7 @@ def note_claim(text: str, frame: FrameType) -> None:
         )
 
 
-def claimed(text: str) -> float | None:
+def parse_claimed_speed(text: str) -> float | None:
     """The figure in 'SPS: 1,234', '1234 steps/s' or '12.5k fps'."""
     match = AFTER.search(text) or BEFORE.search(text) or LOOSE.search(text)
     return float(match[1].replace(",", "")) * SCALE[match[2]] if match else None

@@ -19,7 +19,7 @@ from typing import Any
 
 from . import counters as tally
 from .counters import Forward
-from .subnormal import flushes
+from .subnormal import treats_subnormals_as_zero
 from .torch_hooks import optimizers
 
 ROUNDS = 15
@@ -35,13 +35,13 @@ def probe_all(cores: int, seconds: float) -> dict[str, Any]:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return {}  # the other processes would wait for this one
     budget[0] = seconds
-    with undisturbed(torch), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+    with preserve_random_state(torch), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return probe_each(torch, cores)
 
 
 @contextmanager
-def undisturbed(torch: Any) -> Iterator[None]:
+def preserve_random_state(torch: Any) -> Iterator[None]:
     """Leave all random numbers as they were: a script that is stopped may still have something to do."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     numpy = sys.modules.get("numpy")
@@ -58,7 +58,7 @@ def undisturbed(torch: Any) -> Iterator[None]:
 def probe_each(torch: Any, cores: int) -> dict[str, Any]:
     """By name; under 'failed', why one did not work."""
     found: dict[str, Any] = {}
-    learner, actor = site("learning"), site("acting")
+    learner, actor = find_main_forward("learning"), find_main_forward("acting")
     optimizer = max(optimizers.held.values(), key=lambda o: optimizers.steps[id(o)], default=None)
     for name, probe in {
         "threads": lambda: probe_threads(learner, cores),
@@ -80,16 +80,18 @@ def probe_each(torch: Any, cores: int) -> dict[str, Any]:
     return found
 
 
-def site(role: str) -> Forward | None:
+def find_main_forward(role: str) -> Forward | None:
     """The line that called a network most often for acting, or for learning."""
     other = "acting" if role == "learning" else "learning"
-    fitting = [f for f in tally.forwards.values() if getattr(f, role) > getattr(f, other) and usable(f)]
+    fitting = [
+        f for f in tally.forwards.values() if getattr(f, role) > getattr(f, other) and is_usable_forward(f)
+    ]
     if role == "learning":
         fitting = [f for f in fitting if f.graded]
     return max(fitting, key=lambda f: f.seconds, default=None)
 
 
-def usable(forward: Forward) -> bool:
+def is_usable_forward(forward: Forward) -> bool:
     """Whether there is a network with parameters, and something to give it."""
     return (
         forward.module is not None
@@ -98,7 +100,7 @@ def usable(forward: Forward) -> bool:
     )
 
 
-def take_turns(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+def time_in_turns(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
     """The median seconds of each."""
     torch = sys.modules["torch"]
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -117,7 +119,7 @@ def take_turns(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> d
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def inputs_for(forward: Forward, batch: int | None = None) -> Any:
+def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
     """What the network was last given; or its first row, so many times."""
     data = forward.data.detach().clone()
     return data if batch is None else data[:1].repeat(batch, *(1 for _ in data.shape[1:]))
@@ -129,32 +131,32 @@ def probe_threads(forward: Forward | None, cores: int) -> dict[str, float] | Non
     now = torch.get_num_threads()
     if forward is None or next(iter(forward.module.parameters())).is_cuda:
         return None
-    network, data = duplicate(forward.module), inputs_for(forward)
+    network, data = copy_network(forward.module), copy_inputs(forward)
 
     def update(threads: int) -> Callable[[], object]:
         def run() -> None:
             torch.set_num_threads(threads)
-            total(network(data)).backward()
+            sum_outputs(network(data)).backward()
 
         return run
 
     try:
-        return take_turns({str(n): update(n) for n in sorted({now, 1, cores})})
+        return time_in_turns({str(n): update(n) for n in sorted({now, 1, cores})})
     finally:
         torch.set_num_threads(now)
 
 
-def duplicate(module: Any) -> Any:
+def copy_network(module: Any) -> Any:
     """A copy to play with."""
     return copy.deepcopy(module).requires_grad_(True)
 
 
-def total(result: Any) -> Any:
+def sum_outputs(result: Any) -> Any:
     """A number from whatever a network gives."""
-    return result.float().sum() if hasattr(result, "sum") else sum(total(part) for part in result)
+    return result.float().sum() if hasattr(result, "sum") else sum(sum_outputs(part) for part in result)
 
 
-def copied(optimizer: Any, **changes: Any) -> Any:
+def copy_optimizer(optimizer: Any, **changes: Any) -> Any:
     """An optimizer of the same kind and state, on copies of the parameters."""
     torch = sys.modules["torch"]
     groups = []
@@ -180,8 +182,11 @@ def probe_optimizer(optimizer: Any) -> dict[str, float] | None:
     """A step as it is, and with torch's fused kernel."""
     if optimizer is None or "fused" not in optimizer.param_groups[0] or optimizer.param_groups[0]["fused"]:
         return None
-    return take_turns(
-        {"as it is": copied(optimizer).step, "fused": copied(optimizer, fused=True, foreach=False).step}
+    return time_in_turns(
+        {
+            "as it is": copy_optimizer(optimizer).step,
+            "fused": copy_optimizer(optimizer, fused=True, foreach=False).step,
+        }
     )
 
 
@@ -190,22 +195,22 @@ def probe_flush(forward: Forward | None, optimizer: Any) -> dict[str, float] | N
     torch = sys.modules["torch"]
     if forward is None or optimizer is None or next(iter(forward.module.parameters())).is_cuda:
         return None
-    network, data = duplicate(forward.module), inputs_for(forward)
+    network, data = copy_network(forward.module), copy_inputs(forward)
 
     def update(flush: bool) -> Callable[[], object]:
         # Without a fresh copy the flushed numbers would be gone in the other turn as well.
-        mine = copied(optimizer)
+        mine = copy_optimizer(optimizer)
 
         def run() -> None:
             torch.set_flush_denormal(flush)
-            total(network(data)).backward()
+            sum_outputs(network(data)).backward()
             mine.step()
 
         return run
 
-    was = flushes(torch)
+    was = treats_subnormals_as_zero(torch)
     try:
-        return take_turns({"as they are": update(False), "flushed": update(True)})
+        return time_in_turns({"as they are": update(False), "flushed": update(True)})
     finally:
         torch.set_flush_denormal(was)
 
@@ -215,7 +220,7 @@ def probe_no_grad(forward: Forward | None) -> dict[str, float] | None:
     torch = sys.modules["torch"]
     if forward is None:
         return None
-    network, data = duplicate(forward.module), inputs_for(forward)
+    network, data = copy_network(forward.module), copy_inputs(forward)
 
     def act(context: Callable[[], Any]) -> Callable[[], object]:
         def run() -> None:
@@ -224,7 +229,7 @@ def probe_no_grad(forward: Forward | None) -> dict[str, float] | None:
 
         return run
 
-    return take_turns({"graph": act(nullcontext), "no_grad": act(torch.no_grad)})
+    return time_in_turns({"graph": act(nullcontext), "no_grad": act(torch.no_grad)})
 
 
 def probe_batch(forward: Forward | None) -> dict[str, float] | None:
@@ -232,8 +237,8 @@ def probe_batch(forward: Forward | None) -> dict[str, float] | None:
     torch = sys.modules["torch"]
     if forward is None or len(forward.data.shape) < 2 or forward.data.shape[0] != 1:
         return None
-    network = duplicate(forward.module)
-    one, many = inputs_for(forward), inputs_for(forward, ENVIRONMENTS)
+    network = copy_network(forward.module)
+    one, many = copy_inputs(forward), copy_inputs(forward, ENVIRONMENTS)
 
     def act(data: Any) -> Callable[[], object]:
         def run() -> None:
@@ -242,7 +247,7 @@ def probe_batch(forward: Forward | None) -> dict[str, float] | None:
 
         return run
 
-    return take_turns({"1": act(one), str(ENVIRONMENTS): act(many)})
+    return time_in_turns({"1": act(one), str(ENVIRONMENTS): act(many)})
 
 
 def probe_matmul() -> dict[str, float]:
@@ -250,5 +255,5 @@ def probe_matmul() -> dict[str, float]:
     torch = sys.modules["torch"]
     size = 384
     matrix = torch.full((size, size), 0.5, dtype=torch.float32, device="cpu")
-    seconds = take_turns({"product": lambda: matrix @ matrix}, rounds=2)["product"]
+    seconds = time_in_turns({"product": lambda: matrix @ matrix}, rounds=2)["product"]
     return {"flops": 2 * size**3 / seconds}

@@ -20,8 +20,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import counters as tally
-from .frames import is_plumbing, name_of
-from .memory import device_memory, resident
+from .frames import get_qualified_name, is_plumbing
+from .memory import read_device_memory, read_resident_memory
 
 DEPTH = 100
 set_handler, set_timer = signal.signal, signal.setitimer  # as they are before anybody stands in for them
@@ -77,7 +77,7 @@ class Looks:
         busy = tally.busy_thread[0]
         if busy and busy != threading.get_ident():
             frame = sys._current_frames().get(busy, frame)
-        seen = instructions(frame)
+        seen = read_instructions(frame)
         number = self.by_instruction.get(seen, -1)
         if number < 0:
             number = self.by_instruction[seen] = self.number_of(read_stack(frame))
@@ -116,12 +116,14 @@ class Looks:
         for stack in list(self.stacks):
             for code, line in stack:
                 if numbers.setdefault((id(code), line), len(frames)) == len(frames):
-                    frames.append([code.co_filename, name_of(code), line, is_plumbing(code.co_filename)])
+                    frames.append(
+                        [code.co_filename, get_qualified_name(code), line, is_plumbing(code.co_filename)]
+                    )
             stacks.append([numbers[id(code), line] for code, line in reversed(stack)])
         return frames, stacks
 
 
-def instructions(frame: FrameType | None) -> tuple[int, ...]:
+def read_instructions(frame: FrameType | None) -> tuple[int, ...]:
     """What each frame is at, innermost first: the code's identity and the instruction. Hashing the code itself, or
     looking its line up, would take many times longer."""
     found: list[int] = []
@@ -136,12 +138,12 @@ def read_stack(frame: FrameType | None) -> Stack:
     """Code and line of each frame, innermost first."""
     stack: list[tuple[CodeType, int]] = []
     while frame is not None and len(stack) < DEPTH:
-        stack.append((frame.f_code, frame.f_lineno or line_before(frame.f_code, frame.f_lasti)))
+        stack.append((frame.f_code, frame.f_lineno or find_line_before(frame.f_code, frame.f_lasti)))
         frame = frame.f_back
     return tuple(stack)
 
 
-def line_before(code: CodeType, instruction: int) -> int:
+def find_line_before(code: CodeType, instruction: int) -> int:
     """The line of the nearest earlier instruction that has one: jumps at the end of a loop have none."""
     line = code.co_firstlineno
     for start, _, number in code.co_lines() if hasattr(code, "co_lines") else ():  # from Python 3.10 on
@@ -151,7 +153,7 @@ def line_before(code: CodeType, instruction: int) -> int:
     return line
 
 
-def first(action: Callable[[], None], module: ModuleType, name: str, *wanted: int) -> None:
+def call_before_function(action: Callable[[], None], module: ModuleType, name: str, *wanted: int) -> None:
     """Have an action done before a function of a module, when that is called with one of these numbers, or any."""
     original = getattr(module, name)
 
@@ -164,13 +166,13 @@ def first(action: Callable[[], None], module: ModuleType, name: str, *wanted: in
     setattr(module, name, stand_in)
 
 
-def share_alarm(looks: Looks) -> None:
+def yield_alarm_to_script(looks: Looks) -> None:
     """Let a script that wants the alarm have it; and one that becomes another program not be hit by it."""
-    first(looks.give_way, signal, "signal", signal.SIGALRM)
-    first(looks.give_way, signal, "setitimer", signal.ITIMER_REAL)
-    first(looks.give_way, signal, "alarm")
-    first(looks.give_way, os, "execv")
-    first(looks.give_way, os, "execve")
+    call_before_function(looks.give_way, signal, "signal", signal.SIGALRM)
+    call_before_function(looks.give_way, signal, "setitimer", signal.ITIMER_REAL)
+    call_before_function(looks.give_way, signal, "alarm")
+    call_before_function(looks.give_way, os, "execv")
+    call_before_function(looks.give_way, os, "execve")
 
 
 class Clerk(threading.Thread):
@@ -187,7 +189,7 @@ class Clerk(threading.Thread):
         self.seconds = 0.0
         self.over = threading.Event()
         self._opened = perf_counter()
-        self._before = snapshot()
+        self._before = read_counter_totals()
 
     def run(self) -> None:
         """Window after window, until it is told to stop."""
@@ -208,15 +210,15 @@ class Clerk(threading.Thread):
 
     def close(self) -> None:
         """Write the window down."""
-        now, after = perf_counter(), snapshot()
+        now, after = perf_counter(), read_counter_totals()
         samples, self.looks.samples = self.looks.samples, {}
         self.windows.append(
             {
                 "start": self._opened - tally.started,
                 "seconds": now - self._opened,
                 "samples": samples,
-                "memory": resident(),
-                "device_memory": device_memory(),
+                "memory": read_resident_memory(),
+                "device_memory": read_device_memory(),
                 **{name: after[name] - self._before[name] for name in after},
             }
         )
@@ -238,7 +240,7 @@ class Clerk(threading.Thread):
             self.join(2.0)
 
 
-def snapshot() -> dict[str, float]:
+def read_counter_totals() -> dict[str, float]:
     """The totals now."""
     names = (
         "transitions",

@@ -18,9 +18,9 @@ from typing import Any
 
 from . import counters as tally
 from . import main_module, subnormal
-from .classes import look_at, look_at_module
-from .counters import never_in_the_way
-from .describe import cores, describe_forwards, describe_optimizers, device
+from .classes import watch_class, watch_module_classes
+from .counters import catch_failures
+from .describe import count_process_cores, describe_forwards, describe_optimizers, detect_torch_device
 from .duty_cycle import Turns
 from .frames import HERE
 from .growth import Census
@@ -28,8 +28,8 @@ from .on_import import AfterImport
 from .op_profile import Operations
 from .prints import claims, watch_prints
 from .probes import probe_all
-from .sampler import Clerk, Looks, share_alarm
-from .torch_hooks import methods, optimizers, unseen_by_compiler, watch_torch
+from .sampler import Clerk, Looks, yield_alarm_to_script
+from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
 
 VERSION = 1
 
@@ -38,7 +38,7 @@ class Stop(BaseException):
     """The time is up. Not an Exception, so that no script takes it for a failure of its own."""
 
 
-class Watch:
+class ScriptWatch:
     """The plan, and what belongs to one run of a script."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -60,27 +60,27 @@ class Watch:
     def begin(self) -> None:
         """Everything in place before the script's first line."""
         watch_prints()
-        main_module.prepare(look_at)
+        main_module.install_class_callback(watch_class)
         special = {
             "torch": self.torch_imported,
-            "torch._dynamo.eval_frame": never_in_the_way(unseen_by_compiler),
+            "torch._dynamo.eval_frame": catch_failures(hide_from_compiler),
         }
-        sys.meta_path.insert(0, AfterImport(special, look_at_module))
-        share_alarm(self.looks)
+        sys.meta_path.insert(0, AfterImport(special, watch_module_classes))
+        yield_alarm_to_script(self.looks)
         atexit.register(self.finish)
         os.register_at_fork(after_in_child=self.leave)
         tally.started = perf_counter()
         self.looks.start()
         self.clerk.start()
 
-    @never_in_the_way
+    @catch_failures
     def leave(self) -> None:
         """In a process that the script forked off: it is not watched."""
         self.looks.give_way()
         if methods.tensor is not None:
             methods.switch(on=False)
 
-    @never_in_the_way
+    @catch_failures
     def torch_imported(self, torch: ModuleType) -> None:
         """Count what it does from its first moment on."""
         watch_torch(torch)
@@ -90,8 +90,8 @@ class Watch:
 
     def ask_to_look(self) -> None:
         """Have the next update's optimizer looked at, and what grows counted, on the script's thread."""
-        if subnormal.due():
-            optimizers.look = subnormal.look
+        if subnormal.is_check_due():
+            optimizers.look = subnormal.count_subnormals
         if self.census.due():
             self.looks.errand = self.census.take
 
@@ -102,7 +102,7 @@ class Watch:
             self._flushed = now
             self.write_now()
 
-    @never_in_the_way
+    @catch_failures
     def write_now(self) -> None:
         """The script goes on meanwhile, and may change what is being described: then the next one has to do."""
         self.write(self.describe())
@@ -128,7 +128,7 @@ class Watch:
             self.finish()
             raise Stop
 
-    @never_in_the_way
+    @catch_failures
     def finish(self) -> None:
         """Write the record, once, and only in the process that was to be watched."""
         if self.done or os.getpid() != self.process:
@@ -141,9 +141,9 @@ class Watch:
             self.operations.stop()
         record = self.describe()  # before the probes, which call the script's network too
         self.write(record)
-        if "torch" in sys.modules and tally.counters.updates and not trains_elsewhere():
+        if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
             try:
-                self.write({**record, "probes": probe_all(cores(), self.plan["probe"])})
+                self.write({**record, "probes": probe_all(count_process_cores(), self.plan["probe"])})
             except Exception as error:
                 self.write({**record, "failures": [*record["failures"], f"probes: {error!r}"]})
 
@@ -167,8 +167,8 @@ class Watch:
             "python": platform.python_version(),
             "torch": getattr(torch, "__version__", ""),
             "jax": "jax" in sys.modules,
-            "device": device(torch),
-            "cores": cores(),
+            "device": detect_torch_device(torch),
+            "cores": count_process_cores(),
             "threads": getattr(torch, "get_num_threads", int)(),
             "training_began": tally.first_step[0] if tally.first_step else None,
             "frames": frames,
@@ -202,7 +202,7 @@ class Watch:
         }
 
 
-def run_script(watch: Watch) -> None:
+def run_script(watch: ScriptWatch) -> None:
     """The script's own way through, with whatever end it comes to."""
     plan = watch.plan
     try:
@@ -226,14 +226,14 @@ def run_script(watch: Watch) -> None:
         watch.ended, watch.code = "missing", 1
     except BaseException as error:
         watch.ended, watch.code = "failed", 1
-        watch.error = own_traceback(error)
+        watch.error = format_script_traceback(error)
         if os.getpid() != watch.process:
             sys.stderr.write(watch.error)  # in a process that the script forked off: nobody else would say it
         elif sys.excepthook is not sys.__excepthook__:
             sys.excepthook(type(error), error, error.__traceback__)
 
 
-def trains_elsewhere() -> bool:
+def trains_on_other_thread() -> bool:
     """Whether another thread is still training: what it changes meanwhile must not be copied here."""
     busy = tally.busy_thread[0]
     return busy != threading.get_ident() and any(thread.ident == busy for thread in threading.enumerate())
@@ -246,19 +246,19 @@ def wait_for_threads() -> None:
             thread.join()
 
 
-def own_traceback(error: BaseException) -> str:
+def format_script_traceback(error: BaseException) -> str:
     """The script's frames alone."""
     told = traceback.TracebackException(type(error), error, error.__traceback__)
-    strip(told)
+    strip_watch_frames(told)
     return "".join(told.format())
 
 
-def strip(told: traceback.TracebackException | None) -> None:
+def strip_watch_frames(told: traceback.TracebackException | None) -> None:
     """Leave out the watch's own frames, here and in what led to it."""
     if told is not None:
         told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(HERE)]
-        strip(told.__cause__)
-        strip(told.__context__)
+        strip_watch_frames(told.__cause__)
+        strip_watch_frames(told.__context__)
 
 
 def main(plan_file: str) -> None:
@@ -267,7 +267,7 @@ def main(plan_file: str) -> None:
     sys.argv = [plan["given"], *plan["arguments"]]
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = str(Path.cwd()) if plan["module"] else str(Path(plan["script"]).resolve().parent)
-    watch = Watch(plan)
+    watch = ScriptWatch(plan)
     watch.begin()
     run_script(watch)
     watch.finish()

@@ -23,12 +23,12 @@ spent = [0.0]
 _last = [0.0]
 
 
-def due() -> bool:
+def is_check_due() -> bool:
     """Whether it is time to look again."""
     return perf_counter() - _last[0] > EVERY
 
 
-def look(optimizer: Any) -> None:
+def count_subnormals(optimizer: Any) -> None:
     """Count them in the parameters, gradients and moments of an optimizer on the CPU."""
     if not optimizer.param_groups:
         return
@@ -36,34 +36,39 @@ def look(optimizer: Any) -> None:
     torch = sys.modules["torch"]
     small = total = 0
     with torch.no_grad():
-        for tensor in tensors_of(optimizer):
+        for tensor in select_optimizer_tensors(optimizer):
             size = tensor.reshape(-1)[:MOST_VALUES].abs()
             small += int(((size > 0) & (size < SMALLEST_NORMAL)).sum())
             total += size.numel()
     counts.append(
-        {"time": start - tally.started, "count": small, "of": total, "flushed": float(flushes(torch))}
+        {
+            "time": start - tally.started,
+            "count": small,
+            "of": total,
+            "flushed": float(treats_subnormals_as_zero(torch)),
+        }
     )
     spent[0] += perf_counter() - start
 
 
-def flushes(torch: Any) -> bool:
+def treats_subnormals_as_zero(torch: Any) -> bool:
     """Whether this thread takes them for zero. Comparing would flush them too: a product's bits tell."""
     product = torch.full((1,), 2e-38, dtype=torch.float32, device="cpu") * 0.1
     return not bool(product.view(torch.int32)[0])
 
 
-def tensors_of(optimizer: Any) -> list[Any]:
+def select_optimizer_tensors(optimizer: Any) -> list[Any]:
     """Its float32 tensors on the CPU, as many as matter."""
     found = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             state = optimizer.state.get(parameter, {})
             candidates = [parameter, parameter.grad, *(v for v in state.values() if hasattr(v, "numel"))]
-            found += [t for t in candidates if t is not None and is_plain(t)]
+            found += [t for t in candidates if t is not None and is_dense_cpu_float(t)]
     return sorted(found, key=lambda t: -t.numel())[:MOST_TENSORS]
 
 
-def is_plain(tensor: Any) -> bool:
+def is_dense_cpu_float(tensor: Any) -> bool:
     """Dense, on the CPU, of the usual precision."""
     kind = str(tensor.dtype), str(tensor.device), str(tensor.layout)
     return kind == ("torch.float32", "cpu", "torch.strided")

@@ -16,16 +16,16 @@ from typing import Any
 
 from .counters import (
     Forward,
+    catch_failures,
     counters,
     forwards,
     forwards_by_instruction,
     local,
-    never_in_the_way,
-    note,
+    note_event,
     note_failure,
-    training_began,
+    note_training_start,
 )
-from .frames import HERE, is_plumbing, nearest, own_frame
+from .frames import HERE, is_plumbing, locate_script_line, nearest_script_frame
 
 #: Methods that bring values to the host or make a copy, by the kind under which they are noted.
 METHODS = ("item", "tolist", "cpu", "numpy", "to", "cuda", "__bool__", "__int__", "__float__")
@@ -114,28 +114,28 @@ def watch_torch(torch: ModuleType) -> None:
     methods.switch(on=True)
     torch.Tensor.backward = counted_backward(torch.Tensor.backward, compiling)
     optimizer = importlib.import_module("torch.optim.optimizer")
-    optimizer.register_optimizer_step_pre_hook(before_step(compiling))
-    optimizer.register_optimizer_step_post_hook(after_step(compiling))
+    optimizer.register_optimizer_step_pre_hook(make_step_pre_hook(compiling))
+    optimizer.register_optimizer_step_post_hook(make_step_post_hook(compiling))
 
 
-def unseen_by_compiler(dynamo: ModuleType) -> None:
+def hide_from_compiler(dynamo: ModuleType) -> None:
     """Where compiled code calls a stand-in, the compiler goes on with what that calls, and leaves itself alone."""
     package = __name__.rpartition(".")[0]
     for module in [module for name, module in sys.modules.items() if name.startswith(f"{package}.")]:
         classes = [value for value in vars(module).values() if isinstance(value, type)]
         for value in [value for scope in (module, *classes) for value in vars(scope).values()]:
             if isinstance(value, FunctionType):
-                for code in codes_in(value.__code__):
+                for code in iterate_nested_codes(value.__code__):
                     if code.co_filename.startswith(HERE):
                         dynamo.skip_code(code)
 
 
-def codes_in(code: CodeType) -> Iterator[CodeType]:
+def iterate_nested_codes(code: CodeType) -> Iterator[CodeType]:
     """A function's code, and that of the functions in it."""
     yield code
     for part in code.co_consts:
         if isinstance(part, CodeType):
-            yield from codes_in(part)
+            yield from iterate_nested_codes(part)
 
 
 def counted_method(
@@ -162,13 +162,13 @@ def counted_method(
 def note_copy(kind: str, before: Any, after: Any, frame: FrameType, seconds: float) -> None:
     """A copy to the GPU from there is none; one that begins or ends on the host waits or moves."""
     try:
-        waits = before.is_cuda if kind not in ("to", "cuda") else moves(before, after)
-        note(kind, frame, seconds, before.numel(), waits)
+        waits = before.is_cuda if kind not in ("to", "cuda") else changed_device(before, after)
+        note_event(kind, frame, seconds, before.numel(), waits)
     except Exception as error:
         note_failure("note_copy", error)
 
 
-def moves(before: Any, after: Any) -> bool:
+def changed_device(before: Any, after: Any) -> bool:
     """Whether a tensor changed its device."""
     return bool(getattr(after, "is_cuda", None) != before.is_cuda)
 
@@ -191,7 +191,7 @@ def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]
 def note_backward(frame: FrameType, seconds: float) -> None:
     """Count a backward pass: what was called before it was called for learning."""
     try:
-        note("backward", frame, seconds)
+        note_event("backward", frame, seconds)
         pending = local.pending
         for forward in pending:
             forward.learning += 1
@@ -219,13 +219,13 @@ def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) ->
     return forward
 
 
-@never_in_the_way
+@catch_failures
 def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameType, seconds: float) -> None:
     """Count a call of a network."""
     key = (id(frame.f_code), frame.f_lasti)
     entry = forwards_by_instruction.get(key)
     if entry is None:
-        place = nearest(frame)
+        place = locate_script_line(frame)
         if place is None or not is_network(module):
             return
         entry = forwards.setdefault((id(place[0]), place[1]), Forward())
@@ -259,7 +259,7 @@ def is_network(module: Any) -> bool:
     return ".loss" not in home and ".activation" not in home
 
 
-def before_step(compiling: Callable[[], bool]) -> Callable[..., None]:
+def make_step_pre_hook(compiling: Callable[[], bool]) -> Callable[..., None]:
     """Notes when an optimizer's step begins."""
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -269,24 +269,24 @@ def before_step(compiling: Callable[[], bool]) -> Callable[..., None]:
     return before
 
 
-def after_step(compiling: Callable[[], bool]) -> Callable[..., None]:
+def make_step_post_hook(compiling: Callable[[], bool]) -> Callable[..., None]:
     """Notes an optimizer's step."""
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not compiling():
             seconds, frame = perf_counter() - local.optimizer_start, sys._getframe(1)
-            note_update(optimizer, own_frame(frame) or frame, seconds)
+            note_update(optimizer, nearest_script_frame(frame) or frame, seconds)
 
     return after
 
 
-@never_in_the_way
+@catch_failures
 def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
-    training_began()
+    note_training_start()
     methods.settle()
-    note("optimizer", frame, seconds)
+    note_event("optimizer", frame, seconds)
     key = id(optimizer)
     steps = optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
     optimizers.seconds[key] = optimizers.seconds.get(key, 0.0) + seconds

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import torch
 
-from flashdqn.core.contract import ObsSpec, VecEnv, resumable
+from flashdqn.core.contract import ObsSpec, VecEnv, is_resumable
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.check.episode import (
-    Record,
+    PlayRecord,
     check_action_ignored,
     check_new_start,
     check_repeats,
-    check_state,
-    play,
+    check_saved_states,
+    play_random_actions,
 )
 
 
@@ -41,14 +41,14 @@ def check_env(env: VecEnv, *, steps: int = 200, seed: int = 0) -> CheckReport:
     if steps < 1:
         raise ConfigError(f"check_env: `steps` must be at least 1, but it is {steps}. 200 is a good choice.")
     _check_attributes(env)
-    record = play(env, steps, seed)
+    record = play_random_actions(env, steps, seed)
     check_repeats(env, record)
     check_action_ignored(env, record)
-    if resumable(env):
-        check_state(env, record)
+    if is_resumable(env):
+        check_saved_states(env, record)
     else:
         check_new_start(env, record)
-    return _report(env, record)
+    return _make_report(env, record)
 
 
 def _is_count(value: object) -> bool:
@@ -95,13 +95,13 @@ def _check_attributes(env: VecEnv) -> None:
             raise EnvError(f"{rule}, but it is {value!r}. Set it before the environment is used.")
 
 
-def _report(env: VecEnv, record: Record) -> CheckReport:
+def _make_report(env: VecEnv, record: PlayRecord) -> CheckReport:
     notes = []
     if not any(bool(answer.ended.any()) for answer in record.answers[:-1]):
         notes.append("Autoreset was not tried, for no step followed an end: give more `steps`.")
     elif env.num_actions == 1:
         notes.append("With a single action one cannot see whether the step after an end ignores it.")
-    if not resumable(env):
+    if not is_resumable(env):
         notes.append("It cannot save its games (`resumable` is False): a resumed run starts new episodes.")
     return CheckReport(
         steps=len(record.actions),

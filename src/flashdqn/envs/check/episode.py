@@ -10,9 +10,9 @@ from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
 from flashdqn.envs.check.step import (
-    Answer,
-    breach,
+    StepResult,
     check_values,
+    contract_error,
     find_difference,
     reset_checked,
     same_bits,
@@ -21,21 +21,21 @@ from flashdqn.envs.check.step import (
 
 
 @dataclass(frozen=True)
-class Record:
+class PlayRecord:
     """One play: `answers[0]` came of the reset, and `answers[t]` of `actions[t - 1]`."""
 
     seed: int
     actions: list[Tensor]
-    answers: list[Answer]
+    answers: list[StepResult]
 
 
-def play(env: VecEnv, steps: int, seed: int) -> Record:
+def play_random_actions(env: VecEnv, steps: int, seed: int) -> PlayRecord:
     """Play random legal actions, with every answer checked."""
     generator = torch.Generator().manual_seed(seed)
-    record = Record(seed, [], [reset_checked(env, seed)])
+    record = PlayRecord(seed, [], [reset_checked(env, seed)])
     for number in range(1, steps + 1):
         before = record.answers[-1]
-        action = draw_legal(env, before.mask, generator)
+        action = draw_legal_actions(env, before.mask, generator)
         answer = step_checked(env, action, number)
         check_values(env, answer, before, number)
         record.actions.append(action)
@@ -43,14 +43,16 @@ def play(env: VecEnv, steps: int, seed: int) -> Record:
     return record
 
 
-def draw_legal(env: VecEnv, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+def draw_legal_actions(env: VecEnv, mask: Tensor | None, generator: torch.Generator) -> Tensor:
     """One action per environment, uniform over the legal ones; over all where a terminated row has none."""
     legal = torch.ones(env.num_envs, env.num_actions, dtype=torch.bool) if mask is None else mask.cpu()
     weight = legal | ~legal.any(dim=1, keepdim=True)
     return torch.multinomial(weight.float(), 1, generator=generator).squeeze(1).to(env.device)
 
 
-def follow(env: VecEnv, record: Record, actions: list[Tensor], begin: int, end: int) -> str | None:
+def replay_actions(
+    env: VecEnv, record: PlayRecord, actions: list[Tensor], begin: int, end: int
+) -> str | None:
     """Go on from `answers[begin]` to `answers[end]`; say where an answer is not the recorded one.
 
     The values are not checked again: an answer that equals the recorded one is as right as that was.
@@ -63,29 +65,29 @@ def follow(env: VecEnv, record: Record, actions: list[Tensor], begin: int, end: 
     return None
 
 
-def check_repeats(env: VecEnv, record: Record) -> None:
+def check_repeats(env: VecEnv, record: PlayRecord) -> None:
     """The same seed and the same actions give the same answers, bit by bit."""
     advice = "Seed every random generator in reset, draw from no other, and reset all state."
     difference = find_difference(record.answers[0], reset_checked(env, record.seed))
     if difference is not None:
         rule = f"reset({record.seed}) must give the same start every time, also after steps in between"
-        raise breach(env, rule, difference, advice)
-    difference = follow(env, record, record.actions, 0, len(record.actions))
+        raise contract_error(env, rule, difference, advice)
+    difference = replay_actions(env, record, record.actions, 0, len(record.actions))
     if difference is not None:
         rule = f"reset({record.seed}) and the same actions must give the same game bit by bit"
-        raise breach(env, rule, difference, advice)
+        raise contract_error(env, rule, difference, advice)
 
 
-def check_action_ignored(env: VecEnv, record: Record) -> None:
+def check_action_ignored(env: VecEnv, record: PlayRecord) -> None:
     """Other actions where an episode starts anew, all else equal, must change nothing."""
     actions = [
         torch.where(before.ended, (action + 1) % env.num_actions, action)
         for before, action in zip(record.answers[:-1], record.actions, strict=True)
     ]
     reset_checked(env, record.seed)
-    difference = follow(env, record, actions, 0, len(actions))
+    difference = replay_actions(env, record, actions, 0, len(actions))
     if difference is not None:
-        raise breach(
+        raise contract_error(
             env,
             "the step after an end must ignore its action",
             f"with another action {difference}",
@@ -101,9 +103,9 @@ class Saved(NamedTuple):
     copy: dict[str, Tensor]  # how that was at the time
 
 
-def check_state(env: VecEnv, record: Record) -> None:
+def check_saved_states(env: VecEnv, record: PlayRecord) -> None:
     """From a saved state the play goes on as it did."""
-    saved = save_on_the_way(env, record)
+    saved = save_states_midway(env, record)
     for point in saved:
         check_unchanged(env, point, "state_dict must return copies")
     for point in saved:
@@ -111,24 +113,24 @@ def check_state(env: VecEnv, record: Record) -> None:
         check_unchanged(env, point, "load_state_dict must copy what it is given")
 
 
-def save_on_the_way(env: VecEnv, record: Record) -> list[Saved]:
+def save_states_midway(env: VecEnv, record: PlayRecord) -> list[Saved]:
     """Repeat the play, and take states without leaving a trace in it."""
     last = len(record.actions)
-    cuts = cut_points(record)
+    cuts = choose_save_points(record)
     saved = []
     reset_checked(env, record.seed)
-    difference = follow(env, record, record.actions, 0, cuts[0])
+    difference = replay_actions(env, record, record.actions, 0, cuts[0])
     for cut, next_cut in zip(cuts, [*cuts[1:], last], strict=True):
-        state = take_state(env)
+        state = read_checked_state(env)
         saved.append(Saved(cut, state, {key: value.clone() for key, value in state.items()}))
-        difference = difference or follow(env, record, record.actions, cut, next_cut)
+        difference = difference or replay_actions(env, record, record.actions, cut, next_cut)
     if difference is not None:
         advice = "Draw, advance and reset nothing in it."
-        raise breach(env, "state_dict must only read", f"after a call of it {difference}", advice)
+        raise contract_error(env, "state_dict must only read", f"after a call of it {difference}", advice)
     return saved
 
 
-def cut_points(record: Record) -> list[int]:
+def choose_save_points(record: PlayRecord) -> list[int]:
     """Where to save: in the middle, and where a new episode is due, which is easily forgotten in a state."""
     last = len(record.actions)
     middle = last // 2
@@ -137,18 +139,18 @@ def cut_points(record: Record) -> list[int]:
     return sorted({middle, *nearest})
 
 
-def take_state(env: VecEnv) -> dict[str, Tensor]:
+def read_checked_state(env: VecEnv) -> dict[str, Tensor]:
     """The state, checked to be a flat dict of tensors."""
     rule = "state_dict must return a flat dict of str to Tensor"
     state: object = env.state_dict()
     if not isinstance(state, dict):
-        raise breach(env, rule, f"it returned a {type(state).__name__}", "Return a plain dict.")
+        raise contract_error(env, rule, f"it returned a {type(state).__name__}", "Return a plain dict.")
     for key, value in state.items():
         if not isinstance(key, str):
-            raise breach(env, rule, f"{key!r} is a {type(key).__name__}", "Use strings as keys.")
+            raise contract_error(env, rule, f"{key!r} is a {type(key).__name__}", "Use strings as keys.")
         if not isinstance(value, Tensor):
             advice = "Wrap numbers in torch.tensor, and lift nested entries to the top."
-            raise breach(env, rule, f"{key!r} holds a {type(value).__name__}", advice)
+            raise contract_error(env, rule, f"{key!r} holds a {type(value).__name__}", advice)
     return state
 
 
@@ -156,23 +158,23 @@ def check_unchanged(env: VecEnv, saved: Saved, rule: str) -> None:
     """A saved state must not change while the environment plays on."""
     for key, value in saved.copy.items():
         if not same_bits(saved.state.get(key), value):
-            raise breach(
+            raise contract_error(
                 env, rule, f"stepping on changed {key!r} in the saved state", "Use `.clone()` there."
             )
 
 
-def check_continuation(env: VecEnv, record: Record, saved: Saved) -> None:
+def check_continuation(env: VecEnv, record: PlayRecord, saved: Saved) -> None:
     """Load a state after having been elsewhere, and go on."""
     reset_checked(env, record.seed + 1)  # go elsewhere, so that what the state lacks is not there by chance
     env.load_state_dict(saved.state)
     advice = "Save all that changes: clocks, flags, generators, rows that are due to start anew."
     if not same_bits(env.mask, record.answers[saved.after].mask):
-        raise breach(
+        raise contract_error(
             env, "load_state_dict must bring back `env.mask`", "it differs from the saved one", advice
         )
-    difference = follow(env, record, record.actions, saved.after, len(record.actions))
+    difference = replay_actions(env, record, record.actions, saved.after, len(record.actions))
     if difference is not None:
-        raise breach(
+        raise contract_error(
             env,
             "after load_state_dict the game must go on bit by bit as it did after state_dict",
             f"from a state taken after step {saved.after}, {difference}",
@@ -180,11 +182,11 @@ def check_continuation(env: VecEnv, record: Record, saved: Saved) -> None:
         )
 
 
-def check_new_start(env: VecEnv, record: Record) -> None:
+def check_new_start(env: VecEnv, record: PlayRecord) -> None:
     """Where games cannot be saved: after loading, new episodes, the same ones every time, whatever the action."""
     reset_checked(env, record.seed)
-    follow(env, record, record.actions, 0, len(record.actions) // 2)
-    state = take_state(env)
+    replay_actions(env, record, record.actions, 0, len(record.actions) // 2)
+    state = read_checked_state(env)
     starts = []
     for offset in (0, 1):
         reset_checked(env, record.seed + 1 + offset)
@@ -197,7 +199,7 @@ def check_new_start(env: VecEnv, record: Record) -> None:
         starts.append(start)
     difference = find_difference(*starts)
     if difference is not None:
-        raise breach(
+        raise contract_error(
             env,
             "the step after load_state_dict must start new episodes that follow from the state alone",
             difference,

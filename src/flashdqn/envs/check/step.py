@@ -12,7 +12,7 @@ from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
 
 
-class Answer(NamedTuple):
+class StepResult(NamedTuple):
     """What came of a reset or a step, as copies: the environment may overwrite its own tensors."""
 
     obs: Tensor  # [N, *obs]
@@ -28,19 +28,19 @@ class Answer(NamedTuple):
         return self.terminated | self.truncated
 
 
-def breach(env: VecEnv, rule: str, came: str, advice: str) -> EnvError:
+def contract_error(env: VecEnv, rule: str, came: str, advice: str) -> EnvError:
     """The error for a broken rule: what was expected, what came, what to do."""
     return EnvError(f"{env.name}: {rule}, but {came}. {advice}")
 
 
-def reset_checked(env: VecEnv, seed: int) -> Answer:
+def reset_checked(env: VecEnv, seed: int) -> StepResult:
     """Reset, check what came, copy it: in the form of a step that starts an episode, reward 0 and no flag."""
     obs = env.reset(seed)
     check_tensor(env, "what reset returns", obs, env.obs_spec.shape, env.obs_spec.dtype)
     check_finite(env, "the observation of reset", obs)
     for attribute in ("mask", "outcomes"):
         if not hasattr(env, attribute):
-            raise breach(
+            raise contract_error(
                 env, f"`{attribute}` must be there after reset", "it is missing", "Add the property."
             )
     never = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
@@ -48,20 +48,20 @@ def reset_checked(env: VecEnv, seed: int) -> Answer:
     return copy_step(Step(obs, never.float(), never, never, env.mask), ended_outcomes(env, never))
 
 
-def step_checked(env: VecEnv, action: Tensor, number: int) -> Answer:
+def step_checked(env: VecEnv, action: Tensor, number: int) -> StepResult:
     """Step, check the form of what came, copy it. `number` counts from 1, for the messages."""
     given = action.clone()
     try:
         step = env.step(given)
     except Exception as error:
-        raise breach(
+        raise contract_error(
             env,
             "step must take every legal action, and any action in a row whose episode has just ended",
             f"step {number} raised {type(error).__name__}: {error}",
             "Look at the error above for where.",
         ) from error
     if not same_bits(given, action):
-        raise breach(
+        raise contract_error(
             env,
             "step must leave the caller's action tensor alone",
             f"step {number} changed it",
@@ -74,7 +74,7 @@ def step_checked(env: VecEnv, action: Tensor, number: int) -> Answer:
 def check_form(env: VecEnv, step: object) -> None:
     """A `Step` of tensors with the right shapes, dtypes and device."""
     if not isinstance(step, Step):
-        raise breach(
+        raise contract_error(
             env,
             "step must return a flashdqn.core.types.Step",
             f"it returned a {type(step).__name__}",
@@ -88,7 +88,7 @@ def check_form(env: VecEnv, step: object) -> None:
         check_tensor(env, "`mask` of a step", step.mask, (env.num_actions,), torch.bool)
 
 
-def check_values(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
+def check_values(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
     """Numbers, flags, masks and fresh rows, against the answer before."""
     check_finite(env, f"`obs` of step {number}", step.obs)
     check_finite(env, f"`reward` of step {number}", step.reward)
@@ -98,22 +98,22 @@ def check_values(env: VecEnv, step: Answer, before: Answer, number: int) -> None
     check_stack(env, step, before, number)
 
 
-def check_flags(env: VecEnv, step: Answer, number: int) -> None:
+def check_flags(env: VecEnv, step: StepResult, number: int) -> None:
     """An episode ends in one way only."""
     both = step.terminated & step.truncated
     if both.any():
-        raise breach(
+        raise contract_error(
             env,
             "an episode must end by `terminated` or by `truncated`, never by both",
-            f"environment {first_row(both)} set both in step {number}",
+            f"environment {first_true_row(both)} set both in step {number}",
             "Set `terminated` alone where the rules of the task end it.",
         )
 
 
-def check_masks(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
+def check_masks(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
     """Masks come always or never, are those of `env.mask`, and leave an action."""
     if (step.mask is None) != (before.mask is None):
-        raise breach(
+        raise contract_error(
             env,
             "`mask` must be None always or never",
             f"this changed in step {number}",
@@ -123,7 +123,7 @@ def check_masks(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
     check_mask(env, f"`mask` of step {number}", step.mask, alive=~step.terminated)
     check_mask(env, f"`env.mask` after step {number}", env.mask, alive=~step.terminated)
     if not same_bits(env.mask, step.mask):
-        raise breach(
+        raise contract_error(
             env,
             "`env.mask` must equal the mask of the last step",
             f"after step {number} it does not",
@@ -131,12 +131,12 @@ def check_masks(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
         )
 
 
-def check_fresh_rows(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
+def check_fresh_rows(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
     """The step after an end starts an episode: it earns nothing and ends nothing."""
     earned = before.ended & (step.reward != 0)
     if earned.any():
-        row = first_row(earned)
-        raise breach(
+        row = first_true_row(earned)
+        raise contract_error(
             env,
             "the step after an end starts a new episode and must have reward 0",
             f"environment {row} got {step.reward[row].item():g} in step {number}",
@@ -145,15 +145,15 @@ def check_fresh_rows(env: VecEnv, step: Answer, before: Answer, number: int) -> 
     for flag, value in (("terminated", step.terminated), ("truncated", step.truncated)):
         again = before.ended & value
         if again.any():
-            raise breach(
+            raise contract_error(
                 env,
                 f"the step after an end starts a new episode and must not be `{flag}`",
-                f"environment {first_row(again)} is in step {number}",
+                f"environment {first_true_row(again)} is in step {number}",
                 "Clear the flags and the clock of rows that start anew.",
             )
 
 
-def check_stack(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
+def check_stack(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
     """Where observations are stacks, all but the newest frame were seen before; an episode starts with one."""
     spec = env.obs_spec
     if spec.stack == 1:
@@ -163,11 +163,11 @@ def check_stack(env: VecEnv, step: Answer, before: Answer, number: int) -> None:
     first = step.obs[:, -frame:].repeat(1, spec.stack, *[1] * (step.obs.dim() - 2))
     expected[before.ended] = first[before.ended]
     if (wrong := expected != step.obs).any():
-        raise breach(
+        raise contract_error(
             env,
             f"an observation must be the last {spec.stack} frames of its episode, the first one repeated",
-            f"that of environment {first_row(wrong)} in step {number} is not",
-            "Let flashdqn.envs.frame_stack.Stacked stack them, or say `stack=1` in the ObsSpec.",
+            f"that of environment {first_true_row(wrong)} in step {number} is not",
+            "Let flashdqn.envs.frame_stack.FrameStack stack them, or say `stack=1` in the ObsSpec.",
         )
 
 
@@ -176,22 +176,26 @@ def check_tensor(env: VecEnv, what: str, value: object, shape: tuple[int, ...], 
     shape = (env.num_envs, *shape)
     rule = f"{what} must be a {dtype} tensor of shape {list(shape)} on {env.device}"
     if not isinstance(value, Tensor):
-        raise breach(env, rule, f"it is a {type(value).__name__}", "Return a tensor.")
+        raise contract_error(env, rule, f"it is a {type(value).__name__}", "Return a tensor.")
     if value.dtype != dtype:
-        raise breach(env, rule, f"its dtype is {value.dtype}", f"Convert it with `.to({dtype})`.")
+        raise contract_error(env, rule, f"its dtype is {value.dtype}", f"Convert it with `.to({dtype})`.")
     if value.shape != shape:
-        raise breach(env, rule, f"its shape is {list(value.shape)}", "Give it one row per environment.")
+        raise contract_error(
+            env, rule, f"its shape is {list(value.shape)}", "Give it one row per environment."
+        )
     index = env.device.index
     if value.device.type != env.device.type or index not in (None, value.device.index):
-        raise breach(env, rule, f"it is on {value.device}", "Create it on `env.device`.")
+        raise contract_error(env, rule, f"it is on {value.device}", "Create it on `env.device`.")
 
 
 def check_finite(env: VecEnv, what: str, value: Tensor) -> None:
     """No NaN and no infinity."""
     wrong = ~value.isfinite()
     if wrong.any():
-        came = f"it holds {value[wrong][0].item()} in environment {first_row(wrong)}"
-        raise breach(env, f"{what} must be finite", came, "Look for a division by zero or an overflow.")
+        came = f"it holds {value[wrong][0].item()} in environment {first_true_row(wrong)}"
+        raise contract_error(
+            env, f"{what} must be finite", came, "Look for a division by zero or an overflow."
+        )
 
 
 def check_mask(env: VecEnv, what: str, mask: Tensor | None, alive: Tensor) -> None:
@@ -201,10 +205,10 @@ def check_mask(env: VecEnv, what: str, mask: Tensor | None, alive: Tensor) -> No
     check_tensor(env, what, mask, (env.num_actions,), torch.bool)
     stuck = alive & ~mask.any(dim=1)
     if stuck.any():
-        raise breach(
+        raise contract_error(
             env,
             f"{what} must leave at least one legal action unless the episode terminated",
-            f"environment {first_row(stuck)} has none",
+            f"environment {first_true_row(stuck)} has none",
             "Terminate an episode in which nothing can be done.",
         )
 
@@ -218,14 +222,14 @@ def ended_outcomes(env: VecEnv, ended: Tensor) -> Tensor:
     return outcomes
 
 
-def copy_step(step: Step, outcomes: Tensor) -> Answer:
+def copy_step(step: Step, outcomes: Tensor) -> StepResult:
     """Copies, for the environment may overwrite its own."""
     obs, reward, terminated, truncated = (tensor.detach().clone() for tensor in step[:4])
     mask = None if step.mask is None else step.mask.clone()
-    return Answer(obs, reward, terminated, truncated, mask, outcomes.clone())
+    return StepResult(obs, reward, terminated, truncated, mask, outcomes.clone())
 
 
-def as_bits(tensor: Tensor) -> Tensor:
+def view_as_bytes(tensor: Tensor) -> Tensor:
     """Bytes, so that −0 is not 0 and NaN equals itself."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
@@ -235,21 +239,21 @@ def same_bits(first: Tensor | None, second: Tensor | None) -> bool:
     if first is None or second is None:
         return first is second
     alike = first.dtype == second.dtype and first.shape == second.shape and first.device == second.device
-    return alike and torch.equal(as_bits(first), as_bits(second))
+    return alike and torch.equal(view_as_bytes(first), view_as_bytes(second))
 
 
-def find_difference(first: Answer, second: Answer) -> str | None:
+def find_difference(first: StepResult, second: StepResult) -> str | None:
     """Name the first part that differs, and where. Both were checked: only values and None can differ."""
-    for field, one, other in zip(Answer._fields, first, second, strict=True):
+    for field, one, other in zip(StepResult._fields, first, second, strict=True):
         if same_bits(one, other):
             continue
         if one is None or other is None:
             return f"`{field}` is None in one of two plays"
-        wrong = (as_bits(one) != as_bits(other)).reshape(len(one), -1)
-        return f"`{field}` differs in environment {first_row(wrong)}"
+        wrong = (view_as_bytes(one) != view_as_bytes(other)).reshape(len(one), -1)
+        return f"`{field}` differs in environment {first_true_row(wrong)}"
     return None
 
 
-def first_row(wrong: Tensor) -> int:
+def first_true_row(wrong: Tensor) -> int:
     """The first environment with a True in its row."""
     return int(wrong.reshape(len(wrong), -1).any(dim=1).nonzero()[0, 0])

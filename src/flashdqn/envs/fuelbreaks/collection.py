@@ -8,7 +8,7 @@ import numpy as np
 
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.generate import generate
+from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import Landscape
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
@@ -16,24 +16,27 @@ from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 LEAST_BURNABLE, TRIES = 0.25, 200
 
 
-def collect(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
+def collect_landscapes(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
     """All landscapes, and how many of them are to learn on. Where none is held out, evaluation plays on those."""
     if not config.rasters:
         count = config.landscapes + config.held_out
         seeds = range(config.landscape_seed, config.landscape_seed + count)
-        return [generate(seed, config.size) for seed in seeds], config.landscapes
-    rasters = [fitting(read_landscape(path), config.size) for path in find_landscapes(Path(config.rasters))]
-    same_cells(rasters)
+        return [generate_landscape(seed, config.size) for seed in seeds], config.landscapes
+    rasters = [
+        require_raster_size(read_landscape(path), config.size)
+        for path in find_landscapes(Path(config.rasters))
+    ]
+    check_same_cell_size(rasters)
     if config.crop == "centre":
-        middles = [centre(raster, config.size) for raster in rasters]
+        middles = [crop_center(raster, config.size) for raster in rasters]
         learn = max(1, len(middles) - config.held_out)
         return middles, learn
     random = np.random.Generator(np.random.PCG64([config.landscape_seed % 2**64, config.size]))
     count = config.landscapes + config.held_out
-    return [random_window(random, rasters, config.size) for _ in range(count)], config.landscapes
+    return [crop_random_window(random, rasters, config.size) for _ in range(count)], config.landscapes
 
 
-def fitting(raster: Landscape, size: int) -> Landscape:
+def require_raster_size(raster: Landscape, size: int) -> Landscape:
     """Refuse a raster that is smaller than the grid."""
     rows, columns = raster.shape
     if min(rows, columns) < size:
@@ -45,7 +48,7 @@ def fitting(raster: Landscape, size: int) -> Landscape:
     return raster
 
 
-def same_cells(rasters: list[Landscape]) -> None:
+def check_same_cell_size(rasters: list[Landscape]) -> None:
     """All rasters of a training have cells of one size."""
     for raster in rasters:
         if raster.cell_size != rasters[0].cell_size:
@@ -55,13 +58,13 @@ def same_cells(rasters: list[Landscape]) -> None:
             )
 
 
-def centre(raster: Landscape, size: int) -> Landscape:
+def crop_center(raster: Landscape, size: int) -> Landscape:
     """The middle of a raster."""
     rows, columns = raster.shape
     return raster.window((rows - size) // 2, (columns - size) // 2, size, raster.name)
 
 
-def random_window(random: np.random.Generator, rasters: list[Landscape], size: int) -> Landscape:
+def crop_random_window(random: np.random.Generator, rasters: list[Landscape], size: int) -> Landscape:
     """A window of any of the rasters, each position of each alike, with enough to burn."""
     places = np.array([(r.shape[0] - size + 1) * (r.shape[1] - size + 1) for r in rasters])
     for _ in range(TRIES):

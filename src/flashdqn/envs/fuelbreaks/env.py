@@ -14,9 +14,9 @@ from flashdqn.core.types import Step
 from flashdqn.envs.fuelbreaks import rules
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
-from flashdqn.envs.fuelbreaks.observation import obs_spec
-from flashdqn.envs.fuelbreaks.scenes import Scenes, check_budget, check_ignitions, make_scenes
-from flashdqn.envs.kernel_env import copies, restore, take_actions, usable_device
+from flashdqn.envs.fuelbreaks.observation import stored_obs_spec
+from flashdqn.envs.fuelbreaks.scenes import Scenes, check_breaks_fit, check_ignitions, make_scenes
+from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 
 # What surrounds the fires is a microsecond of work.
 PARALLEL_FROM = 1024
@@ -47,14 +47,14 @@ class FuelBreaks:
         if num_envs < 1:
             raise EnvError(f"Fuel breaks need at least one landscape; num_envs is {num_envs}.")
         self.config, self.num_envs = config, num_envs
-        self.device = usable_device(torch.device(device), "Fuel breaks")
+        self.device = resolve_kernel_device(torch.device(device), "Fuel breaks")
         self.capturable = self.device.type == "cuda"
         self.scenes = make_scenes(config, self.device) if scenes is None else scenes
-        check_budget(config, self.scenes)
+        check_breaks_fit(config, self.scenes)
         check_ignitions(config, self.scenes)
         self.decoder = self.scenes.planes
         self.num_actions = self.decoder.cells
-        self.obs_spec = obs_spec(self.num_actions)
+        self.obs_spec = stored_obs_spec(self.num_actions)
         self.spread = Spread(self.scenes.spread, num_envs, config.fires, config.duration)
         self._allocate()
         self._bind(held_out)
@@ -83,11 +83,11 @@ class FuelBreaks:
         given = torch.tensor(cells or [0], dtype=torch.int32, device=self.device)
         obs, reward, terminated, _, mask = self._step
         assert mask is not None
-        self._place = Kernel(rules.place, PARALLEL_FROM).bind(
+        self._place = Kernel(rules.place_break, PARALLEL_FROM).bind(
             n, self._action, params, given, scenes.places, scenes.counts, self._state, self._rng, mask,
             spread.table, spread.ignition, spread.breaks, spread.command,
         )  # fmt: skip
-        self._settle = Kernel(rules.settle, PARALLEL_FROM).bind(
+        self._settle = Kernel(rules.finish_step, PARALLEL_FROM).bind(
             n, scenes.burnable, self._state, mask, spread.table, spread.command, spread.burned, obs, reward,
             terminated, self.outcomes,
         )  # fmt: skip
@@ -124,7 +124,7 @@ class FuelBreaks:
 
     def step(self, action: Tensor) -> Step:
         """One break, [N] of any integer dtype, on every board."""
-        take_actions(self._action, action, "Fuel breaks")
+        copy_actions(self._action, action, "Fuel breaks")
         self._play()
         return self._step
 
@@ -141,11 +141,11 @@ class FuelBreaks:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies; how the fires burn follows from it."""
-        return copies(self._tensors())
+        return copy_state(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
-        restore(self._tensors(), state, "fuel breaks", "size, fires, number of boards")
+        restore_state(self._tensors(), state, "fuel breaks", "size, fires, number of boards")
         self.spread.command.fill_(BURN)
         self.spread.launch()
 

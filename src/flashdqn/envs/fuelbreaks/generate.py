@@ -54,7 +54,7 @@ CANOPY = {
 }
 
 
-def generate(seed: int, size: int = 50, cell_size: float = 30.0) -> Landscape:
+def generate_landscape(seed: int, size: int = 50, cell_size: float = 30.0) -> Landscape:
     """The landscape of a seed: `size` x `size` cells. Other sizes of the same seed are other landscapes."""
     if not SMALLEST <= size <= LARGEST:
         raise EnvError(
@@ -66,8 +66,8 @@ def generate(seed: int, size: int = 50, cell_size: float = 30.0) -> Landscape:
     elevation = make_terrain(random, size, cell_size, country.relief)
     slope, aspect = slope_and_aspect(elevation, cell_size)
     slope, aspect = np.round(slope), np.round(aspect) % 360
-    fuel = grow(random, elevation, slope, aspect, country)
-    fuel = shape_ground(random, elevation, slope, fuel, country)
+    fuel = grow_fuels(random, elevation, slope, aspect, country)
+    fuel = place_ground_features(random, elevation, slope, fuel, country)
     return Landscape(
         elevation=elevation.astype(np.float32),
         slope=slope,
@@ -79,7 +79,7 @@ def generate(seed: int, size: int = 50, cell_size: float = 30.0) -> Landscape:
     )
 
 
-def noise(random: np.random.Generator, size: int, span: float, roughness: float = 0.5) -> Field:
+def fractal_noise(random: np.random.Generator, size: int, span: float, roughness: float = 0.5) -> Field:
     """Fractal noise [size, size] with mean 0 and standard deviation 1.
 
     Octaves of smooth noise, from features `span` cells wide down to two; each has `roughness` times the height of
@@ -101,13 +101,13 @@ def smooth_noise(random: np.random.Generator, size: int, span: float) -> Field:
     lattice = random.standard_normal((int(at[-1]) + 2, int(across[-1]) + 2))
     row, column = at.astype(np.int64), across.astype(np.int64)
     down, right = np.subtract(at, row, dtype=np.float64), np.subtract(across, column, dtype=np.float64)
-    a, b = ease(down)[:, None], ease(right)[None, :]
+    a, b = smoother_step(down)[:, None], smoother_step(right)[None, :]
     north = lattice[np.ix_(row, column)] * (1 - b) + lattice[np.ix_(row, column + 1)] * b
     south = lattice[np.ix_(row + 1, column)] * (1 - b) + lattice[np.ix_(row + 1, column + 1)] * b
     return north * (1 - a) + south * a
 
 
-def ease(share: Field) -> Field:
+def smoother_step(share: Field) -> Field:
     """0 … 1 with a slope and a curvature of 0 at both ends."""
     return share * share * share * (share * (share * 6.0 - 15.0) + 10.0)
 
@@ -116,7 +116,7 @@ def make_terrain(
     random: np.random.Generator, size: int, cell_size: float, relief: tuple[float, float]
 ) -> Field:
     """Elevation in whole metres, with a mean slope within `relief`."""
-    hills = noise(random, size, max(8.0, 0.6 * size), roughness=0.42)
+    hills = fractal_noise(random, size, max(8.0, 0.6 * size), roughness=0.42)
     wanted = random.uniform(*relief)
     tangent = np.hypot(*np.gradient(hills, cell_size)).mean()
     base = random.uniform(100.0, 1500.0)
@@ -124,32 +124,32 @@ def make_terrain(
     return np.round(heights - min(0.0, float(heights.min())))
 
 
-def grow(
+def grow_fuels(
     random: np.random.Generator, elevation: Field, slope: NDArray[Any], aspect: NDArray[Any], country: Country
 ) -> Fuel:
     """Fuels in patches: wetter low down, on slopes that face north, and where chance has it."""
     size = len(elevation)
     high = (elevation - elevation.mean()) / max(float(elevation.std()), 1.0)
     northward = np.cos(np.radians(aspect.astype(np.float64))) * np.minimum(1.0, slope / 15.0)
-    moisture = 0.8 * noise(random, size, max(6.0, 0.35 * size), 0.55) + 0.5 * northward - 0.4 * high
+    moisture = 0.8 * fractal_noise(random, size, max(6.0, 0.35 * size), 0.55) + 0.5 * northward - 0.4 * high
     shares = np.cumsum(random.dirichlet(np.full(len(country.fuels), 1.5)))[:-1]
     limits = np.quantile(moisture, shares)
     fuel: Fuel = np.asarray(country.fuels, dtype=np.int16)[np.searchsorted(limits, moisture)]
     return fuel
 
 
-def shape_ground(
+def place_ground_features(
     random: np.random.Generator, elevation: Field, slope: NDArray[Any], fuel: Fuel, country: Country
 ) -> Fuel:
     """Put farmland, bare rock, a lake and roads on top of what grows."""
     size = len(elevation)
     fuel = fuel.copy()
     if random.random() < country.fields:
-        flat = noise(random, size, max(6.0, 0.3 * size), 0.3) - slope / 8.0
+        flat = fractal_noise(random, size, max(6.0, 0.3 * size), 0.3) - slope / 8.0
         fuel[flat > np.quantile(flat, 1 - random.uniform(0.02, 0.1))] = 93
     fuel[slope > 42.0] = 99
     if random.random() < country.water:
-        low = elevation + 2.0 * noise(random, size, 6.0)
+        low = elevation + 2.0 * fractal_noise(random, size, 6.0)
         fuel[low <= np.quantile(low, random.uniform(0.01, 0.07))] = 98
     for _ in range(int(random.integers(country.roads[0], country.roads[1] + 1))):
         draw_road(random, fuel)
@@ -178,7 +178,7 @@ def draw_road(random: np.random.Generator, fuel: Fuel) -> None:
 def make_canopy(random: np.random.Generator, fuel: Fuel) -> dict[str, NDArray[np.float32]]:
     """The canopy that goes with the fuel, thicker here and thinner there; none where no trees are."""
     size = len(fuel)
-    vary = np.clip(1.0 + 0.25 * noise(random, size, max(6.0, 0.25 * size)), 0.3, 1.6)
+    vary = np.clip(1.0 + 0.25 * fractal_noise(random, size, max(6.0, 0.25 * size)), 0.3, 1.6)
     layers = np.zeros((4, size, size))
     for model, values in CANOPY.items():
         layers[:, fuel == model] = np.asarray(values)[:, None]

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
-from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour, toward
+from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.landscape import FUEL_MODELS, LAYERS, NON_BURNABLE, Landscape
 
 HEADER = 4
@@ -59,7 +59,7 @@ UNITS = {
 HOTTEST = 50_000.0
 
 
-def obs_spec(cells: int) -> ObsSpec:
+def stored_obs_spec(cells: int) -> ObsSpec:
     """Of the observation as it is stored."""
     return ObsSpec((HEADER + (cells + 7) // 8,), torch.uint8)
 
@@ -85,9 +85,11 @@ def fuel_share(fuel: NDArray[Any]) -> NDArray[np.float32]:
     return np.where(np.isin(fuel, burning), place, 0.0).astype(np.float32)
 
 
-def intensity_planes(behaviour: Behaviour) -> NDArray[np.float32]:
+def intensity_planes(behaviour: FireBehavior) -> NDArray[np.float32]:
     """Fireline intensity of a front that goes north, east, south and west, [4, H, W]."""
-    heat = np.stack([toward(behaviour, azimuth)[1] for azimuth in (0.0, 90.0, 180.0, 270.0)])
+    heat = np.stack(
+        [rate_and_intensity_toward(behaviour, azimuth)[1] for azimuth in (0.0, 90.0, 180.0, 270.0)]
+    )
     heat = np.where(behaviour.burnable, heat.astype(np.float64), 0.0)
     planes: NDArray[np.float32] = (np.log1p(heat) / np.log1p(HOTTEST)).astype(np.float32)
     return planes

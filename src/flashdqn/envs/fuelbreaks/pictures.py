@@ -131,7 +131,7 @@ def draw_plan(
     for panel, share, name in ((axes[1], before, "without breaks"), (axes[2], after, "with breaks")):
         image = panel.imshow(share, cmap="inferno", vmin=0.0, vmax=top, interpolation="nearest")
         panel.set_title(f"{name}: {100 * share.mean():.1f} % burns", fontsize=10, loc="left")
-        mark_ground(landscape, panel)
+        shade_unburnable(landscape, panel)
     figure.colorbar(image, ax=axes[2], shrink=0.8, label="chance to burn")
     draw_order(landscape, breaks, axes[3])
     if q is not None:
@@ -158,7 +158,7 @@ def draw_order(landscape: Landscape, breaks: Sequence[int], axes: Any) -> None:
     axes.set_title(f"{len(breaks)} breaks in order", fontsize=10, loc="left")
 
 
-def mark_ground(landscape: Landscape, axes: Any) -> None:
+def shade_unburnable(landscape: Landscape, axes: Any) -> None:
     """Grey where nothing burns."""
     shade = np.zeros((*landscape.shape, 4))
     shade[np.isin(landscape.fuel_model, list(NON_BURNABLE))] = (0.55, 0.6, 0.65, 1.0)

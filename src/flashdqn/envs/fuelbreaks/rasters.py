@@ -85,7 +85,7 @@ def read_folder(folder: Path) -> Landscape:
     first: dict[str, Any] = {}
     for layer in LAYERS:
         array, about = read_band(*bands[layer], layer)
-        check_match(folder, layer, about, first or about)
+        check_same_grid(folder, layer, about, first or about)
         first = first or about | {"layer": layer}
         layers[layer] = array
     return Landscape(**layers, cell_size=first["cell size"], name=folder.name)
@@ -114,14 +114,14 @@ def find_bands(folder: Path) -> dict[str, tuple[Path, int]]:
         except rasterio.errors.RasterioIOError as error:
             raise EnvError(f"{path} cannot be read as a GeoTIFF: {error}.") from None
         if count == 1:
-            take(layer_named(path.stem), path, 1)
+            take(match_layer_name(path.stem), path, 1)
         else:
             for band, words in enumerate(descriptions, start=1):
-                take(layer_named(words or ""), path, band)
+                take(match_layer_name(words or ""), path, band)
     return bands
 
 
-def layer_named(text: str) -> str | None:
+def match_layer_name(text: str) -> str | None:
     """The layer that a file name or a description speaks of."""
     words = [word for word in re.split(r"[^a-z0-9]+", text.lower()) if word]
     pairs = ["".join(words[k : k + n]) for n in (3, 2, 1) for k in range(len(words) - n + 1)]
@@ -162,7 +162,7 @@ def read_band(path: Path, band: int, layer: str) -> tuple[NDArray[Any], dict[str
     return values, about | {"cell size": float(width)}
 
 
-def check_match(folder: Path, layer: str, about: dict[str, Any], first: dict[str, Any]) -> None:
+def check_same_grid(folder: Path, layer: str, about: dict[str, Any], first: dict[str, Any]) -> None:
     """Refuse layers that do not lie on the grid of the first."""
     for what in ("shape", "cell size", "crs", "corner"):
         if about[what] != first[what]:

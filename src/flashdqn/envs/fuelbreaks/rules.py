@@ -27,7 +27,7 @@ OUTCOMES = ("score", "burned_before", "burned_after", "breaks")
 
 
 @scalar
-def place(
+def place_break(
     i: Scalar,
     action: Array,
     params: Array,
@@ -88,7 +88,7 @@ def start_episode(
 
 
 @scalar
-def settle(
+def finish_step(
     i: Scalar,
     burnable: Array,
     state: Array,
@@ -110,7 +110,7 @@ def settle(
     reward[i] = np.float32(0.0)
     if state[i, OVER] != 0:
         state[i, OVER], state[i, FIRST] = 0, total
-        see_scene(i, burnable, scene, mask, obs)
+        observe_scene(i, burnable, scene, mask, obs)
     else:
         reward[i] = np.float32(100 * (state[i, NOW] - total)) / area
         if command[i] >= 0:
@@ -130,7 +130,7 @@ def settle(
 
 
 @scalar
-def see_scene(i: Scalar, burnable: Array, scene: Array, mask: Array, obs: Array) -> None:
+def observe_scene(i: Scalar, burnable: Array, scene: Array, mask: Array, obs: Array) -> None:
     """The first observation of an episode: the scene, and no breaks."""
     obs[i, 0], obs[i, 1] = scene[i] % 256, scene[i] // 256
     for c in range(mask.shape[1]):

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.envs.fuelbreaks.collection import collect
+from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behaviour
+from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
@@ -54,12 +54,12 @@ class Scenes:
 def make_scenes(config: FuelBreaksConfig, device: torch.device) -> Scenes:
     """The scenes of a configuration, made once per process and device."""
     plain = FuelBreaksConfig(**{name: getattr(config, name) for name in _SHAPING})
-    return _make(plain, device)
+    return _make_cached(plain, device)
 
 
 @functools.lru_cache(maxsize=4)
-def _make(config: FuelBreaksConfig, device: torch.device) -> Scenes:
-    landscapes, learn = collect(config)
+def _make_cached(config: FuelBreaksConfig, device: torch.device) -> Scenes:
+    landscapes, learn = collect_landscapes(config)
     return build_scenes(landscapes, config.read_weathers(), learn, device)
 
 
@@ -73,7 +73,7 @@ def build_scenes(
             "scenes: lower "
             "env.landscapes, env.held_out or the number of env.weathers."
         )
-    behaviours = [fire_behaviour(land, weather) for land in landscapes for weather in weathers]
+    behaviours = [fire_behavior(land, weather) for land in landscapes for weather in weathers]
     layers = torch.from_numpy(np.stack([layer_planes(land) for land in landscapes])).to(device)
     intensities = torch.from_numpy(np.stack([intensity_planes(fire) for fire in behaviours])).to(device)
     burnable = np.stack([fire.burnable.reshape(-1) for fire in behaviours])
@@ -91,7 +91,7 @@ def build_scenes(
     )
 
 
-def check_budget(config: FuelBreaksConfig, scenes: Scenes) -> None:
+def check_breaks_fit(config: FuelBreaksConfig, scenes: Scenes) -> None:
     """Refuse a budget that some landscape has no room for."""
     scene = int(scenes.counts.argmin())
     fewest = int(scenes.counts[scene])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["GymConfig", "build_gym"]
 
 
-def build_gym(config: GymConfig, num_envs: int) -> GymVecEnv:
+def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
     """The environment that a configuration describes, on the CPU."""
     try:
         import gymnasium  # noqa: F401

@@ -32,7 +32,7 @@ class AtariFrames(AtariVectorEnv):
     takes_seeds = True
 
     def __init__(self, game: str, config: GymConfig, num_envs: int, threads: int) -> None:
-        super().__init__(game, num_envs, **(settings(config, threads) | config.kwargs))
+        super().__init__(game, num_envs, **(ale_settings(config, threads) | config.kwargs))
         self.limit = step_limit(config)
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self.late, self._over = np.zeros((2, num_envs), dtype=np.bool_)
@@ -83,7 +83,7 @@ class OneAtari(gymnasium.Env[Any, Any]):
         return obs[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), lives
 
 
-def settings(config: GymConfig, threads: int) -> dict[str, Any]:
+def ale_settings(config: GymConfig, threads: int) -> dict[str, Any]:
     """What ALE calls our settings."""
     atari = config.atari
     return {
@@ -108,6 +108,6 @@ def step_limit(config: GymConfig) -> int:
     return config.max_steps or MAX_FRAMES // config.atari.frame_skip
 
 
-def make_frames(found: EnvSpec, config: GymConfig, num_envs: int) -> AtariFrames:
+def make_atari_frames(found: EnvSpec, config: GymConfig, num_envs: int) -> AtariFrames:
     """All games in ALE's own threads."""
     return AtariFrames(found.kwargs["game"], config, num_envs, min(num_envs, cores()))

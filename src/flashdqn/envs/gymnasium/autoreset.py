@@ -16,10 +16,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from flashdqn.envs.gymnasium.spaces import Array
-from flashdqn.envs.gymnasium.vector import Answer, Vector
+from flashdqn.envs.gymnasium.vector import Vector, VectorStep
 
 
-def step(vector: Vector, action: Array, starting: Array) -> Answer:
+def step_with_autoreset(vector: Vector, action: Array, starting: Array) -> VectorStep:
     """One step by our rule; `starting` are the rows whose episode ended in the last one."""
     if vector.mode == AutoresetMode.NEXT_STEP:
         return vector.step(action)
@@ -28,14 +28,14 @@ def step(vector: Vector, action: Array, starting: Array) -> Answer:
         vector.restart(starting)
     answer = vector.step(np.where(starting, vector.legal(), action))
     if vector.mode == AutoresetMode.SAME_STEP:
-        _put_last(vector, answer, (answer.terminated | answer.truncated) & ~starting)
+        _write_final_rows(vector, answer, (answer.terminated | answer.truncated) & ~starting)
     if waiting:
         vector.restart(starting)
-        _put_first(vector, answer, starting)
+        _write_first_rows(vector, answer, starting)
     return answer
 
 
-def _put_last(vector: Vector, answer: Answer, ended: Array) -> None:
+def _write_final_rows(vector: Vector, answer: VectorStep, ended: Array) -> None:
     if not ended.any():
         return
     obs, mask = vector.final(answer, ended)
@@ -44,7 +44,7 @@ def _put_last(vector: Vector, answer: Answer, ended: Array) -> None:
         answer.mask[ended] = mask
 
 
-def _put_first(vector: Vector, answer: Answer, starting: Array) -> None:
+def _write_first_rows(vector: Vector, answer: VectorStep, starting: Array) -> None:
     answer.obs[starting] = vector.obs[starting]
     if answer.mask is not None and vector.mask is not None:
         answer.mask[starting] = vector.mask[starting]

@@ -94,14 +94,14 @@ class Calls:
                 places = re.findall(r'File "(.+?)", line (\d+)', text)
                 where = f"{places[-1][0]}, line {places[-1][1]}" if places else "a worker process"
                 problem = self._raised(type(error).__name__, error, where)
-        _terminate(env)
+        _kill_workers(env)
         raise problem
 
     def _raised(self, kind: str, error: Exception, where: str) -> EnvError:
         return EnvError(f"{self.name} raised {kind}: {error} (in {where}).")
 
 
-def _terminate(env: Worked) -> None:
+def _kill_workers(env: Worked) -> None:
     """End all workers, whatever they are doing: one that hangs would not hear a request."""
     for process in env.processes:
         process.kill()

@@ -15,7 +15,7 @@ Vectorization = Literal["auto", "sync", "async", "envpool"]
 Channels = Literal["auto", "first", "last"]
 
 
-def parse_kwargs(text: str) -> dict[str, Any]:
+def parse_env_kwargs(text: str) -> dict[str, Any]:
     """A JSON object, as `--env.kwargs` takes it."""
     try:
         value = json.loads(text)
@@ -31,7 +31,7 @@ Kwargs = Annotated[
     tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="JSON",
-        instance_from_str=lambda words: parse_kwargs(words[0]),
+        instance_from_str=lambda words: parse_env_kwargs(words[0]),
         is_instance=lambda value: isinstance(value, dict),
         str_from_instance=lambda value: [json.dumps(value)],
     ),

@@ -46,7 +46,7 @@ class GymVecEnv:
         self.name, self.num_envs, self.num_actions = name, env.num_envs, self.vector.num_actions
         self.obs_spec, self.device = self.vector.encoder.spec, torch.device("cpu")
         self.first_action = self.vector.first_action  # what the environment calls our action 0
-        self.mask: Tensor | None = _tensor(self.vector.mask)
+        self.mask: Tensor | None = _mask_tensor(self.vector.mask)
         self._over: Array
         self._score: Array
         self._begin(0)
@@ -64,7 +64,7 @@ class GymVecEnv:
             self.lives.reset()
         self._begin(seed)
         self._restart = False
-        self.mask = _tensor(self.vector.mask)
+        self.mask = _mask_tensor(self.vector.mask)
         return torch.from_numpy(self.vector.obs.copy())
 
     def step(self, action: Tensor) -> Step:
@@ -72,13 +72,13 @@ class GymVecEnv:
         if self._restart:
             return self._start_anew()
         if self.lives is None:
-            answer = autoreset.step(self.vector, action.numpy(), self._over)
+            answer = autoreset.step_with_autoreset(self.vector, action.numpy(), self._over)
         else:
             answer = self.lives.step(action.numpy(), self._over)
         self._steps += 1
         self._score = np.where(self._over, 0.0, self._score + answer.reward)
         self._over = answer.terminated | answer.truncated
-        self.mask = _tensor(answer.mask)
+        self.mask = _mask_tensor(answer.mask)
         return Step(
             torch.from_numpy(answer.obs),
             torch.from_numpy(np.clip(answer.reward, -self.clip_reward, self.clip_reward).astype(np.float32)),
@@ -114,5 +114,5 @@ class GymVecEnv:
         return Step(obs, never.float(), never, never.clone(), self.mask)
 
 
-def _tensor(mask: Any) -> Tensor | None:
+def _mask_tensor(mask: Any) -> Tensor | None:
     return None if mask is None else torch.from_numpy(mask.copy())

@@ -12,7 +12,7 @@ import numpy as np
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium import autoreset
 from flashdqn.envs.gymnasium.spaces import Array
-from flashdqn.envs.gymnasium.vector import Answer, Vector
+from flashdqn.envs.gymnasium.vector import Vector, VectorStep
 
 
 class LifeLoss:
@@ -28,11 +28,13 @@ class LifeLoss:
         """All games were started anew."""
         self._between[:] = False
 
-    def step(self, action: Array, starting: Array) -> Answer:
+    def step(self, action: Array, starting: Array) -> VectorStep:
         """One step by our rule; `starting` are the rows whose episode ended in the last one."""
         vector, between = self.vector, self._between
         before = vector.lives
-        answer = autoreset.step(vector, np.where(between, vector.legal(), action), starting & ~between)
+        answer = autoreset.step_with_autoreset(
+            vector, np.where(between, vector.legal(), action), starting & ~between
+        )
         over = answer.terminated | answer.truncated
         answer.reward[between], answer.terminated[between], answer.truncated[between] = 0, False, False
         if (dead := between & over).any():

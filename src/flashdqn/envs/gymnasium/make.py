@@ -31,15 +31,15 @@ def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """`num_envs` copies, reset by Gymnasium's next-step rule where we have the choice."""
     if config.vectorization == "envpool":
         return make_pool(config, num_envs)
-    found = find(config.id)
+    found = find_env(config.id)
     try:
         if is_atari(found, config) and config.vectorization == "auto":
-            from flashdqn.envs.gymnasium.atari import make_frames
+            from flashdqn.envs.gymnasium.atari import make_atari_frames
 
-            return make_frames(found, config, num_envs)  # type: ignore[arg-type]
+            return make_atari_frames(found, config, num_envs)  # type: ignore[arg-type]
         if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
-            return gymnasium.make_vec(found, num_envs, "vector_entry_point", **arguments(config))
-        makers = [functools.partial(make_one, found, config)] * num_envs
+            return gymnasium.make_vec(found, num_envs, "vector_entry_point", **constructor_arguments(config))
+        makers = [functools.partial(make_single_env, found, config)] * num_envs
         if config.vectorization == "async":
             return ProcessVector(makers, config.workers or cores())
         return SyncVectorEnv(makers, copy=False)
@@ -49,14 +49,14 @@ def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
         raise EnvError(f"{config.id} cannot be made: {type(error).__name__}: {error}") from error
 
 
-def make_one(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
+def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
     """One environment, here or in a worker process."""
     if is_atari(found, config):
         from flashdqn.envs.gymnasium.atari import OneAtari
 
         return OneAtari(found.kwargs["game"], config)  # type: ignore[union-attr]
     if isinstance(found, EnvSpec):
-        return gymnasium.make(found, disable_env_checker=True, **arguments(config))
+        return gymnasium.make(found, disable_env_checker=True, **constructor_arguments(config))
     env: object = found(**config.kwargs)
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{config.id} must return a gymnasium.Env, and returned a {type(env).__name__}.")
@@ -68,16 +68,16 @@ def is_atari(found: object, config: GymConfig) -> bool:
     return isinstance(found, EnvSpec) and found.namespace == "ALE" and config.atari.preprocess
 
 
-def arguments(config: GymConfig) -> dict[str, Any]:
+def constructor_arguments(config: GymConfig) -> dict[str, Any]:
     """What a registered environment is made with."""
     return config.kwargs | ({"max_episode_steps": config.max_steps} if config.max_steps else {})
 
 
-def find(name: str) -> EnvSpec | Make:
+def find_env(name: str) -> EnvSpec | Make:
     """What a name stands for: a registered environment, or a function of the user's."""
     module, colon, rest = name.partition(":")
     if colon:
-        function = getattr(_import(module, name), rest, None)
+        function = getattr(_import_env_module(module, name), rest, None)
         if callable(function):
             return function  # type: ignore[no-any-return]
         if rest not in gymnasium.registry:
@@ -87,10 +87,10 @@ def find(name: str) -> EnvSpec | Make:
             )
     else:
         _load_plugin(name)
-    return _registered(rest if colon else name)
+    return _find_registered(rest if colon else name)
 
 
-def _registered(name: str) -> EnvSpec:
+def _find_registered(name: str) -> EnvSpec:
     try:
         return gymnasium.spec(name)
     except gymnasium.error.Error:
@@ -114,7 +114,7 @@ def _load_plugin(name: str) -> None:
         getattr(loaded, function)()
 
 
-def _import(module: str, name: str) -> Any:
+def _import_env_module(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

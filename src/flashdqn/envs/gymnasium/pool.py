@@ -39,12 +39,12 @@ class PoolVector(VectorEnv[Any, Any, Any]):
             self.pool.close()
             self.pool = self.make([int(one) for one in seed])
         obs, info = self.pool.reset()
-        return obs, _plain(info)
+        return obs, _keep_arrays(info)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """As Gymnasium's."""
         obs, reward, terminated, truncated, info = self.pool.step(np.asarray(actions, dtype=np.int32))
-        return obs, reward, terminated, truncated, _plain(info)
+        return obs, reward, terminated, truncated, _keep_arrays(info)
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the pool's threads."""
@@ -62,7 +62,7 @@ def make_pool(config: GymConfig, num_envs: int) -> PoolVector:
     name = config.id.rpartition("/")[2]
     if name not in envpool.list_all_envs():
         raise EnvError(f"EnvPool has no environment '{name}': leave out --env.vectorization envpool.")
-    more = atari_settings(config) if config.id.startswith("ALE/") else limit(config)
+    more = envpool_atari_settings(config) if config.id.startswith("ALE/") else time_limit_settings(config)
 
     def make(seeds: list[int]) -> Any:
         numbers = [seed % 2**31 for seed in seeds]
@@ -79,7 +79,7 @@ def make_pool(config: GymConfig, num_envs: int) -> PoolVector:
         raise EnvError(f"{config.id} cannot be made by EnvPool: {type(error).__name__}: {error}") from error
 
 
-def atari_settings(config: GymConfig) -> dict[str, Any]:
+def envpool_atari_settings(config: GymConfig) -> dict[str, Any]:
     """What EnvPool calls our settings."""
     atari = config.atari
     return {
@@ -97,11 +97,11 @@ def atari_settings(config: GymConfig) -> dict[str, Any]:
     }
 
 
-def limit(config: GymConfig) -> dict[str, Any]:
+def time_limit_settings(config: GymConfig) -> dict[str, Any]:
     """A time limit, where one is set."""
     return {"max_episode_steps": config.max_steps} if config.max_steps else {}
 
 
-def _plain(info: dict[str, Any]) -> dict[str, Any]:
+def _keep_arrays(info: dict[str, Any]) -> dict[str, Any]:
     """Its infos are arrays by name already; what is nested in them is nobody's here."""
     return {name: value for name, value in info.items() if isinstance(value, np.ndarray)}

@@ -99,7 +99,9 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
             ours, theirs = context.Pipe()
             wrapped = CloudpickleWrapper([makers[i] for i in group])  # type: ignore[arg-type]
             arguments = (wrapped, group.start, theirs, ours, shared, self.single_observation_space)
-            process = context.Process(target=work, args=arguments, name=f"environments {number}", daemon=True)
+            process = context.Process(
+                target=run_worker, args=arguments, name=f"environments {number}", daemon=True
+            )
             process.start()
             theirs.close()
             self.parent_pipes.append(ours)
@@ -173,7 +175,7 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
         return info
 
 
-def work(
+def run_worker(
     makers: CloudpickleWrapper[Any],
     first: int,
     pipe: Any,
@@ -187,7 +189,7 @@ def work(
     envs: list[gymnasium.Env[Any, Any]] = []
     try:
         envs += [make() for make in makers.fn]  # type: ignore[attr-defined]
-        group = Group(envs, first, shared, space)
+        group = WorkerEnvs(envs, first, shared, space)
         while (message := pipe.recv())[0] != "close":
             pipe.send(group.step() if message[0] == "step" else group.reset(*message[1:]))
     except EOFError:  # the trainer is gone
@@ -200,7 +202,7 @@ def work(
             env.close()
 
 
-class Group:
+class WorkerEnvs:
     """The environments of one worker, `first` … in all."""
 
     def __init__(

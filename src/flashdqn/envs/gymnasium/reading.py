@@ -33,7 +33,7 @@ class Reader:
         if lead is None or lead not in (alone, (lead[:1] + alone)):
             return None
         count = int(np.prod(lead, dtype=np.int64))
-        batch = _regroup(obs, len(lead), count)
+        batch = _merge_batch_axes(obs, len(lead), count)
         out = self.encoder.empty(count)
         self.encoder.write(batch, out)
         shape = (self.stack * out.shape[1], *out.shape[2:])
@@ -56,17 +56,17 @@ class Reader:
         return found.pop() if len(found) == 1 else None
 
 
-def _regroup(obs: Any, axes: int, count: int) -> Any:
+def _merge_batch_axes(obs: Any, axes: int, count: int) -> Any:
     """The same observation with its first axes made one of `count`."""
     if isinstance(obs, dict):
-        return {key: _regroup(part, axes, count) for key, part in obs.items()}
+        return {key: _merge_batch_axes(part, axes, count) for key, part in obs.items()}
     if isinstance(obs, tuple):
-        return tuple(_regroup(part, axes, count) for part in obs)
+        return tuple(_merge_batch_axes(part, axes, count) for part in obs)
     array = np.asarray(obs)
     return array.reshape(count, *array.shape[axes:])
 
 
-def reader_of(env: VecEnv) -> Reader | None:
+def find_reader(env: VecEnv) -> Reader | None:
     """What reads the raw observations of an environment, however wrapped; None where it is not Gymnasium's."""
     inner: Any = env
     while not isinstance(inner, GymVecEnv):

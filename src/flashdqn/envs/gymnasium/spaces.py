@@ -29,7 +29,7 @@ MASK_KEY = "action_mask"
 
 
 @dataclass(frozen=True)
-class Part:
+class SpacePart:
     """One plain space inside the observation."""
 
     path: tuple[str | int, ...]  # keys and positions from the outermost space inwards
@@ -55,15 +55,15 @@ class Encoder:
 
     def __init__(self, space: Space[Any], num_actions: int, channels: Channels = "auto") -> None:
         self.mask_in_obs = _holds_mask(space, num_actions)
-        self.parts = _parts(space, (), channels, self.mask_in_obs)
+        self.parts = _list_parts(space, (), channels, self.mask_in_obs)
         if not self.parts:
             raise EnvError(f"The observation space {space} holds nothing to learn from.")
         if len(self.parts) == 1:
             shape, dtype = self.parts[0].shape or (1,), self.parts[0].dtype
         else:
-            shape, dtype = (sum(map(_width, self.parts)),), np.float32
+            shape, dtype = (sum(map(_part_width, self.parts)),), np.float32
         self.spec = ObsSpec(shape, torch.uint8 if dtype == np.uint8 else torch.float32)
-        self.layout = _layout(self.parts)
+        self.layout = _make_layout(self.parts)
 
     def empty(self, count: int) -> Array:
         """Room for so many observations."""
@@ -95,31 +95,31 @@ def _holds_mask(space: Space[Any], num_actions: int) -> bool:
     return isinstance(mask, spaces.Box | spaces.MultiBinary) and mask.shape == (num_actions,)
 
 
-def _parts(
+def _list_parts(
     space: Space[Any], path: tuple[str | int, ...], channels: Channels, without_mask: bool = False
-) -> list[Part]:
+) -> list[SpacePart]:
     if isinstance(space, spaces.Dict):
         inner: list[tuple[str | int, Space[Any]]] = list(space.spaces.items())
     elif isinstance(space, spaces.Tuple):
         inner = list(enumerate(space.spaces))
     else:
-        return [_plain(space, path, channels)]
+        return [_make_part(space, path, channels)]
     kept = [(key, part) for key, part in inner if not (without_mask and key == MASK_KEY)]
-    return [plain for key, part in kept for plain in _parts(part, (*path, key), channels)]
+    return [plain for key, part in kept for plain in _list_parts(part, (*path, key), channels)]
 
 
-def _plain(space: Space[Any], path: tuple[str | int, ...], channels: Channels) -> Part:
+def _make_part(space: Space[Any], path: tuple[str | int, ...], channels: Channels) -> SpacePart:
     if isinstance(space, spaces.Box):
-        return _box(space, path, channels)
+        return _box_part(space, path, channels)
     if isinstance(space, spaces.MultiBinary):
-        return Part(path, "binary", tuple(space.shape), np.float32, tuple(space.shape), np.asarray)
+        return SpacePart(path, "binary", tuple(space.shape), np.float32, tuple(space.shape), np.asarray)
     if isinstance(space, spaces.Discrete):
         first, count = int(space.start), int(space.n)
         kind = f"one-hot of {count}"
-        return Part(path, kind, (count,), np.float32, (), lambda x: _one_hot(x, first, count))
+        return SpacePart(path, kind, (count,), np.float32, (), lambda x: _one_hot(x, first, count))
     if isinstance(space, spaces.MultiDiscrete):
         counts, firsts = space.nvec.reshape(-1), space.start.reshape(-1)
-        return Part(
+        return SpacePart(
             path,
             f"one-hots of {', '.join(map(str, counts))}",
             (int(counts.sum()),),
@@ -134,7 +134,7 @@ def _plain(space: Space[Any], path: tuple[str | int, ...], channels: Channels) -
     )
 
 
-def _box(space: spaces.Box, path: tuple[str | int, ...], channels: Channels) -> Part:
+def _box_part(space: spaces.Box, path: tuple[str | int, ...], channels: Channels) -> SpacePart:
     shape = tuple(space.shape)
     if 0 in shape:
         raise EnvError(f"An observation of shape {list(shape)} is empty: there is nothing to learn from.")
@@ -142,17 +142,17 @@ def _box(space: spaces.Box, path: tuple[str | int, ...], channels: Channels) -> 
     planes = len(shape) == 3
     kept = np.uint8 if is_bytes or (is_bool and planes) else np.float32
     if not planes:
-        return Part(path, "bytes" if is_bytes else "numbers", shape, kept, shape, np.asarray)
+        return SpacePart(path, "bytes" if is_bytes else "numbers", shape, kept, shape, np.asarray)
     scale = 255 if is_bool else 1
     if channels == "first" or (channels == "auto" and shape[0] < min(shape[1:])):
-        return Part(path, "image", shape, kept, shape, lambda x: x * np.uint8(scale) if scale > 1 else x)
+        return SpacePart(path, "image", shape, kept, shape, lambda x: x * np.uint8(scale) if scale > 1 else x)
     moved = (shape[2], shape[0], shape[1])
 
     def to_front(x: Array) -> Array:
         x = x.transpose(0, 3, 1, 2)
         return x * np.uint8(scale) if scale > 1 else x
 
-    return Part(path, "image, channels moved to the front", moved, kept, shape, to_front)
+    return SpacePart(path, "image, channels moved to the front", moved, kept, shape, to_front)
 
 
 def _one_hot(x: Array, first: int, count: int) -> Array:
@@ -166,15 +166,15 @@ def _one_hots(x: Array, firsts: Array, counts: Array) -> Array:
     return np.concatenate(columns, axis=1)
 
 
-def _width(part: Part) -> int:
+def _part_width(part: SpacePart) -> int:
     return int(np.prod(part.shape, dtype=np.int64))
 
 
-def _layout(parts: list[Part]) -> tuple[Place, ...]:
+def _make_layout(parts: list[SpacePart]) -> tuple[Place, ...]:
     places, begin = [], 0
     for part in parts:
-        places.append(Place(part.path, part.kind, begin, begin + _width(part)))
-        begin += _width(part)
+        places.append(Place(part.path, part.kind, begin, begin + _part_width(part)))
+        begin += _part_width(part)
     return tuple(places)
 
 

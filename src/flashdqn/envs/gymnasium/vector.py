@@ -18,7 +18,7 @@ from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
 
 
-class Answer(NamedTuple):
+class VectorStep(NamedTuple):
     """What came of a step. The arrays are the caller's own."""
 
     obs: Array  # [N, *obs]
@@ -37,7 +37,7 @@ class Vector:
     ) -> None:
         self.env, self.name, self.num_envs = env, name, env.num_envs
         self.calls = Calls(env, name, timeout)
-        self.first_action, self.num_actions = _actions(env.single_action_space, name)
+        self.first_action, self.num_actions = _action_range(env.single_action_space, name)
         self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
         self.mode = _autoreset_mode(env, name)
         self.masked: bool | None = None  # shows in the first answer
@@ -61,7 +61,7 @@ class Vector:
         self.obs = self._encode(batch, self.num_envs)
         self.mask = self._mask(batch, info, np.ones(self.num_envs, dtype=np.bool_))
 
-    def step(self, action: Array) -> Answer:
+    def step(self, action: Array) -> VectorStep:
         """One step of every copy."""
         batch, reward, terminated, truncated, info = self.calls.step(action + self.first_action)
         terminated = np.array(terminated, dtype=np.bool_)
@@ -71,7 +71,7 @@ class Vector:
         acting = np.ones_like(terminated) if self.mode == AutoresetMode.SAME_STEP else ~terminated
         self.obs, self.mask = self._encode(batch, self.num_envs), self._mask(batch, info, acting)
         mask = None if self.mask is None else self.mask.copy()
-        return Answer(self.obs.copy(), np.array(reward), terminated, truncated, mask, info)
+        return VectorStep(self.obs.copy(), np.array(reward), terminated, truncated, mask, info)
 
     def restart(self, rows: Array) -> None:
         """Start a new episode in some rows, and leave the others alone."""
@@ -88,7 +88,7 @@ class Vector:
         if self.lives is not None:
             self.lives[rows] = np.asarray(info["lives"])[rows]
 
-    def final(self, answer: Answer, rows: Array) -> tuple[Array, Array | None]:
+    def final(self, answer: VectorStep, rows: Array) -> tuple[Array, Array | None]:
         """The true last observations of some rows, and masks, that the same-step rule leaves in its info."""
         info = answer.info
         if "final_obs" not in info:
@@ -145,7 +145,7 @@ class Vector:
         return mask
 
 
-def _actions(space: Space[Any], name: str) -> tuple[int, int]:
+def _action_range(space: Space[Any], name: str) -> tuple[int, int]:
     """The first action and how many there are."""
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.n)

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
 from flashdqn.envs.sfc.env import PARALLEL_FROM, ServiceChains
-from flashdqn.envs.sfc.features import observe
+from flashdqn.envs.sfc.features import write_observation
 from flashdqn.envs.sfc.layout import DC, DCS, NOBODY, OVER, Net
-from flashdqn.envs.sfc.placement import NO_SCORE, find_next, is_needed, write_mask
+from flashdqn.envs.sfc.placement import NO_SCORE, find_next_request, is_needed, write_mask
 
 
 @inner
@@ -27,7 +27,7 @@ def choose_by_rule(i: Scalar, chosen: Array, makes_room: Array, *arrays: Array) 
     served, first, points_served, points_first, r_served, r_first = 2 * count, -1, NO_SCORE, NO_SCORE, 0, 0
     spare, points_spare = 2 * count, -NO_SCORE
     for v in range(count):
-        r, _, _, _, points = find_next(i, v, d, False, net)
+        r, _, _, _, points = find_next_request(i, v, d, False, net)
         if r != NOBODY and (points > points_first or (points == points_first and r < r_first)):
             first, points_first, r_first = v, points, r
         if net.mask[i, v] and (points > points_served or (points == points_served and r < r_served)):
@@ -81,7 +81,7 @@ class Chance:
 
 
 @inner
-def see_all(i: Scalar, views: Array, masks: Array, *arrays: Array) -> None:
+def observe_all_centers(i: Scalar, views: Array, masks: Array, *arrays: Array) -> None:
     """What every data centre would see and could do if it were in turn; where there is none, nothing."""
     net = Net(*arrays)
     most, actions, over = len(net.order[i]), len(net.mask[i]), net.state[i, OVER] != 0
@@ -91,7 +91,7 @@ def see_all(i: Scalar, views: Array, masks: Array, *arrays: Array) -> None:
             for a in range(actions):
                 masks[row, a] = a == actions - 1
         elif d < net.state[i, DCS]:
-            observe(i, d, row, net, views)
+            write_observation(i, d, row, net, views)
             write_mask(i, d, net)
             for a in range(actions):
                 masks[row, a] = net.mask[i, a]
@@ -115,7 +115,9 @@ class ByValue:
         rows = env.num_envs * self.most
         self.views = torch.zeros(rows, *env.obs_spec.shape, device=env.device)
         self.masks = torch.zeros(rows, env.num_actions, dtype=torch.bool, device=env.device)
-        self._launch = Kernel(see_all, PARALLEL_FROM).bind(env.num_envs, self.views, self.masks, *env.net)
+        self._launch = Kernel(observe_all_centers, PARALLEL_FROM).bind(
+            env.num_envs, self.views, self.masks, *env.net
+        )
 
     def __call__(self, obs: Tensor) -> Tensor:
         """The values of the data centre that was chosen; it is in turn from now on."""

@@ -13,11 +13,18 @@ from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
-from flashdqn.envs.kernel_env import copies, restore, take_actions, usable_device
+from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 from flashdqn.envs.sfc import layout
 from flashdqn.envs.sfc.config import SfcConfig
-from flashdqn.envs.sfc.episode import GOES_ON, TERMINATED, TRUNCATED, act, find_turn, start_episode
-from flashdqn.envs.sfc.features import length, observe_turn
+from flashdqn.envs.sfc.episode import (
+    GOES_ON,
+    TERMINATED,
+    TRUNCATED,
+    apply_action,
+    find_next_turn,
+    start_episode,
+)
+from flashdqn.envs.sfc.features import observation_length, observe_turn
 from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.outcomes import outcome_names, write_outcomes
 from flashdqn.envs.sfc.state import TABLES, make_net
@@ -27,7 +34,7 @@ PARALLEL_FROM = 128
 
 
 @inner
-def play(
+def step_network(
     i: Scalar,
     action: Array,
     obs: Array,
@@ -43,8 +50,8 @@ def play(
     if net.state[i, layout.OVER] != 0:
         start_episode(i, net)
     else:
-        earned = act(i, action[i], net)
-    paid, end = find_turn(i, net)
+        earned = apply_action(i, action[i], net)
+    paid, end = find_next_turn(i, net)
     # Rewards are whole thousandths until here: one division rounds alike everywhere.
     reward[i] = np.float32(earned + paid) / np.float32(1000.0)
     terminated[i] = end == TERMINATED
@@ -68,15 +75,15 @@ class ServiceChains:
         if num_envs < 1:
             raise EnvError(f"Service chains need at least one network; num_envs is {num_envs}.")
         self.config, self.num_envs, self.tables = config, num_envs, config.read()
-        self.device = usable_device(torch.device(device), "Service chains")
+        self.device = resolve_kernel_device(torch.device(device), "Service chains")
         self.capturable = self.device.type == "cuda"
         vnfs, chains = len(self.tables.vnfs), len(self.tables.chains)
         self.num_actions = 2 * vnfs + 1
-        self.obs_spec = ObsSpec((length(vnfs, chains),), torch.float32)
+        self.obs_spec = ObsSpec((observation_length(vnfs, chains),), torch.float32)
         self.outcome_names: tuple[str, ...] = outcome_names(self.tables)
         self.net = make_net(config, self.tables, num_envs, self.device)
         self._allocate()
-        self._launch = Kernel(play, PARALLEL_FROM).bind(
+        self._launch = Kernel(step_network, PARALLEL_FROM).bind(
             num_envs, self._action, *self._step[:4], self.outcomes, *self.net
         )
         self.reset(0)
@@ -110,7 +117,7 @@ class ServiceChains:
 
     def step(self, action: Tensor) -> Step:
         """One action, [N] of any integer dtype, for the data centre in turn of every network."""
-        take_actions(self._action, action, "Service chains")
+        copy_actions(self._action, action, "Service chains")
         self._launch()
         return self._step
 
@@ -122,11 +129,13 @@ class ServiceChains:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies."""
-        return copies(self._tensors())
+        return copy_state(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
-        restore(self._tensors(), state, "service chains", "tables, data centres, bundles, number of networks")
+        restore_state(
+            self._tensors(), state, "service chains", "tables, data centres, bundles, number of networks"
+        )
 
     def _tensors(self) -> dict[str, Tensor]:
         networks = {name: x for name, x in self.net._asdict().items() if name not in TABLES}

@@ -47,9 +47,9 @@ from flashdqn.envs.sfc.layout import (
     WAITS,
     Net,
 )
-from flashdqn.envs.sfc.network import draw, draw_links, draw_sites, find_paths
-from flashdqn.envs.sfc.placement import allocate, uninstall, write_mask
-from flashdqn.envs.sfc.requests import arrive, deadline_us, drop_hopeless, finish_services
+from flashdqn.envs.sfc.network import draw_links, draw_network_number, draw_sites, find_shortest_paths
+from flashdqn.envs.sfc.placement import allocate_instance, uninstall_instance, write_mask
+from flashdqn.envs.sfc.requests import add_bundle, deadline_us, drop_late_requests, finish_services
 
 GOES_ON, TERMINATED, TRUNCATED = range(3)
 _LATEST = 1 << 40
@@ -61,19 +61,19 @@ def start_episode(i: Scalar, net: Net) -> None:
     for k in range(len(net.state[i])):
         net.state[i, k] = 0
     least, most = net.params[MIN_DCS], net.params[MAX_DCS]
-    net.state[i, DCS] = least + draw(i, most - least + 1, net.rng)
+    net.state[i, DCS] = least + draw_network_number(i, most - least + 1, net.rng)
     least, most = net.params[MIN_BUNDLES], net.params[MAX_BUNDLES]
-    net.state[i, BUNDLES] = least + draw(i, most - least + 1, net.rng)
+    net.state[i, BUNDLES] = least + draw_network_number(i, most - least + 1, net.rng)
     net.state[i, NOW] = -1
     net.state[i, ACTIONS] = net.params[ACTIONS_PER_SLOT]
     draw_sites(i, net)
     draw_links(i, net)
-    find_paths(i, net)
-    clear(i, net)
+    find_shortest_paths(i, net)
+    clear_network(i, net)
 
 
 @inner
-def clear(i: Scalar, net: Net) -> None:
+def clear_network(i: Scalar, net: Net) -> None:
     """No instances, no requests, no sums."""
     for k in range(SUMS):
         net.sums[i, k] = 0
@@ -101,7 +101,7 @@ def clear(i: Scalar, net: Net) -> None:
 
 
 @inner
-def add_up_use(i: Scalar, net: Net) -> None:
+def sum_resource_use(i: Scalar, net: Net) -> None:
     """CPU and storage that instances held in the part of a step that ends."""
     for d in range(net.state[i, DCS]):
         net.sums[i, CPU_USED] += net.capacity[i, d, CPU] - net.free[i, d, CPU]
@@ -111,7 +111,7 @@ def add_up_use(i: Scalar, net: Net) -> None:
 
 
 @inner
-def pay_for_time(i: Scalar, net: Net) -> Scalar:
+def waiting_reward(i: Scalar, net: Net) -> Scalar:
     """What a part of a step pays in which requests wait, by the CPU there is."""
     waiting, cpu = 0, np.int64(0)
     for cell in range(len(net.demand[i])):
@@ -122,7 +122,7 @@ def pay_for_time(i: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def find_urgent(i: Scalar, net: Net) -> Scalar:
+def find_most_urgent(i: Scalar, net: Net) -> Scalar:
     """The waiting request with the earliest deadline, the first one where equal, and where it is."""
     urgent, place, earliest = NOBODY, 0, _LATEST
     for stage in range(len(net.stages)):
@@ -136,10 +136,10 @@ def find_urgent(i: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def set_order(i: Scalar, net: Net) -> None:
+def order_data_centers(i: Scalar, net: Net) -> None:
     """Data centres by the detour that the most urgent request would make through them, so that those on its
     shortest path come first, then by the way to them."""
-    urgent, place = find_urgent(i, net)
+    urgent, place = find_most_urgent(i, net)
     target = NOWHERE if urgent == NOBODY else net.request[i, urgent, TARGET]
     for d in range(net.state[i, DCS]):
         there = net.delay[i, place, d]
@@ -157,22 +157,22 @@ def set_order(i: Scalar, net: Net) -> None:
 
 
 @inner
-def pass_time(i: Scalar, net: Net) -> Scalar:
+def advance_clock(i: Scalar, net: Net) -> Scalar:
     """The next part of a step begins; returns what that pays, and whether the episode ends."""
     earned = np.int64(0)
     if net.state[i, NOW] >= 0:
-        add_up_use(i, net)
-        earned = pay_for_time(i, net)
+        sum_resource_use(i, net)
+        earned = waiting_reward(i, net)
     net.state[i, NOW] += 1
     net.state[i, ACTIONS] = 0
     net.state[i, WAITS] = 0
     net.state[i, TURN] = 0
-    earned += drop_hopeless(i, net)
+    earned += drop_late_requests(i, net)
     finish_services(i, net)
     now = net.state[i, NOW]
     if net.state[i, ARRIVED] < net.state[i, BUNDLES] and now % net.params[BUNDLE_SLOTS] == 0:
-        arrive(i, net)
-    set_order(i, net)
+        add_bundle(i, net)
+    order_data_centers(i, net)
     if net.state[i, LEFT] == 0 and net.state[i, ARRIVED] == net.state[i, BUNDLES]:
         return earned, TERMINATED
     if net.params[MAX_SLOTS] > 0 and now >= net.params[MAX_SLOTS]:
@@ -181,14 +181,14 @@ def pass_time(i: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def find_turn(i: Scalar, net: Net) -> Scalar:
+def find_next_turn(i: Scalar, net: Net) -> Scalar:
     """Go on to the next data centre that can do more than wait; returns what the time that passes pays, and whether
     the episode ends."""
     earned = np.int64(0)
     while True:
         full, all_waited = net.params[FULL_STEPS] != 0, net.state[i, WAITS] >= net.state[i, DCS]
         if net.state[i, ACTIONS] >= net.params[ACTIONS_PER_SLOT] or (all_waited and not full):
-            paid, end = pass_time(i, net)
+            paid, end = advance_clock(i, net)
             earned += paid
             if end != GOES_ON:
                 for a in range(len(net.mask[i]) - 1):
@@ -202,11 +202,11 @@ def find_turn(i: Scalar, net: Net) -> Scalar:
         net.state[i, DC] = d
         if write_mask(i, d, net) or all_waited:
             return earned, GOES_ON
-        take_turn(i, True, net)
+        end_turn(i, True, net)
 
 
 @inner
-def take_turn(i: Scalar, waited: Scalar, net: Net) -> None:
+def end_turn(i: Scalar, waited: Scalar, net: Net) -> None:
     """The data centre in turn has had it; where data centres stay, only if it waited."""
     if waited or net.params[STAYS] == 0:
         turn = net.state[i, TURN] + 1
@@ -215,7 +215,7 @@ def take_turn(i: Scalar, waited: Scalar, net: Net) -> None:
 
 
 @inner
-def act(i: Scalar, action: Scalar, net: Net) -> Scalar:
+def apply_action(i: Scalar, action: Scalar, net: Net) -> Scalar:
     """Do what the data centre in turn was told; returns what it pays. What is not legal does nothing but cost."""
     count = len(net.vnfs)
     net.state[i, ACTIONS] += 1
@@ -223,8 +223,8 @@ def act(i: Scalar, action: Scalar, net: Net) -> Scalar:
     if action < 0 or action > 2 * count or not net.mask[i, action]:
         earned = np.int64(net.pay[PAY_INVALID])
     elif action < count:
-        earned = np.int64(allocate(i, action, net))
+        earned = np.int64(allocate_instance(i, action, net))
     elif action < 2 * count:
-        earned = np.int64(uninstall(i, action - count, net))
-    take_turn(i, action == 2 * count, net)
+        earned = np.int64(uninstall_instance(i, action - count, net))
+    end_turn(i, action == 2 * count, net)
     return earned

@@ -50,42 +50,42 @@ from flashdqn.envs.sfc.requests import arrival_us
 HALVES = (4, 16, 64)  # h of FEW, SOME, MANY
 
 
-def parts(vnfs: int, chains: int) -> tuple[tuple[int, ...], ...]:
+def observation_shapes(vnfs: int, chains: int) -> tuple[tuple[int, ...], ...]:
     """The shapes of the three parts of an observation."""
     return (2 * vnfs + 2,), (chains, 1 + 2 * vnfs), (chains, 4 + vnfs)
 
 
-def length(vnfs: int, chains: int) -> int:
+def observation_length(vnfs: int, chains: int) -> int:
     """Numbers in an observation."""
     return 2 * vnfs + 2 + chains * (1 + 2 * vnfs) + chains * (4 + vnfs)
 
 
 @inner
-def shade(kind: Scalar, count: Scalar, net: Net) -> Scalar:
+def squash_count(kind: Scalar, count: Scalar, net: Net) -> Scalar:
     """A count as a number in [0, 1)."""
     return net.shades[kind, min(count, MAX_SHADE)]
 
 
 @inner
-def ratio(part: Scalar, whole: Scalar) -> Scalar:
+def ratio_or_zero(part: Scalar, whole: Scalar) -> Scalar:
     """part / whole in float32; 0 where there is no whole."""
     return np.float32(part) / np.float32(whole) if whole > 0 else np.float32(0.0)
 
 
 @inner
-def see_data_centre(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> Scalar:
+def observe_data_center(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> Scalar:
     """The first part; returns where to write next."""
     count = len(net.vnfs)
     for v in range(count):
-        obs[row, v] = shade(FEW, net.installed[i, d, v], net)
-        obs[row, count + v] = shade(FEW, net.idle[i, d, v], net)
-    obs[row, 2 * count] = ratio(net.free[i, d, STORAGE], net.params[STORAGE_SCALE])
-    obs[row, 2 * count + 1] = ratio(net.free[i, d, CPU], net.params[CPU_SCALE])
+        obs[row, v] = squash_count(FEW, net.installed[i, d, v], net)
+        obs[row, count + v] = squash_count(FEW, net.idle[i, d, v], net)
+    obs[row, 2 * count] = ratio_or_zero(net.free[i, d, STORAGE], net.params[STORAGE_SCALE])
+    obs[row, 2 * count + 1] = ratio_or_zero(net.free[i, d, CPU], net.params[CPU_SCALE])
     return 2 * count + 2
 
 
 @inner
-def see_chains_here(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> Scalar:
+def observe_local_chains(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> Scalar:
     """The second part; returns where to write next."""
     count, chains = len(net.vnfs), len(net.chains)
     for chain in range(chains):
@@ -93,15 +93,15 @@ def see_chains_here(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs
         for v in range(count):
             busy, waiting = net.busy[i, d, chain * count + v], net.waiting[i, d, chain * count + v]
             present += busy + waiting
-            obs[row, at + 1 + v] = shade(FEW, busy, net)
-            obs[row, at + 1 + count + v] = shade(SOME, waiting, net)
-        obs[row, at] = ratio(chain + 1 if present > 0 else 0, chains)
+            obs[row, at + 1 + v] = squash_count(FEW, busy, net)
+            obs[row, at + 1 + count + v] = squash_count(SOME, waiting, net)
+        obs[row, at] = ratio_or_zero(chain + 1 if present > 0 else 0, chains)
         at += 1 + 2 * count
     return at
 
 
 @inner
-def see_chains_anywhere(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> None:
+def observe_pending_chains(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> None:
     """The third part."""
     count, chains, now = len(net.vnfs), len(net.chains), net.state[i, NOW] * net.params[SLOT_US]
     for chain in range(chains):
@@ -111,24 +111,24 @@ def see_chains_anywhere(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array
                 pending += net.unfinished[i, bundle, chain]
                 remaining = arrival_us(bundle, net) + limit - now
         kbps = net.tally[i, chain, PENDING_KBPS]
-        obs[row, at] = ratio(chain + 1 if pending > 0 else 0, chains)
-        obs[row, at + 1] = shade(MANY, pending, net)
-        obs[row, at + 2] = ratio(max(remaining, 0), limit)
-        obs[row, at + 3] = ratio(kbps, kbps + net.params[LINK_KBPS])
+        obs[row, at] = ratio_or_zero(chain + 1 if pending > 0 else 0, chains)
+        obs[row, at + 1] = squash_count(MANY, pending, net)
+        obs[row, at + 2] = ratio_or_zero(max(remaining, 0), limit)
+        obs[row, at + 3] = ratio_or_zero(kbps, kbps + net.params[LINK_KBPS])
         for v in range(count):
-            obs[row, at + 4 + v] = shade(MANY, net.demand[i, chain * count + v], net)
+            obs[row, at + 4 + v] = squash_count(MANY, net.demand[i, chain * count + v], net)
         at += 4 + count
 
 
 @inner
-def observe(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> None:
+def write_observation(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> None:
     """Write what the agent of data centre d sees into a row of `obs`."""
-    at = see_data_centre(i, d, row, net, obs)
-    at = see_chains_here(i, d, row, at, net, obs)
-    see_chains_anywhere(i, row, at, net, obs)
+    at = observe_data_center(i, d, row, net, obs)
+    at = observe_local_chains(i, d, row, at, net, obs)
+    observe_pending_chains(i, row, at, net, obs)
 
 
 @inner
 def observe_turn(i: Scalar, net: Net, obs: Array) -> None:
     """Write what the data centre in turn sees."""
-    observe(i, net.state[i, DC], i, net, obs)
+    write_observation(i, net.state[i, DC], i, net, obs)

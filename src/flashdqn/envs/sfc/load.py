@@ -50,22 +50,22 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 def read_tables(path: Path) -> Tables:
     """The tables of a file."""
-    data = _load(path)
+    data = _read_toml_or_json(path)
     if unknown := sorted(set(data) - set(_COLUMNS)):
         raise ConfigError(f"{path}: unknown table '{unknown[0]}'; known are {', '.join(_COLUMNS)}.")
-    rows = {name: _rows(path, name, data.get(name, [])) for name in _COLUMNS}
+    rows = {name: _check_rows(path, name, data.get(name, [])) for name in _COLUMNS}
     try:
         return Tables(
-            vnfs=tuple(map(_vnf, rows["vnf"])) or PAPER.vnfs,
-            chains=tuple(map(_chain, rows["chain"])) or PAPER.chains,
-            sites=tuple(map(_site, rows["dc"])),
-            links=tuple(map(_link, rows["link"])),
+            vnfs=tuple(map(_parse_vnf, rows["vnf"])) or PAPER.vnfs,
+            chains=tuple(map(_parse_chain, rows["chain"])) or PAPER.chains,
+            sites=tuple(map(_parse_site, rows["dc"])),
+            links=tuple(map(_parse_link, rows["link"])),
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _read_toml_or_json(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
@@ -78,7 +78,7 @@ def _load(path: Path) -> dict[str, Any]:
     return data
 
 
-def _rows(path: Path, table: str, rows: Any) -> list[Mapping[str, Any]]:
+def _check_rows(path: Path, table: str, rows: Any) -> list[Mapping[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise ConfigError(
             f"{path}: '{table}' must be a list of rows, each with {', '.join(_COLUMNS[table])}."
@@ -96,65 +96,70 @@ def _rows(path: Path, table: str, rows: Any) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _vnf(row: Mapping[str, Any]) -> Vnf:
+def _parse_vnf(row: Mapping[str, Any]) -> Vnf:
     where = f"VNF '{row['name']}'"
-    cpu, ram, storage = (_whole(where, column, row[column]) for column in ("cpu", "ram", "storage"))
-    processing = _number(where, "processing_ms", row["processing_ms"])
-    return Vnf(_text("VNF", row["name"]), cpu, ram, storage, processing)
+    cpu, ram, storage = (
+        _require_whole_number(where, column, row[column]) for column in ("cpu", "ram", "storage")
+    )
+    processing = _require_number(where, "processing_ms", row["processing_ms"])
+    return Vnf(_require_text("VNF", row["name"]), cpu, ram, storage, processing)
 
 
-def _chain(row: Mapping[str, Any]) -> Chain:
+def _parse_chain(row: Mapping[str, Any]) -> Chain:
     where = f"Chain '{row['name']}'"
-    vnfs, mbps, bundle = row["vnfs"], _pair(row["mbps"]), _pair(row["bundle"])
+    vnfs, mbps, bundle = row["vnfs"], _parse_pair(row["mbps"]), _parse_pair(row["bundle"])
     if not isinstance(vnfs, list) or not all(isinstance(name, str) for name in vnfs):
         raise ConfigError(f"{where}: vnfs must be a list of names, and is {vnfs!r}.")
     return Chain(
-        _text("chain", row["name"]),
+        _require_text("chain", row["name"]),
         tuple(vnfs),
-        (_number(where, "mbps", mbps[0]), _number(where, "mbps", mbps[1])),
-        _number(where, "delay_ms", row["delay_ms"]),
-        (_whole(where, "bundle", bundle[0]), _whole(where, "bundle", bundle[1])),
+        (_require_number(where, "mbps", mbps[0]), _require_number(where, "mbps", mbps[1])),
+        _require_number(where, "delay_ms", row["delay_ms"]),
+        (
+            _require_whole_number(where, "bundle", bundle[0]),
+            _require_whole_number(where, "bundle", bundle[1]),
+        ),
     )
 
 
-def _site(row: Mapping[str, Any]) -> Site:
-    where, cpu = f"Data centre '{row['name']}'", _pair(row["cpu"])
+def _parse_site(row: Mapping[str, Any]) -> Site:
+    where, cpu = f"Data centre '{row['name']}'", _parse_pair(row["cpu"])
     return Site(
-        _text("data centre", row["name"]),
-        _whole(where, "x_km", row["x_km"]),
-        _whole(where, "y_km", row["y_km"]),
-        (_whole(where, "cpu", cpu[0]), _whole(where, "cpu", cpu[1])),
-        _whole(where, "ram", row["ram"]),
-        _whole(where, "storage", row["storage"]),
+        _require_text("data centre", row["name"]),
+        _require_whole_number(where, "x_km", row["x_km"]),
+        _require_whole_number(where, "y_km", row["y_km"]),
+        (_require_whole_number(where, "cpu", cpu[0]), _require_whole_number(where, "cpu", cpu[1])),
+        _require_whole_number(where, "ram", row["ram"]),
+        _require_whole_number(where, "storage", row["storage"]),
     )
 
 
-def _link(row: Mapping[str, Any]) -> Link:
+def _parse_link(row: Mapping[str, Any]) -> Link:
     between = row["between"]
     if not isinstance(between, list) or len(between) != 2:
         raise ConfigError(f"A link's `between` must be two names, and is {between!r}.")
     where = f"Link {between[0]}–{between[1]}"
-    return Link((str(between[0]), str(between[1])), _number(where, "mbps", row["mbps"]))
+    return Link((str(between[0]), str(between[1])), _require_number(where, "mbps", row["mbps"]))
 
 
-def _pair(value: Any) -> tuple[Any, Any]:
+def _parse_pair(value: Any) -> tuple[Any, Any]:
     """A range; one number is a range of itself."""
     return (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (value, value)
 
 
-def _text(what: str, value: Any) -> str:
+def _require_text(what: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"The name of a {what} must be a text, and is {value!r}.")
     return value
 
 
-def _whole(where: str, column: str, value: Any) -> int:
+def _require_whole_number(where: str, column: str, value: Any) -> int:
     if type(value) is not int:
         raise ConfigError(f"{where}: {column} must be a whole number, and is {value!r}.")
     return value
 
 
-def _number(where: str, column: str, value: Any) -> float:
+def _require_number(where: str, column: str, value: Any) -> float:
     if type(value) not in (int, float):
         raise ConfigError(f"{where}: {column} must be a number, and is {value!r}.")
     return float(value)

@@ -30,7 +30,7 @@ _SQUARE = US_PER_KM * US_PER_KM
 
 
 @inner
-def draw(i: Scalar, n: Scalar, rng: Array) -> Scalar:
+def draw_network_number(i: Scalar, n: Scalar, rng: Array) -> Scalar:
     """A random number below `n` from network `i`'s stream."""
     bits = random_bits(rng[i, 0], rng[i, 1])
     rng[i, 1] += 1
@@ -38,7 +38,7 @@ def draw(i: Scalar, n: Scalar, rng: Array) -> Scalar:
 
 
 @inner
-def root(square: Scalar) -> Scalar:
+def integer_root(square: Scalar) -> Scalar:
     """⌊√square⌋ by Newton's steps on whole numbers, so that all devices agree."""
     if square < 2:
         return square
@@ -56,7 +56,7 @@ def draw_sites(i: Scalar, net: Net) -> None:
     dcs, given = net.state[i, DCS], net.params[TOPOLOGY] == GIVEN
     for d in range(dcs):
         low = net.sites[d, CPU_LOW]
-        net.capacity[i, d, CPU] = low + draw(i, net.sites[d, CPU_HIGH] - low + 1, net.rng)
+        net.capacity[i, d, CPU] = low + draw_network_number(i, net.sites[d, CPU_HIGH] - low + 1, net.rng)
         net.capacity[i, d, STORAGE] = net.sites[d, SITE_STORAGE]
         net.capacity[i, d, RAM] = net.sites[d, SITE_RAM]
         for k in range(3):
@@ -65,18 +65,18 @@ def draw_sites(i: Scalar, net: Net) -> None:
             net.delay[i, d, d] = net.sites[d, X_KM]
             net.hop[i, d, d] = net.sites[d, Y_KM]
         else:
-            net.delay[i, d, d] = draw(i, net.params[SPAN_KM] + 1, net.rng)
-            net.hop[i, d, d] = draw(i, net.params[SPAN_KM] + 1, net.rng)
+            net.delay[i, d, d] = draw_network_number(i, net.params[SPAN_KM] + 1, net.rng)
+            net.hop[i, d, d] = draw_network_number(i, net.params[SPAN_KM] + 1, net.rng)
 
 
 @inner
-def linked(i: Scalar, a: Scalar, b: Scalar, parent: Scalar, net: Net) -> Scalar:
+def has_link(i: Scalar, a: Scalar, b: Scalar, parent: Scalar, net: Net) -> Scalar:
     """Whether a drawn topology has a link between a < b; `parent` is b's in the random tree."""
     kind, dcs = net.params[TOPOLOGY], net.state[i, DCS]
     if kind == MESH:
         return True
     if kind == RANDOM:
-        return a == parent or draw(i, 2, net.rng) == 1
+        return a == parent or draw_network_number(i, 2, net.rng) == 1
     return b == a + 1 or (a == 0 and b == dcs - 1)
 
 
@@ -85,16 +85,16 @@ def draw_links(i: Scalar, net: Net) -> None:
     """Links with their bandwidth and delay; between data centres without one the delay is FAR."""
     given = net.params[TOPOLOGY] == GIVEN
     for b in range(1, net.state[i, DCS]):
-        parent = draw(i, b, net.rng) if net.params[TOPOLOGY] == RANDOM else 0
+        parent = draw_network_number(i, b, net.rng) if net.params[TOPOLOGY] == RANDOM else 0
         for a in range(b):
             if given:
                 kbps, delay = net.wires[a, b, 0], net.wires[a, b, 1]
             else:
                 kbps, delay = 0, FAR
-                if linked(i, a, b, parent, net):
+                if has_link(i, a, b, parent, net):
                     east = net.delay[i, a, a] - net.delay[i, b, b]
                     north = net.hop[i, a, a] - net.hop[i, b, b]
-                    kbps, delay = net.params[LINK_KBPS], root(_SQUARE * (east * east + north * north))
+                    kbps, delay = net.params[LINK_KBPS], integer_root(_SQUARE * (east * east + north * north))
             net.wire[i, a, b] = kbps
             net.wire[i, b, a] = kbps
             net.link[i, a, b] = kbps
@@ -104,7 +104,7 @@ def draw_links(i: Scalar, net: Net) -> None:
 
 
 @inner
-def find_paths(i: Scalar, net: Net) -> None:
+def find_shortest_paths(i: Scalar, net: Net) -> None:
     """Shortest paths by delay between all data centres (Floyd and Warshall), as delays and next hops."""
     dcs = net.state[i, DCS]
     for a in range(dcs):
@@ -121,7 +121,7 @@ def find_paths(i: Scalar, net: Net) -> None:
 
 
 @inner
-def carries(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> Scalar:
+def path_has_bandwidth(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> Scalar:
     """Whether every link of the path from a to b has so much bandwidth free."""
     while a != b:
         onward = net.hop[i, a, b]
@@ -132,7 +132,7 @@ def carries(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def reserve(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> None:
+def reserve_bandwidth(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> None:
     """Take bandwidth along the path from a to b; a negative amount gives it back."""
     while a != b:
         onward = net.hop[i, a, b]
@@ -142,11 +142,11 @@ def reserve(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> None:
 
 
 @inner
-def carries_both(i: Scalar, a: Scalar, b: Scalar, c: Scalar, kbps: Scalar, net: Net) -> Scalar:
+def paths_have_bandwidth(i: Scalar, a: Scalar, b: Scalar, c: Scalar, kbps: Scalar, net: Net) -> Scalar:
     """Whether the paths from a to b and on to c have so much bandwidth free, also where they share a link."""
-    if not carries(i, a, b, kbps, net):
+    if not path_has_bandwidth(i, a, b, kbps, net):
         return False
-    reserve(i, a, b, kbps, net)
-    enough = carries(i, b, c, kbps, net)
-    reserve(i, a, b, -kbps, net)
+    reserve_bandwidth(i, a, b, kbps, net)
+    enough = path_has_bandwidth(i, b, c, kbps, net)
+    reserve_bandwidth(i, a, b, -kbps, net)
     return enough

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flashdqn.compute.kernels import Array, Scalar, inner
-from flashdqn.envs.sfc.features import ratio
+from flashdqn.envs.sfc.features import ratio_or_zero
 from flashdqn.envs.sfc.layout import (
     ASKED,
     CAUSES,
@@ -40,13 +40,13 @@ def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
         asked += net.tally[i, chain, ASKED]
         satisfied += net.tally[i, chain, SATISFIED]
         nobody = net.tally[i, chain, ASKED] == 0
-        accepted = ratio(net.tally[i, chain, SATISFIED], net.tally[i, chain, ASKED])
+        accepted = ratio_or_zero(net.tally[i, chain, SATISFIED], net.tally[i, chain, ASKED])
         outcomes[i, 1 + chain] = np.float32(1.0) if nobody else accepted
-    outcomes[i, 0] = ratio(satisfied, asked)
+    outcomes[i, 0] = ratio_or_zero(satisfied, asked)
     at = 1 + chains
-    outcomes[i, at] = ratio(net.sums[i, CPU_USED], net.sums[i, CPU_ALL])
-    outcomes[i, at + 1] = ratio(net.sums[i, STORAGE_USED], net.sums[i, STORAGE_ALL])
+    outcomes[i, at] = ratio_or_zero(net.sums[i, CPU_USED], net.sums[i, CPU_ALL])
+    outcomes[i, at + 1] = ratio_or_zero(net.sums[i, STORAGE_USED], net.sums[i, STORAGE_ALL])
     for k in range(CAUSES):
-        outcomes[i, at + 2 + k] = ratio(net.cause[i, k], asked)
-    outcomes[i, at + 2 + CAUSES] = ratio(net.sums[i, DELAY], 1000 * satisfied)
-    outcomes[i, at + 3 + CAUSES] = ratio(net.sums[i, KBPS], 1_000_000)
+        outcomes[i, at + 2 + k] = ratio_or_zero(net.cause[i, k], asked)
+    outcomes[i, at + 2 + CAUSES] = ratio_or_zero(net.sums[i, DELAY], 1000 * satisfied)
+    outcomes[i, at + 3 + CAUSES] = ratio_or_zero(net.sums[i, KBPS], 1_000_000)

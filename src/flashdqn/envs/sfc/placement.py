@@ -39,8 +39,8 @@ from flashdqn.envs.sfc.layout import (
     WHEEL,
     Net,
 )
-from flashdqn.envs.sfc.network import carries, reserve
-from flashdqn.envs.sfc.requests import arrival_us, carried, deadline_us, has_room, leave_queue
+from flashdqn.envs.sfc.network import path_has_bandwidth, reserve_bandwidth
+from flashdqn.envs.sfc.requests import arrival_us, deadline_us, has_room, leave_queue, service_has_bandwidth
 
 # in thousandths of the paper's points, which are milliseconds
 HERE, ELSEWHERE, URGENT_US, URGENCY = 10_000, -5_000, 10_000, 100_000_000
@@ -48,7 +48,7 @@ NO_SCORE = -(1 << 40)
 
 
 @inner
-def priority(i: Scalar, r: Scalar, d: Scalar, now: Scalar, net: Net) -> Scalar:
+def request_priority(i: Scalar, r: Scalar, d: Scalar, now: Scalar, net: Net) -> Scalar:
     """P1 + P2 + P3 in thousandths."""
     remaining = deadline_us(i, r, net) - now
     points = -remaining
@@ -60,7 +60,9 @@ def priority(i: Scalar, r: Scalar, d: Scalar, now: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def in_time(i: Scalar, r: Scalar, stage: Scalar, here: Scalar, d: Scalar, now: Scalar, net: Net) -> Scalar:
+def meets_deadline(
+    i: Scalar, r: Scalar, stage: Scalar, here: Scalar, d: Scalar, now: Scalar, net: Net
+) -> Scalar:
     """Whether a request can still meet its delay when it is served at d now, and at once ever after (C5)."""
     slot, target = net.params[SLOT_US], net.request[i, r, TARGET]
     done = now + net.delay[i, here, d] + net.vnfs[net.stages[stage, STAGE_VNF], PROCESSING]
@@ -72,7 +74,7 @@ def in_time(i: Scalar, r: Scalar, stage: Scalar, here: Scalar, d: Scalar, now: S
 
 
 @inner
-def find_next(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net: Net) -> Scalar:
+def find_next_request(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net: Net) -> Scalar:
     """Who is next for VNF v at data centre d: its number or NOBODY, the one ahead of it in its queue, its stage,
     where it waits, and its priority."""
     now, dcs = net.state[i, NOW] * net.params[SLOT_US], net.state[i, DCS]
@@ -83,24 +85,26 @@ def find_next(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net: Net) ->
         for here in range(dcs):
             r, before = net.head[i, stage, here], NOBODY
             # Later ones have later deadlines, so the first that can be served is the best of its queue.
-            if r == NOBODY or not carries(i, here, d, least_kbps, net):
+            if r == NOBODY or not path_has_bandwidth(i, here, d, least_kbps, net):
                 continue
-            points = priority(i, r, d, now, net)
+            points = request_priority(i, r, d, now, net)
             while r != NOBODY and (points > best_points or (points == best_points and r < best)):
                 last = net.stages[stage, STAGE_LAST]
-                if in_time(i, r, stage, here, d, now, net) and carried(i, r, here, d, last, net):
+                if meets_deadline(i, r, stage, here, d, now, net) and service_has_bandwidth(
+                    i, r, here, d, last, net
+                ):
                     best, best_before, best_stage, best_place, best_points = r, before, stage, here, points
                     if any_will_do:
                         return best, best_before, best_stage, best_place, best_points
                     break
                 before, r = r, net.request[i, r, NEXT]
                 if r != NOBODY:
-                    points = priority(i, r, d, now, net)
+                    points = request_priority(i, r, d, now, net)
     return best, best_before, best_stage, best_place, best_points
 
 
 @inner
-def take_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
+def occupy_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
     """Make an idle instance busy, or install one that is busy at once."""
     if net.idle[i, d, v] > 0:
         net.idle[i, d, v] -= 1
@@ -111,15 +115,15 @@ def take_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
 
 
 @inner
-def allocate(i: Scalar, v: Scalar, net: Net) -> Scalar:
+def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     """Serve the next request for VNF v at the data centre in turn; returns what it pays. There must be one."""
     d, slot = net.state[i, DC], net.params[SLOT_US]
-    r, before, stage, here, _ = find_next(i, v, d, False, net)
+    r, before, stage, here, _ = find_next_request(i, v, d, False, net)
     now, kbps = net.state[i, NOW] * slot, net.request[i, r, BANDWIDTH]
     leave_queue(i, r, before, stage, here, net)
-    take_instance(i, v, d, net)
+    occupy_instance(i, v, d, net)
     net.busy[i, d, net.stages[stage, STAGE_CELL]] += 1
-    reserve(i, here, d, kbps, net)
+    reserve_bandwidth(i, here, d, kbps, net)
     net.places[i, r, net.request[i, r, POSITION]] = d
     net.request[i, r, PLACE] = d
     work = net.delay[i, here, d] + net.vnfs[v, PROCESSING]
@@ -131,7 +135,7 @@ def allocate(i: Scalar, v: Scalar, net: Net) -> Scalar:
     # Nothing can stop it any more.
     chain, target = net.request[i, r, CHAIN], net.request[i, r, TARGET]
     if target != NOWHERE:
-        reserve(i, d, target, kbps, net)
+        reserve_bandwidth(i, d, target, kbps, net)
         work += net.delay[i, d, target]
     net.tally[i, chain, SATISFIED] += 1
     net.sums[i, DELAY] += now + work - arrival_us(net.request[i, r, BUNDLE], net)
@@ -149,7 +153,7 @@ def is_needed(i: Scalar, v: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def uninstall(i: Scalar, v: Scalar, net: Net) -> Scalar:
+def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     """Remove an idle instance of VNF v from the data centre in turn; returns what it pays. There must be one."""
     d = net.state[i, DC]
     net.idle[i, d, v] -= 1
@@ -167,7 +171,7 @@ def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
     for v in range(count):
         legal = is_needed(i, v, net) and has_room(i, d, v, net)
         if legal:
-            r, _, _, _, _ = find_next(i, v, d, True, net)
+            r, _, _, _, _ = find_next_request(i, v, d, True, net)
             legal = r != NOBODY
         net.mask[i, v] = legal
         spare = net.idle[i, d, v] > 0

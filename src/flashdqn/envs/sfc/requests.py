@@ -47,7 +47,12 @@ from flashdqn.envs.sfc.layout import (
     WHEEL,
     Net,
 )
-from flashdqn.envs.sfc.network import carries, carries_both, draw, reserve
+from flashdqn.envs.sfc.network import (
+    draw_network_number,
+    path_has_bandwidth,
+    paths_have_bandwidth,
+    reserve_bandwidth,
+)
 
 
 @inner
@@ -115,22 +120,22 @@ def leave_queue(i: Scalar, r: Scalar, before: Scalar, stage: Scalar, d: Scalar, 
 
 
 @inner
-def arrive(i: Scalar, net: Net) -> None:
+def add_bundle(i: Scalar, net: Net) -> None:
     """A bundle arrives: requests for every chain, each with its own ends and bandwidth."""
     dcs = net.state[i, DCS]
     net.state[i, ARRIVED] += 1
     for chain in range(len(net.chains)):
         low, kbps_low = net.chains[chain, COUNT_LOW], net.chains[chain, KBPS_LOW]
         spread = net.chains[chain, KBPS_HIGH] - kbps_low
-        count = low + draw(i, net.chains[chain, COUNT_HIGH] - low + 1, net.rng)
+        count = low + draw_network_number(i, net.chains[chain, COUNT_HIGH] - low + 1, net.rng)
         for _ in range(count):
             r = net.state[i, REQUESTS]
             net.state[i, REQUESTS] += 1
-            source = draw(i, dcs, net.rng)
+            source = draw_network_number(i, dcs, net.rng)
             target = NOWHERE
             if net.params[PAIRS] != 0:
-                target = (source + 1 + draw(i, dcs - 1, net.rng)) % dcs
-            kbps = kbps_low + (draw(i, spread + 1, net.rng) if spread > 0 else 0)
+                target = (source + 1 + draw_network_number(i, dcs - 1, net.rng)) % dcs
+            kbps = kbps_low + (draw_network_number(i, spread + 1, net.rng) if spread > 0 else 0)
             net.request[i, r, CHAIN] = chain
             net.request[i, r, POSITION] = 0
             net.request[i, r, PLACE] = source
@@ -147,16 +152,16 @@ def arrive(i: Scalar, net: Net) -> None:
 
 
 @inner
-def close(i: Scalar, r: Scalar, served: Scalar, to_target: Scalar, net: Net) -> None:
+def close_request(i: Scalar, r: Scalar, served: Scalar, to_target: Scalar, net: Net) -> None:
     """A request is over, after `served` VNFs: release its bandwidth, and count it off."""
     chain, kbps = net.request[i, r, CHAIN], net.request[i, r, BANDWIDTH]
     if net.params[PER_CHAIN] != 0:
         here = net.request[i, r, SOURCE]
         for k in range(served):
-            reserve(i, here, net.places[i, r, k], -kbps, net)
+            reserve_bandwidth(i, here, net.places[i, r, k], -kbps, net)
             here = net.places[i, r, k]
     if to_target and net.request[i, r, TARGET] != NOWHERE:
-        reserve(i, net.request[i, r, PLACE], net.request[i, r, TARGET], -kbps, net)
+        reserve_bandwidth(i, net.request[i, r, PLACE], net.request[i, r, TARGET], -kbps, net)
     net.unfinished[i, net.request[i, r, BUNDLE], chain] -= 1
     net.tally[i, chain, PENDING_KBPS] -= kbps
     net.state[i, LEFT] -= 1
@@ -176,9 +181,9 @@ def finish_services(i: Scalar, net: Net) -> None:
         net.busy[i, d, net.stages[stage, STAGE_CELL]] -= 1
         if net.params[PER_CHAIN] == 0:
             here = net.request[i, r, SOURCE] if position == 0 else net.places[i, r, position - 1]
-            reserve(i, here, d, -net.request[i, r, BANDWIDTH], net)
+            reserve_bandwidth(i, here, d, -net.request[i, r, BANDWIDTH], net)
         if net.stages[stage, STAGE_LAST] != 0:
-            close(i, r, position + 1, True, net)
+            close_request(i, r, position + 1, True, net)
         else:
             net.request[i, r, POSITION] = position + 1
             join_queue(i, r, stage + 1, d, net)
@@ -196,13 +201,13 @@ def drop_cause(i: Scalar, r: Scalar, stage: Scalar, here: Scalar, net: Net) -> S
     for d in range(net.state[i, DCS]):
         if has_room(i, d, v, net):
             cause = NO_BANDWIDTH
-            if carries_both(i, here, d, target if onward else d, kbps, net):
+            if paths_have_bandwidth(i, here, d, target if onward else d, kbps, net):
                 return NO_TIME
     return cause
 
 
 @inner
-def drop_hopeless(i: Scalar, net: Net) -> Scalar:
+def drop_late_requests(i: Scalar, net: Net) -> Scalar:
     """Drop who could not be in time even if served at once; returns what that pays. Instances are still as they
     were in the part of the step that ends, so that causes can be told."""
     now, earned = net.state[i, NOW] * net.params[SLOT_US], np.int64(0)
@@ -213,7 +218,7 @@ def drop_hopeless(i: Scalar, net: Net) -> Scalar:
             while r != NOBODY and deadline_us(i, r, net) < now + least:
                 net.cause[i, drop_cause(i, r, stage, d, net)] += 1
                 leave_queue(i, r, NOBODY, stage, d, net)
-                close(i, r, net.request[i, r, POSITION], False, net)
+                close_request(i, r, net.request[i, r, POSITION], False, net)
                 net.tally[i, chain, DROPPED] += 1
                 earned += net.pay[PAY_DROPPED] - net.stages[stage, STAGE_PAID]
                 r = net.head[i, stage, d]
@@ -221,9 +226,9 @@ def drop_hopeless(i: Scalar, net: Net) -> Scalar:
 
 
 @inner
-def carried(i: Scalar, r: Scalar, here: Scalar, d: Scalar, last: Scalar, net: Net) -> Scalar:
+def service_has_bandwidth(i: Scalar, r: Scalar, here: Scalar, d: Scalar, last: Scalar, net: Net) -> Scalar:
     """Whether the paths that a service at d takes have the bandwidth (C4)."""
     kbps, target = net.request[i, r, BANDWIDTH], net.request[i, r, TARGET]
     if last == 0 or target == NOWHERE:
-        return carries(i, here, d, kbps, net)
-    return carries_both(i, here, d, target, kbps, net)
+        return path_has_bandwidth(i, here, d, kbps, net)
+    return paths_have_bandwidth(i, here, d, target, kbps, net)

@@ -66,13 +66,13 @@ def make_tables(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
     counts = torch.arange(layout.MAX_SHADE + 1, dtype=torch.float64)
     return {
         "params": make_params(config, tables, largest),
-        "vnfs": ints([[v.cpu, v.storage, v.ram, v.processing_us] for v in tables.vnfs]),
+        "vnfs": int_tensor([[v.cpu, v.storage, v.ram, v.processing_us] for v in tables.vnfs]),
         "stages": stages,
         "uses": uses,
         "chains": make_chains(tables),
         "sites": sites,
         "wires": make_wires(tables, len(sites)),
-        "pay": ints([round(1000 * getattr(config, f"{name}_reward")) for name in pay]),
+        "pay": int_tensor([round(1000 * getattr(config, f"{name}_reward")) for name in pay]),
         "shades": torch.stack([counts / (counts + half) for half in HALVES]).to(torch.float32),
     }
 
@@ -113,14 +113,14 @@ def make_stages(config: SfcConfig, tables: Tables) -> tuple[Tensor, Tensor]:
             # All but the last end with a part of a step, for only then can the next VNF be asked for.
             least += work if last else -(-work // config.slot_us) * config.slot_us
             own.append([number, v, number * len(names) + v, int(last), least])
-        pays = progress_pay(config, tables, number)
+        pays = progress_rewards(config, tables, number)
         rows += [[*row, pays[k], sum(pays[:k])] for k, row in enumerate(reversed(own))]
     users = [[s for s, row in enumerate(rows) if row[layout.STAGE_VNF] == v] for v in range(len(names))]
     starts = [len(names) + 1 + sum(map(len, users[:v])) for v in range(len(names) + 1)]
-    return ints(rows), ints(starts + [stage for own in users for stage in own])
+    return int_tensor(rows), int_tensor(starts + [stage for own in users for stage in own])
 
 
-def progress_pay(config: SfcConfig, tables: Tables, chain: int) -> list[int]:
+def progress_rewards(config: SfcConfig, tables: Tables, chain: int) -> list[int]:
     """What each VNF of a chain pays when it is allocated, in thousandths: by how much it brings the share of the
     chain's CPU that is done, to some power, forward."""
     cpu = {vnf.name: vnf.cpu for vnf in tables.vnfs}
@@ -144,15 +144,15 @@ def make_chains(tables: Tables) -> Tensor:
             ]
         )
         first += len(chain.vnfs)
-    return ints(rows)
+    return int_tensor(rows)
 
 
 def make_sites(config: SfcConfig, tables: Tables) -> Tensor:
     """What each data centre has; without RAM to look at, any amount. [D, SITE]"""
     if tables.sites:
-        return ints([[s.x_km, s.y_km, *s.cpu, s.storage, s.ram] for s in tables.sites])
+        return int_tensor([[s.x_km, s.y_km, *s.cpu, s.storage, s.ram] for s in tables.sites])
     row = [0, 0, config.cpu_low, config.cpu_high, config.storage, config.ram or _NO_LIMIT]
-    return ints([row] * config.max_dcs)
+    return int_tensor([row] * config.max_dcs)
 
 
 def make_wires(tables: Tables, dcs: int) -> Tensor:
@@ -168,6 +168,6 @@ def make_wires(tables: Tables, dcs: int) -> Tensor:
     return wires
 
 
-def ints(rows: list[int] | list[list[int]]) -> Tensor:
+def int_tensor(rows: list[int] | list[list[int]]) -> Tensor:
     """Whole numbers as the kernels read them."""
     return torch.tensor(rows, dtype=torch.int32)

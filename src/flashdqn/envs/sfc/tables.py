@@ -56,14 +56,14 @@ class Chain:
         if not self.vnfs:
             raise ConfigError(f"{where} has no VNFs: name at least one.")
         if not 0 < self.mbps[0] <= self.mbps[1] <= 1_000_000:
-            raise ConfigError(f"{where}: mbps must be above 0 and rise, and is {_range(self.mbps)}.")
+            raise ConfigError(f"{where}: mbps must be above 0 and rise, and is {_format_range(self.mbps)}.")
         if not 0 < self.delay_ms <= 1_000_000:
             raise ConfigError(
                 f"{where}: delay_ms must be above 0, and at most 1000000; it is {self.delay_ms}."
             )
         if not 0 <= self.bundle[0] <= self.bundle[1] or self.bundle[1] == 0:
             raise ConfigError(
-                f"{where}: bundle must be counts that rise, as [40, 55], and is {_range(self.bundle)}."
+                f"{where}: bundle must be counts that rise, as [40, 55], and is {_format_range(self.bundle)}."
             )
 
     @property
@@ -87,7 +87,7 @@ class Site:
         where = f"Data centre '{self.name}'"
         _require_amount(where, "cpu", self.cpu[0])
         if self.cpu[0] > self.cpu[1]:
-            raise ConfigError(f"{where}: cpu must be a range that rises, and is {_range(self.cpu)}.")
+            raise ConfigError(f"{where}: cpu must be a range that rises, and is {_format_range(self.cpu)}.")
         for column in ("ram", "storage"):
             _require_amount(where, column, getattr(self, column))
         for column in ("x_km", "y_km"):
@@ -152,7 +152,7 @@ def _require_unique(what: str, names: Sequence[str]) -> None:
         raise ConfigError(f"There are two {what}s called '{twice}': every one needs a name of its own.")
 
 
-def _range(pair: tuple[float, float]) -> str:
+def _format_range(pair: tuple[float, float]) -> str:
     return f"{pair[0]:g} to {pair[1]:g}"
 
 

@@ -6,7 +6,7 @@ from flashdqn.envs.sfc import layout
 from flashdqn.envs.sfc.env import ServiceChains
 
 
-def render(env: ServiceChains, i: int) -> str:
+def render_network(env: ServiceChains, i: int) -> str:
     """Data centres with what they have installed (busy / all), links in use, and requests.
 
     It reads the device: for people, not for training.

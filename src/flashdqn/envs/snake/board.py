@@ -33,7 +33,7 @@ def cell_at(row: Scalar, col: Scalar) -> Scalar:
 
 
 @scalar
-def ahead(cell: Scalar, heading: Scalar) -> Scalar:
+def cell_ahead(cell: Scalar, heading: Scalar) -> Scalar:
     """The cell one step on. Without branches: headings are unpredictable."""
     down = int(heading == 2) - int(heading == 0)
     right = int(heading == 1) - int(heading == 3)
@@ -42,12 +42,12 @@ def ahead(cell: Scalar, heading: Scalar) -> Scalar:
 
 @scalar
 def has_bit(i: Scalar, cell: Scalar, first_row: Scalar, bits: Array) -> Scalar:
-    """Whether a cell's bit is set in the rows from `first_row` on."""
+    """Whether a cell's bit is set in the rows from `first_true_row` on."""
     return (bits[i, first_row + (cell >> SHIFT)] >> (cell & MASK)) & 1 != 0
 
 
 @scalar
-def kills(i: Scalar, cell: Scalar, bits: Array) -> Scalar:
+def is_deadly(i: Scalar, cell: Scalar, bits: Array) -> Scalar:
     """Whether moving to this cell is death."""
     return has_bit(i, cell, 0, bits)
 
@@ -72,13 +72,13 @@ def is_wall(cell: Scalar, size: Scalar) -> Scalar:
 
 
 @scalar
-def distance(a: Scalar, b: Scalar) -> Scalar:
+def manhattan_distance(a: Scalar, b: Scalar) -> Scalar:
     """Manhattan distance of two cells."""
     return abs((a >> SHIFT) - (b >> SHIFT)) + abs((a & MASK) - (b & MASK))
 
 
 @scalar
-def popcount(word: Scalar) -> Scalar:
+def count_set_bits(word: Scalar) -> Scalar:
     """The number of set bits; the compiler knows this pattern and makes it one instruction."""
     x = np.uint64(word)
     x = x - ((x >> _1) & _ONES_1)

@@ -13,7 +13,7 @@ from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
-from flashdqn.envs.kernel_env import copies, restore, take_actions, usable_device
+from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 from flashdqn.envs.snake import rules
 from flashdqn.envs.snake.board import MASK, SHIFT
 from flashdqn.envs.snake.config import SnakeConfig
@@ -24,7 +24,7 @@ from flashdqn.envs.snake.features import (
     observe_vector,
     vector_length,
 )
-from flashdqn.envs.snake.rules import advance
+from flashdqn.envs.snake.rules import advance_board
 
 
 @scalar
@@ -44,7 +44,7 @@ def play_vector(
     outcomes: Array,
 ) -> None:
     """Step board `i` and observe it as a vector."""
-    advance(i, action, state, body, bits, rng, params, rewards, reward, terminated, truncated, outcomes)
+    advance_board(i, action, state, body, bits, rng, params, rewards, reward, terminated, truncated, outcomes)
     observe_vector(i, state, body, bits, params, obs)
 
 
@@ -66,7 +66,7 @@ def play_grid(
     outcomes: Array,
 ) -> None:
     """Step board `i` and observe it as planes."""
-    advance(i, action, state, body, bits, rng, params, rewards, reward, terminated, truncated, outcomes)
+    advance_board(i, action, state, body, bits, rng, params, rewards, reward, terminated, truncated, outcomes)
     observe_grid(i, state, body, params, shades, obs)
 
 
@@ -96,7 +96,7 @@ class Snake:
     def __init__(self, config: SnakeConfig, num_envs: int, device: torch.device | str = "cpu") -> None:
         self.config = config
         self.num_envs = num_envs
-        self.device = usable_device(torch.device(device), "Snake")
+        self.device = resolve_kernel_device(torch.device(device), "Snake")
         self.num_actions = config.num_actions
         self.obs_spec = _obs_spec(config)
         self.capturable = self.device.type == "cuda"
@@ -104,7 +104,7 @@ class Snake:
             raise EnvError(f"Snake needs at least one board; num_envs is {num_envs}.")
         self._allocate()
         grid = config.features == "grid"
-        tables = [_params(config), _rewards(config), *([_shades(config)] if grid else [])]
+        tables = [_make_params(config), _make_rewards(config), *([_make_shades(config)] if grid else [])]
         self._launch = Kernel(play_grid if grid else play_vector, PARALLEL_FROM).bind(
             num_envs,
             self._action,
@@ -145,17 +145,17 @@ class Snake:
 
     def step(self, action: Tensor) -> Step:
         """Take one action, [N] of any integer dtype, on every board."""
-        take_actions(self._action, action, "Snake")
+        copy_actions(self._action, action, "Snake")
         self._launch()
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies."""
-        return copies(self._tensors())
+        return copy_state(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
-        restore(self._tensors(), state, "Snake", "board side, features, actions, number of boards")
+        restore_state(self._tensors(), state, "Snake", "board side, features, actions, number of boards")
 
     def _tensors(self) -> dict[str, Tensor]:
         return {
@@ -203,7 +203,7 @@ def _obs_spec(config: SnakeConfig) -> ObsSpec:
     return ObsSpec((vector_length(config.features, config.num_actions),), torch.float32)
 
 
-def _params(config: SnakeConfig) -> Tensor:
+def _make_params(config: SnakeConfig) -> Tensor:
     """The numbers that steer the kernel, so that no setting compiles it anew; [PARAMS] int32."""
     params = torch.zeros(rules.PARAMS, dtype=torch.int32)
     params[rules.SIZE] = config.size
@@ -217,7 +217,7 @@ def _params(config: SnakeConfig) -> Tensor:
     return params
 
 
-def _rewards(config: SnakeConfig) -> Tensor:
+def _make_rewards(config: SnakeConfig) -> Tensor:
     """What each kind of move earns; a move changes the distance to the food by one. [REWARDS] float32."""
     shaping = config.distance_reward / config.size
     rewards = torch.zeros(rules.REWARDS)
@@ -229,6 +229,6 @@ def _rewards(config: SnakeConfig) -> Tensor:
     return rewards
 
 
-def _shades(config: SnakeConfig) -> Tensor:
+def _make_shades(config: SnakeConfig) -> Tensor:
     """What stands in the body's plane for each number of steps until a cell is free; [S² + 1] uint8."""
     return torch.tensor(body_shades(config.size), dtype=torch.uint8)

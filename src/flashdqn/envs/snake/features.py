@@ -37,7 +37,15 @@ import math
 import numpy as np
 
 from flashdqn.compute.kernels import Array, Scalar, scalar
-from flashdqn.envs.snake.board import MASK, SHIFT, ahead, clear_bit, distance, kills, set_bit
+from flashdqn.envs.snake.board import (
+    MASK,
+    SHIFT,
+    cell_ahead,
+    clear_bit,
+    is_deadly,
+    manhattan_distance,
+    set_bit,
+)
 from flashdqn.envs.snake.flood import component_size, in_component
 from flashdqn.envs.snake.rules import (
     ABSOLUTE,
@@ -69,13 +77,15 @@ def vector_length(features: str, num_actions: int) -> int:
 
 
 @scalar
-def ratio(part: Scalar, whole: Scalar) -> Scalar:
+def ratio_or_one(part: Scalar, whole: Scalar) -> Scalar:
     """part / whole in float32; 1 where there is nothing to have a part of."""
     return np.float32(part) / np.float32(whole) if whole > 0 else np.float32(1.0)
 
 
 @scalar
-def put_moves(i: Scalar, at: Scalar, values: Scalar, heading: Scalar, absolute: Scalar, obs: Array) -> Scalar:
+def write_moves(
+    i: Scalar, at: Scalar, values: Scalar, heading: Scalar, absolute: Scalar, obs: Array
+) -> Scalar:
     """Write one number per action from those of straight, right, left; returns where to write next."""
     straight, right, left = values
     if absolute == 0:
@@ -91,7 +101,7 @@ def put_moves(i: Scalar, at: Scalar, values: Scalar, heading: Scalar, absolute: 
 
 
 @scalar
-def put_directions(i: Scalar, at: Scalar, head: Scalar, cell: Scalar, obs: Array) -> Scalar:
+def write_directions(i: Scalar, at: Scalar, head: Scalar, cell: Scalar, obs: Array) -> Scalar:
     """Write whether `cell` lies up, right, down, left of the head."""
     row, col = (cell >> SHIFT) - (head >> SHIFT), (cell & MASK) - (head & MASK)
     obs[i, at] = row < 0
@@ -102,7 +112,9 @@ def put_directions(i: Scalar, at: Scalar, head: Scalar, cell: Scalar, obs: Array
 
 
 @scalar
-def fill_moves(i: Scalar, cells: Scalar, safe: Scalar, tail: Scalar, size: Scalar, bits: Array) -> Scalar:
+def measure_move_components(
+    i: Scalar, cells: Scalar, safe: Scalar, tail: Scalar, size: Scalar, bits: Array
+) -> Scalar:
     """Sizes of the components of three cells, and whether one of them holds the tail; −1 for unsafe cells.
 
     Cells of one component share one fill: most boards need a single one.
@@ -120,7 +132,7 @@ def fill_moves(i: Scalar, cells: Scalar, safe: Scalar, tail: Scalar, size: Scala
 
 
 @scalar
-def reach(
+def reachable_share(
     i: Scalar, cell: Scalar, count: Scalar, tail: Scalar, state: Array, bits: Array, size: Scalar
 ) -> Scalar:
     """The reach of a move to `cell`, whose component has `count` cells; −1 if the move kills."""
@@ -132,11 +144,11 @@ def reach(
         count = component_size(i, cell, size, bits)
         clear_bit(i, tail, bits)
         free -= 1
-    return ratio(count - 1, free)
+    return ratio_or_one(count - 1, free)
 
 
 @scalar
-def escapes(
+def escape_share(
     i: Scalar,
     cell: Scalar,
     heading: Scalar,
@@ -156,18 +168,18 @@ def escapes(
     tail = body[i, tail_at]
     count = 0
     for turn in (0, 1, 3):
-        onward = ahead(cell, (heading + turn) & 3)
-        count += int(onward == tail or not kills(i, onward, bits))
-    return ratio(count, 3)
+        onward = cell_ahead(cell, (heading + turn) & 3)
+        count += int(onward == tail or not is_deadly(i, onward, bits))
+    return ratio_or_one(count, 3)
 
 
 @scalar
-def put_basic(i: Scalar, unsafe: Scalar, state: Array, params: Array, obs: Array) -> Scalar:
+def write_basic_features(i: Scalar, unsafe: Scalar, state: Array, params: Array, obs: Array) -> Scalar:
     """Danger, food and heading; returns where to write next."""
     heading, food = state[i, HEADING], state[i, FOOD]
-    at = put_moves(i, 0, unsafe, heading, params[ABSOLUTE], obs)
+    at = write_moves(i, 0, unsafe, heading, params[ABSOLUTE], obs)
     head = state[i, HEAD]
-    at = put_directions(i, at, head, head if food == NO_FOOD else food, obs)
+    at = write_directions(i, at, head, head if food == NO_FOOD else food, obs)
     for k in range(4):
         obs[i, at + k] = heading == k
     return at + 4
@@ -179,33 +191,33 @@ def observe_vector(i: Scalar, state: Array, body: Array, bits: Array, params: Ar
     size, absolute, level = params[SIZE], params[ABSOLUTE], params[LEVEL]
     head, heading, tail = state[i, HEAD], state[i, HEADING], body[i, state[i, TAIL_AT]]
     right, left = (heading + 1) & 3, (heading + 3) & 3
-    cells = (ahead(head, heading), ahead(head, right), ahead(head, left))
-    unsafe = (kills(i, cells[0], bits), kills(i, cells[1], bits), kills(i, cells[2], bits))
-    at = put_basic(i, unsafe, state, params, obs)
+    cells = (cell_ahead(head, heading), cell_ahead(head, right), cell_ahead(head, left))
+    unsafe = (is_deadly(i, cells[0], bits), is_deadly(i, cells[1], bits), is_deadly(i, cells[2], bits))
+    at = write_basic_features(i, unsafe, state, params, obs)
     if level < FLOOD:
         return
     safe = (not unsafe[0], not unsafe[1], not unsafe[2])
-    counts, tail_reached = fill_moves(i, cells, safe, tail, size, bits)
+    counts, tail_reached = measure_move_components(i, cells, safe, tail, size, bits)
     shares = (
-        reach(i, cells[0], counts[0], tail, state, bits, size),
-        reach(i, cells[1], counts[1], tail, state, bits, size),
-        reach(i, cells[2], counts[2], tail, state, bits, size),
+        reachable_share(i, cells[0], counts[0], tail, state, bits, size),
+        reachable_share(i, cells[1], counts[1], tail, state, bits, size),
+        reachable_share(i, cells[2], counts[2], tail, state, bits, size),
     )
-    at = put_moves(i, at, shares, heading, absolute, obs)
+    at = write_moves(i, at, shares, heading, absolute, obs)
     if level < SELECTIVE:
         return
-    at = put_directions(i, at, head, tail, obs)
+    at = write_directions(i, at, head, tail, obs)
     obs[i, at] = tail_reached
     if level < ENHANCED:
         return
     routes = (
-        escapes(i, cells[0], heading, safe[0], state, body, bits, size),
-        escapes(i, cells[1], right, safe[1], state, body, bits, size),
-        escapes(i, cells[2], left, safe[2], state, body, bits, size),
+        escape_share(i, cells[0], heading, safe[0], state, body, bits, size),
+        escape_share(i, cells[1], right, safe[1], state, body, bits, size),
+        escape_share(i, cells[2], left, safe[2], state, body, bits, size),
     )
-    at = put_moves(i, at + 1, routes, heading, absolute, obs)
-    obs[i, at] = ratio(distance(head, tail), 2 * (size - 1))
-    obs[i, at + 1] = ratio(state[i, LENGTH], size * size)
+    at = write_moves(i, at + 1, routes, heading, absolute, obs)
+    obs[i, at] = ratio_or_one(manhattan_distance(head, tail), 2 * (size - 1))
+    obs[i, at + 1] = ratio_or_one(state[i, LENGTH], size * size)
 
 
 @scalar

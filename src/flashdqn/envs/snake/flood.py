@@ -7,7 +7,7 @@ was filled last.
 from __future__ import annotations
 
 from flashdqn.compute.kernels import Array, Scalar, scalar
-from flashdqn.envs.snake.board import MASK, SHIFT, has_bit, popcount
+from flashdqn.envs.snake.board import MASK, SHIFT, count_set_bits, has_bit
 
 
 @scalar
@@ -28,7 +28,7 @@ def fill_runs(seeds: Scalar, free: Scalar) -> Scalar:
 
 
 @scalar
-def sweep(i: Scalar, first: Scalar, last: Scalar, by: Scalar, size: Scalar, bits: Array) -> Scalar:
+def sweep_rows(i: Scalar, first: Scalar, last: Scalar, by: Scalar, size: Scalar, bits: Array) -> Scalar:
     """Let the fill flow from each row to the next, from row `first` to row `last`; whether it grew."""
     scratch = size + 2
     grew = False
@@ -55,13 +55,13 @@ def component_size(i: Scalar, cell: Scalar, size: Scalar, bits: Array) -> Scalar
     for row in range(1, size + 1):
         bits[i, scratch + row] = 0
     bits[i, scratch + start] = fill_runs(1 << (cell & MASK), ~bits[i, start])
-    sweep(i, start, size, 1, size, bits)
-    while sweep(i, size, 1, -1, size, bits):
-        if not sweep(i, 1, size, 1, size, bits):
+    sweep_rows(i, start, size, 1, size, bits)
+    while sweep_rows(i, size, 1, -1, size, bits):
+        if not sweep_rows(i, 1, size, 1, size, bits):
             break
     count = 0
     for row in range(1, size + 1):
-        count += popcount(bits[i, scratch + row])
+        count += count_set_bits(bits[i, scratch + row])
     return count
 
 

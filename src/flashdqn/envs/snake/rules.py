@@ -17,13 +17,13 @@ from __future__ import annotations
 from flashdqn.compute.kernels import Array, Scalar, scalar
 from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.snake.board import (
-    ahead,
+    cell_ahead,
     cell_at,
     clear_bit,
-    distance,
+    count_set_bits,
+    is_deadly,
     is_wall,
-    kills,
-    popcount,
+    manhattan_distance,
     set_bit,
 )
 
@@ -51,7 +51,7 @@ def chosen_heading(action: Scalar, heading: Scalar, absolute: Scalar) -> Scalar:
 
 
 @scalar
-def draw(i: Scalar, n: Scalar, rng: Array) -> Scalar:
+def draw_board_number(i: Scalar, n: Scalar, rng: Array) -> Scalar:
     """A random number below `n` from board `i`'s stream."""
     bits = random_bits(rng[i, 0], rng[i, 1])
     rng[i, 1] += 1
@@ -61,21 +61,21 @@ def draw(i: Scalar, n: Scalar, rng: Array) -> Scalar:
 @scalar
 def place_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Scalar) -> None:
     """Put the food on the k-th free cell, k drawn at random; there must be one."""
-    k = draw(i, size * size - state[i, LENGTH], rng)
+    k = draw_board_number(i, size * size - state[i, LENGTH], rng)
     tail = body[i, state[i, TAIL_AT]]
     set_bit(i, tail, bits)  # safe to move to, but not free
     row = 1
     free = ~bits[i, 1]
-    count = popcount(free)
+    count = count_set_bits(free)
     while k >= count:
         k -= count
         row += 1
         free = ~bits[i, row]
-        count = popcount(free)
+        count = count_set_bits(free)
     for _ in range(k):
         free &= free - 1
     clear_bit(i, tail, bits)
-    state[i, FOOD] = cell_at(row, popcount((free & -free) - 1))
+    state[i, FOOD] = cell_at(row, count_set_bits((free & -free) - 1))
 
 
 @scalar
@@ -85,7 +85,7 @@ def start_cell(i: Scalar, params: Array, rng: Array) -> Scalar:
     if params[RANDOM_START] == 0:
         return cell_at(size // 2 + 1, size // 2 + 1), 1
     side = size - 2 * params[BORDER]
-    k = draw(i, side * side, rng)
+    k = draw_board_number(i, side * side, rng)
     row, col = params[BORDER] + 1 + k // side, params[BORDER] + 1 + k % side
     # Room for the body behind the head, by heading: up, right, down, left.
     fits = (
@@ -94,7 +94,7 @@ def start_cell(i: Scalar, params: Array, rng: Array) -> Scalar:
         int(row - behind >= 1),
         int(col + behind <= size),
     )
-    k = draw(i, fits[0] + fits[1] + fits[2] + fits[3], rng)
+    k = draw_board_number(i, fits[0] + fits[1] + fits[2] + fits[3], rng)
     heading = 0
     while fits[heading] == 0 or k > 0:
         k -= fits[heading]
@@ -116,7 +116,7 @@ def start_episode(i: Scalar, state: Array, body: Array, bits: Array, rng: Array,
         body[i, k] = cell
         if k > 0:  # all but the tail
             set_bit(i, cell, bits)
-        cell = ahead(cell, heading ^ 2)
+        cell = cell_ahead(cell, heading ^ 2)
     state[i, HEAD] = head
     state[i, HEADING] = heading
     state[i, LENGTH] = length
@@ -129,7 +129,9 @@ def start_episode(i: Scalar, state: Array, body: Array, bits: Array, rng: Array,
 
 
 @scalar
-def move(i: Scalar, cell: Scalar, eats: Scalar, state: Array, body: Array, bits: Array, size: Scalar) -> None:
+def move_snake(
+    i: Scalar, cell: Scalar, eats: Scalar, state: Array, body: Array, bits: Array, size: Scalar
+) -> None:
     """Put the head on `cell`, which is safe; unless it eats, the tail's neighbour becomes the tail."""
     cells = size * size
     tail_at, length = state[i, TAIL_AT], state[i, LENGTH]
@@ -150,16 +152,16 @@ def move(i: Scalar, cell: Scalar, eats: Scalar, state: Array, body: Array, bits:
 def death_cause(i: Scalar, cell: Scalar, state: Array, bits: Array, size: Scalar) -> Scalar:
     """Why moving to `cell` was death: no move would have survived, the wall, or the body."""
     head, heading = state[i, HEAD], state[i, HEADING]
-    straight = kills(i, ahead(head, heading), bits)
-    right = kills(i, ahead(head, (heading + 1) & 3), bits)
-    left = kills(i, ahead(head, (heading + 3) & 3), bits)
+    straight = is_deadly(i, cell_ahead(head, heading), bits)
+    right = is_deadly(i, cell_ahead(head, (heading + 1) & 3), bits)
+    left = is_deadly(i, cell_ahead(head, (heading + 3) & 3), bits)
     if straight and right and left:
         return OUT_ENTRAPMENT
     return OUT_WALL if is_wall(cell, size) else OUT_SELF
 
 
 @scalar
-def eat(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Scalar) -> Scalar:
+def eat_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Scalar) -> Scalar:
     """Count the food and place the next; whether the board is full."""
     state[i, SCORE] += 1
     state[i, HUNGRY] = 0
@@ -171,7 +173,7 @@ def eat(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Sca
 
 
 @scalar
-def out_of_time(i: Scalar, state: Array, params: Array) -> Scalar:
+def is_out_of_time(i: Scalar, state: Array, params: Array) -> Scalar:
     """Whether one of the caps is reached; 0 is no cap."""
     flat = params[MAX_STEPS] > 0 and state[i, STEPS] >= params[MAX_STEPS]
     return flat or (params[MAX_HUNGRY] > 0 and state[i, HUNGRY] >= params[MAX_HUNGRY])
@@ -184,24 +186,24 @@ def play_move(
     """Take an action; returns which reward it earns, and the cause of the episode's end or NO_OUTCOME."""
     size, head, food = params[SIZE], state[i, HEAD], state[i, FOOD]
     heading = chosen_heading(action, state[i, HEADING], params[ABSOLUTE])
-    cell = ahead(head, heading)
+    cell = cell_ahead(head, heading)
     state[i, STEPS] += 1
-    if kills(i, cell, bits):
+    if is_deadly(i, cell, bits):
         return DIED, death_cause(i, cell, state, bits, size)
     eats = cell == food
     state[i, HEADING] = heading
     state[i, HUNGRY] += 1
-    move(i, cell, eats, state, body, bits, size)
-    earned = CLOSER if distance(cell, food) < distance(head, food) else FARTHER
+    move_snake(i, cell, eats, state, body, bits, size)
+    earned = CLOSER if manhattan_distance(cell, food) < manhattan_distance(head, food) else FARTHER
     if eats:
-        if eat(i, state, body, bits, rng, size):
+        if eat_food(i, state, body, bits, rng, size):
             return WON, OUT_WIN
         earned = ATE
-    return earned, OUT_TIMEOUT if out_of_time(i, state, params) else NO_OUTCOME
+    return earned, OUT_TIMEOUT if is_out_of_time(i, state, params) else NO_OUTCOME
 
 
 @scalar
-def advance(
+def advance_board(
     i: Scalar,
     action: Array,
     state: Array,

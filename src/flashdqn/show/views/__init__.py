@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv, close
+from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import EnvError
-from flashdqn.envs import EnvConfig, GymConfig, build_games, whole_games
-from flashdqn.envs.frame_stack import Stacked
+from flashdqn.envs import EnvConfig, GymConfig, build_evaluation_env, make_evaluation_config
+from flashdqn.envs.frame_stack import FrameStack
 from flashdqn.envs.fuelbreaks import FuelBreaks
 from flashdqn.envs.sfc import ServiceChains
 from flashdqn.envs.snake import Snake
@@ -24,13 +24,13 @@ from flashdqn.show.views.view import Facts, Grid, View
 __all__ = ["Facts", "Grid", "Stage", "View", "open_stage", "views"]
 
 
-def views() -> dict[type[Any], Any]:
+def list_view_classes() -> dict[type[Any], Any]:
     """Which view shows which environment; a task adds its line here."""
     return {Snake: SnakeView, ServiceChains: SfcView, FuelBreaks: FuelBreaksView}
 
 
 @dataclass
-class Stage:
+class GameStage:
     """One board and the view of it; `note` says what cannot be shown, and why."""
 
     env: VecEnv
@@ -39,41 +39,41 @@ class Stage:
 
     def close(self) -> None:
         """End what the environment has running."""
-        close(self.env)
+        close_env(self.env)
 
 
-def open_stage(config: EnvConfig) -> Stage:
+def open_stage(config: EnvConfig) -> GameStage:
     """A board on the CPU: pictures are made there, and one game is no work."""
     if isinstance(config, GymConfig):
-        return _gym_stage(config)
-    env = build_games(config, 1, torch.device("cpu"))
-    make = views().get(type(env))
-    return Stage(env, make(env)) if make is not None else plain_stage(env, config.task)
+        return _open_gym_stage(config)
+    env = build_evaluation_env(config, 1, torch.device("cpu"))
+    make = list_view_classes().get(type(env))
+    return GameStage(env, make(env)) if make is not None else make_plain_stage(env, config.task)
 
 
-def plain_stage(env: VecEnv, title: str, note: str = "", actions: tuple[str, ...] = ()) -> Stage:
+def make_plain_stage(env: VecEnv, title: str, note: str = "", actions: tuple[str, ...] = ()) -> GameStage:
     """The observations instead of a picture."""
     watched = Watched(env)
-    return Stage(watched, PlainView(env, lambda: watched.seen, title, actions), note)
+    return GameStage(watched, PlainView(env, lambda: watched.seen, title, actions), note)
 
 
-def _gym_stage(config: GymConfig) -> Stage:
-    from flashdqn.show.views.gym import GymView, drawing, is_frames, known_actions
+def _open_gym_stage(config: GymConfig) -> GameStage:
+    from flashdqn.show.views.gym import GymView, is_atari_frames, look_up_action_names, make_drawing_env
 
-    config, note = whole_games(config), ""
-    if not is_frames(config):
+    config, note = make_evaluation_config(config), ""
+    if not is_atari_frames(config):
         try:
-            env = drawing(config)
+            env = make_drawing_env(config)
             try:
                 view = GymView(env, config)
             except EnvError:
                 env.close()
                 raise
-            return Stage(env if config.stack == 1 else Stacked(env, config.stack), view)
+            return GameStage(env if config.stack == 1 else FrameStack(env, config.stack), view)
         except EnvError as error:
             note = f"{str(error).rstrip('.')}: what the agent sees is shown instead."
-    games = build_games(config, 1, torch.device("cpu"))
-    return plain_stage(games, config.id, note, known_actions(config, games.num_actions))
+    games = build_evaluation_env(config, 1, torch.device("cpu"))
+    return make_plain_stage(games, config.id, note, look_up_action_names(config, games.num_actions))
 
 
 class Watched:

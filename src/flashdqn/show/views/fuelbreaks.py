@@ -11,33 +11,35 @@ from rich.text import Text
 
 from flashdqn.envs.fuelbreaks import FuelBreaks, rules
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
-from flashdqn.show.paint import paint
-from flashdqn.show.palette import blend, rgb
+from flashdqn.show.paint import paint_scene
+from flashdqn.show.palette import blend_colors, color_to_rgb
 from flashdqn.show.scene import CODES, Cells, Disc, Scene
-from flashdqn.show.views.half_blocks import half_blocks
+from flashdqn.show.views.half_blocks import draw_half_blocks
 from flashdqn.show.views.view import Facts, Grid
 
 WIDE = 600.0
 RELIEF, BURNED = 7, 6  # shades of the ground, and of how many of the fires come there
-DARK_LAND, LIGHT_LAND = rgb("#4d6b3c"), rgb("#c9d6a3")
-DARK_ROCK, LIGHT_ROCK = rgb("#7d8794"), rgb("#d5dbe2")
-FIRE, BREAK = rgb("#d9481c"), "#1d1d24"
+DARK_LAND, LIGHT_LAND = color_to_rgb("#4d6b3c"), color_to_rgb("#c9d6a3")
+DARK_ROCK, LIGHT_ROCK = color_to_rgb("#7d8794"), color_to_rgb("#d5dbe2")
+FIRE, BREAK = color_to_rgb("#d9481c"), "#1d1d24"
 
 
-def _hex(colour: tuple[int, int, int]) -> str:
+def _rgb_to_hex(colour: tuple[int, int, int]) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
-def _palette() -> tuple[str, ...]:
+def _build_palette() -> tuple[str, ...]:
     """Land by relief and fire, then what does not burn by relief, then a break."""
     shades = [k / (RELIEF - 1) for k in range(RELIEF)]
-    land = [blend(DARK_LAND, LIGHT_LAND, share) for share in shades]
-    burning = [blend(ground, FIRE, 0.85 * level / (BURNED - 1)) for level in range(BURNED) for ground in land]
-    rock = [blend(DARK_ROCK, LIGHT_ROCK, share) for share in shades]
-    return (*map(_hex, burning), *map(_hex, rock), BREAK)
+    land = [blend_colors(DARK_LAND, LIGHT_LAND, share) for share in shades]
+    burning = [
+        blend_colors(ground, FIRE, 0.85 * level / (BURNED - 1)) for level in range(BURNED) for ground in land
+    ]
+    rock = [blend_colors(DARK_ROCK, LIGHT_ROCK, share) for share in shades]
+    return (*map(_rgb_to_hex, burning), *map(_rgb_to_hex, rock), BREAK)
 
 
-PALETTE = _palette()
+PALETTE = _build_palette()
 ROCK, BREAK_CODE = RELIEF * BURNED, RELIEF * BURNED + RELIEF
 
 
@@ -71,7 +73,7 @@ class FuelBreaksView:
     def codes(self) -> str:
         """The board as a text."""
         spread, land = self.env.spread, self.landscape()
-        light = relief(land).reshape(-1)
+        light = shade_relief(land).reshape(-1)
         share = torch.isfinite(spread.arrival[0]).float().mean(0).cpu().numpy()
         level = np.ceil(share * (BURNED - 1)).astype(int)
         rock = np.isin(land.fuel_model, list(NON_BURNABLE)).reshape(-1)
@@ -88,7 +90,7 @@ class FuelBreaksView:
         """Two characters a cell where they fit, else half of one."""
         size = self.env.config.size
         columns, rows = (2 * size, size) if size <= 25 else (size, -(-size // 2))
-        return half_blocks(paint(self.scene(), self.size, 8 * size), columns, rows)
+        return draw_half_blocks(paint_scene(self.scene(), self.size, 8 * size), columns, rows)
 
     def facts(self) -> Facts:
         """What burns on average, what the breaks have saved, and how many are left."""
@@ -108,7 +110,7 @@ class FuelBreaksView:
         return f"the budget is spent: {after:.1f}% burns instead of {before:.1f}%"
 
 
-def relief(land: Landscape) -> npt.NDArray[np.int64]:
+def shade_relief(land: Landscape) -> npt.NDArray[np.int64]:
     """Light from the north-west on the slopes, as levels [H, W]."""
     south, east = np.gradient(land.elevation.astype(np.float64), land.cell_size)
     light = 0.55 + 0.9 * (south + east) / np.sqrt(1 + south**2 + east**2)

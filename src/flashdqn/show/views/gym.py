@@ -13,11 +13,11 @@ from PIL import Image
 from rich.text import Text
 
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.gymnasium import GymConfig, build_gym
-from flashdqn.show.paint import encode
+from flashdqn.envs.gymnasium import GymConfig, build_gym_env
+from flashdqn.show.paint import encode_image
 from flashdqn.show.scene import Picture, Scene
-from flashdqn.show.views.half_blocks import half_blocks
-from flashdqn.show.views.plain import enlarged
+from flashdqn.show.views.half_blocks import draw_half_blocks
+from flashdqn.show.views.plain import enlarge_pixels
 from flashdqn.show.views.view import Facts, Grid
 
 WIDE = 600.0
@@ -48,7 +48,7 @@ class GymView:
         """`env` is a `GymVecEnv` whose copies were made with a render mode."""
         self.env, self.title = env, config.id
         inner, numbered = env.vector.env.envs[0].unwrapped, range(env.num_actions)
-        names = action_names(inner, config, env.num_actions)
+        names = find_gym_action_names(inner, config, env.num_actions)
         self.actions = names or tuple(f"action {k}" for k in numbered)
         picture = self.picture()
         self.size = (WIDE, WIDE * picture.shape[0] / picture.shape[1])
@@ -74,11 +74,11 @@ class GymView:
 
     def scene(self) -> Scene:
         """One picture, as a small file."""
-        return (Picture(0, 0, *self.size, encode(enlarged(self.picture()), PIXELS)),)
+        return (Picture(0, 0, *self.size, encode_image(enlarge_pixels(self.picture()), PIXELS)),)
 
     def text(self) -> Text:
         """The picture in coloured half characters."""
-        return half_blocks(Image.fromarray(self.picture()), 72, 28)
+        return draw_half_blocks(Image.fromarray(self.picture()), 72, 28)
 
     def facts(self) -> Facts:
         """The return so far."""
@@ -89,50 +89,50 @@ class GymView:
         return "out of time" if truncated else "ended by its own rules"
 
 
-def action_names(inner: Any, config: GymConfig, count: int) -> tuple[str, ...]:
+def find_gym_action_names(inner: Any, config: GymConfig, count: int) -> tuple[str, ...]:
     """The environment's own names, or those that its makers give in words."""
-    return own_actions(inner, count) or known_actions(config, count)
+    return read_action_meanings(inner, count) or look_up_action_names(config, count)
 
 
-def own_actions(inner: Any, count: int) -> tuple[str, ...]:
+def read_action_meanings(inner: Any, count: int) -> tuple[str, ...]:
     """What the environment itself calls its actions; empty where it does not say."""
     meanings = getattr(inner, "get_action_meanings", None)
     names = meanings() if callable(meanings) else ()
     return tuple(str(word).lower() for word in names) if len(names) == count else ()
 
 
-def known_actions(config: GymConfig, count: int) -> tuple[str, ...]:
+def look_up_action_names(config: GymConfig, count: int) -> tuple[str, ...]:
     """By the environment's name; empty where nobody knows."""
-    if is_frames(config):
-        return _atari_actions(config, count)
+    if is_atari_frames(config):
+        return _read_atari_meanings(config, count)
     known = next((names for start, names in ACTIONS.items() if start in config.id), ())
     return known if len(known) == count else ()
 
 
-def is_frames(config: GymConfig) -> bool:
+def is_atari_frames(config: GymConfig) -> bool:
     """Whether it is an Atari game seen as small grey frames, which are all there is to show."""
     return config.id.startswith("ALE/") and config.atari.preprocess
 
 
-def _atari_actions(config: GymConfig, count: int) -> tuple[str, ...]:
+def _read_atari_meanings(config: GymConfig, count: int) -> tuple[str, ...]:
     """As ALE calls them in a game of its own."""
     import gymnasium
 
     try:
         env = gymnasium.make(config.id, full_action_space=config.atari.full_actions)
-        names = own_actions(env.unwrapped, count)
+        names = read_action_meanings(env.unwrapped, count)
         env.close()
     except Exception:  # whatever ALE may raise: names are a courtesy
         return ()
     return names
 
 
-def drawing(config: GymConfig) -> Any:
+def make_drawing_env(config: GymConfig) -> Any:
     """One copy that can draw itself; what goes wrong is an `EnvError`."""
     if not os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL looks for a screen, and complains aloud
     kwargs = config.kwargs | {"render_mode": "rgb_array"}
-    env = build_gym(dataclasses.replace(config, vectorization="sync", kwargs=kwargs), 1)
+    env = build_gym_env(dataclasses.replace(config, vectorization="sync", kwargs=kwargs), 1)
     if env.vector.env.envs[0].render_mode != "rgb_array":  # type: ignore[attr-defined]
         env.close()
         raise EnvError(f"{config.id} has no render_mode 'rgb_array'")

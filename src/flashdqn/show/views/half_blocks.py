@@ -7,7 +7,7 @@ from rich.style import Style
 from rich.text import Text
 
 
-def half_blocks(image: Image.Image, columns: int, rows: int = 40) -> Text:
+def draw_half_blocks(image: Image.Image, columns: int, rows: int = 40) -> Text:
     """At most so many characters wide and high."""
     width = max(1, min(columns, round(2 * rows * image.width / image.height)))
     height = max(2, 2 * round(width * image.height / image.width / 2))
@@ -17,11 +17,11 @@ def half_blocks(image: Image.Image, columns: int, rows: int = 40) -> Text:
         if y:
             text.append("\n")
         for x in range(width):
-            text.append("▀", Style(color=_code(small, x, y), bgcolor=_code(small, x, y + 1)))
+            text.append("▀", Style(color=_pixel_to_hex(small, x, y), bgcolor=_pixel_to_hex(small, x, y + 1)))
     return text
 
 
-def _code(image: Image.Image, x: int, y: int) -> str:
+def _pixel_to_hex(image: Image.Image, x: int, y: int) -> str:
     pixel = image.getpixel((x, y))
     assert isinstance(pixel, tuple)
     red, green, blue = (int(value) for value in pixel[:3])

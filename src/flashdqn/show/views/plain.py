@@ -10,9 +10,9 @@ from rich.text import Text
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
-from flashdqn.show.paint import encode, paint
+from flashdqn.show.paint import encode_image, paint_scene
 from flashdqn.show.scene import CODES, Cells, Label, Picture, Rect, Scene, Shape
-from flashdqn.show.views.half_blocks import half_blocks
+from flashdqn.show.views.half_blocks import draw_half_blocks
 from flashdqn.show.views.view import Facts, Grid
 
 WIDE, ROW, GAP = 480.0, 18.0, 12.0
@@ -51,13 +51,13 @@ class PlainView:
         """A picture, planes side by side, or bars under each other."""
         seen = self.obs()[0].float().cpu().numpy()
         if self.image:
-            return (Picture(0, 0, *self.size, encode(enlarged(as_image(seen)), 480)),)
+            return (Picture(0, 0, *self.size, encode_image(enlarge_pixels(planes_to_image(seen)), 480)),)
         return self._boards(seen) if self.planes else self._bars(seen.reshape(-1))
 
     def text(self) -> Text:
         """The same in a terminal."""
         if self.planes:
-            return half_blocks(paint(self.scene(), self.size, 2 * int(self.size[0])), 64, 24)
+            return draw_half_blocks(paint_scene(self.scene(), self.size, 2 * int(self.size[0])), 64, 24)
         seen = self.obs()[0].float().cpu().numpy().reshape(-1)[:MOST]
         return Text("\n".join(f"{self._name(k):<16} {value:>10.3f}" for k, value in enumerate(seen)))
 
@@ -114,14 +114,14 @@ class PlainView:
         return f"observation {k}"
 
 
-def as_image(seen: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+def planes_to_image(seen: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Planes of pixels, [C, H, W], as one picture: three are red, green, blue; of a stack the newest is shown."""
     top = 255.0 if seen.max() > 1.0 else 1.0
     chosen = seen if len(seen) == 3 else np.repeat(seen[-1:], 3, axis=0)
     return np.asarray(np.clip(chosen.transpose(1, 2, 0) / top * 255, 0, 255), dtype=np.uint8)
 
 
-def enlarged(array: npt.NDArray[np.uint8], least: int = 160) -> npt.NDArray[np.uint8]:
+def enlarge_pixels(array: npt.NDArray[np.uint8], least: int = 160) -> npt.NDArray[np.uint8]:
     """A picture of few pixels (MinAtar's are 10x10) with each of them as a square, lest a browser blur them."""
     factor = -(-least // array.shape[1])
     return array if factor == 1 else array.repeat(factor, axis=0).repeat(factor, axis=1)

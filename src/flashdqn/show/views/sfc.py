@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from flashdqn.envs.sfc import ServiceChains, layout
-from flashdqn.envs.sfc.text import render
+from flashdqn.envs.sfc.text import render_network
 from flashdqn.show.scene import Label, Line, Rect, Scene, Shape
 from flashdqn.show.views.view import Facts, Grid
 
@@ -47,16 +47,16 @@ class SfcView:
 
     def scene(self) -> Scene:
         """Links under the data centres, and the chains below."""
-        now = snapshot(self.env)
-        places = site_places(self.env, now.dcs)
-        shapes = _links(now, places)
+        now = read_network_snapshot(self.env)
+        places = place_sites(self.env, now.dcs)
+        shapes = _draw_links(now, places)
         for d, place in enumerate(places):
-            shapes += _node(self.env, now, d, place)
-        return (*shapes, *_chains(self.env))
+            shapes += _draw_node(self.env, now, d, place)
+        return (*shapes, *_draw_chains(self.env))
 
     def text(self) -> Text:
         """The network in words and numbers, with the data centre in turn in bold."""
-        text = Text(render(self.env, 0))
+        text = Text(render_network(self.env, 0))
         text.highlight_regex(r"(?m)^>.*$", "bold cyan")
         text.highlight_regex(r"\d+ satisfied", "green")
         text.highlight_regex(r"[1-9]\d* dropped", "red")
@@ -92,7 +92,7 @@ class Snapshot:
     links: tuple[tuple[int, int, float, float], ...]
 
 
-def snapshot(env: ServiceChains) -> Snapshot:
+def read_network_snapshot(env: ServiceChains) -> Snapshot:
     """Read the first network."""
     state = env.net.state[0].tolist()
     dcs = state[layout.DCS]
@@ -102,7 +102,7 @@ def snapshot(env: ServiceChains) -> Snapshot:
     return Snapshot(dcs, state[layout.DC], links)
 
 
-def site_places(env: ServiceChains, dcs: int) -> list[tuple[float, float]]:
+def place_sites(env: ServiceChains, dcs: int) -> list[tuple[float, float]]:
     """Centres of the data centres: on the map where one is given, else around an ellipse."""
     width, height = node_size(dcs)
     left, top = width / 2 + 8, height / 2 + 10
@@ -110,7 +110,8 @@ def site_places(env: ServiceChains, dcs: int) -> list[tuple[float, float]]:
     if sites := env.tables.sites:
         xs, ys = [site.x_km for site in sites], [-site.y_km for site in sites]
         return [
-            (_between(x, xs, left, right), _between(y, ys, top, bottom)) for x, y in zip(xs, ys, strict=True)
+            (_rescale_value(x, xs, left, right), _rescale_value(y, ys, top, bottom))
+            for x, y in zip(xs, ys, strict=True)
         ]
     middle_x, middle_y = (left + right) / 2, (top + bottom) / 2
     angles = [2 * math.pi * k / dcs - math.pi / 2 + (math.pi / 2 if dcs == 2 else 0) for k in range(dcs)]
@@ -125,12 +126,12 @@ def node_size(dcs: int) -> tuple[float, float]:
     return NODE if dcs < CROWD else SMALL_NODE
 
 
-def _between(value: float, values: list[int], low: float, high: float) -> float:
+def _rescale_value(value: float, values: list[int], low: float, high: float) -> float:
     least, most = min(values), max(values)
     return low + (high - low) * ((value - least) / (most - least) if most > least else 0.5)
 
 
-def _links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]:
+def _draw_links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]:
     """Thin where nothing flows; thicker with what does, and warm where little is left."""
     shapes: list[Shape] = []
     for a, b, _, _ in now.links:
@@ -150,7 +151,7 @@ def _links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]:
     return shapes
 
 
-def _node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float]) -> list[Shape]:
+def _draw_node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float]) -> list[Shape]:
     """A card: name, CPU, storage, and its instances, busy ones in colour."""
     width, height = node_size(now.dcs)
     x, y = place[0] - width / 2, place[1] - height / 2
@@ -164,7 +165,7 @@ def _node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float])
     shapes += [Label(x + width - 8, y + 12, "in turn", 10, "accent", "right")] if turn else []
     for k, (text, column) in enumerate((("CPU", layout.CPU), ("disk", layout.STORAGE))):
         free, capacity = (int(table[0, d, column]) for table in (env.net.free, env.net.capacity))
-        shapes += _gauge(x + 8, y + 26 + 12 * k, width - 16, text, capacity - free, capacity)
+        shapes += _draw_gauge(x + 8, y + 26 + 12 * k, width - 16, text, capacity - free, capacity)
     installed, idle = env.net.installed[0, d].tolist(), env.net.idle[0, d].tolist()
     step = (width - 16) / len(installed)
     for k, (number, free) in enumerate(zip(installed, idle, strict=True)):
@@ -177,7 +178,7 @@ def _node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float])
     return shapes
 
 
-def _gauge(x: float, y: float, width: float, name: str, used: int, capacity: int) -> list[Shape]:
+def _draw_gauge(x: float, y: float, width: float, name: str, used: int, capacity: int) -> list[Shape]:
     share = used / capacity if capacity else 0.0
     long = width - 26
     return [
@@ -187,7 +188,7 @@ def _gauge(x: float, y: float, width: float, name: str, used: int, capacity: int
     ]
 
 
-def _chains(env: ServiceChains) -> list[Shape]:
+def _draw_chains(env: ServiceChains) -> list[Shape]:
     """For each chain: of the requests so far, those satisfied, being served, waiting and dropped."""
     tables, net = env.tables, env.net
     size = (-1, len(tables.chains), len(tables.vnfs))

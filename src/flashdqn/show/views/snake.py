@@ -8,7 +8,7 @@ from rich.text import Text
 
 from flashdqn.envs.snake import Snake
 from flashdqn.envs.snake.env import Board
-from flashdqn.show.palette import blend, rgb
+from flashdqn.show.palette import blend_colors, color_to_rgb
 from flashdqn.show.scene import Disc, Line, Rect, Scene, Shape, Trail
 from flashdqn.show.views.view import Facts, Grid
 
@@ -60,10 +60,10 @@ def board_scene(board: Board) -> Scene:
     """One position."""
     shapes: list[Shape] = []
     if board.food is not None:
-        shapes.append(Disc(*_centre(board.food), CELL * 0.3, "warm"))
-    points = tuple(number for cell in board.body for number in _centre(cell))
+        shapes.append(Disc(*_cell_center(board.food), CELL * 0.3, "warm"))
+    points = tuple(number for cell in board.body for number in _cell_center(cell))
     shapes.append(Trail(points, CELL * 0.66, "body-near", "body-far"))
-    return (*shapes, *_head(board))
+    return (*shapes, *_draw_snake_head(board))
 
 
 def board_ground(size: int) -> Scene:
@@ -76,9 +76,9 @@ def board_ground(size: int) -> Scene:
     return tuple(shapes)
 
 
-def _head(board: Board) -> list[Shape]:
+def _draw_snake_head(board: Board) -> list[Shape]:
     """Larger than the body, with eyes that look ahead."""
-    (x, y), (behind_x, behind_y) = _centre(board.body[0]), _centre(board.body[1])
+    (x, y), (behind_x, behind_y) = _cell_center(board.body[0]), _cell_center(board.body[1])
     ahead_x, ahead_y = (x - behind_x) / CELL, (y - behind_y) / CELL
     shapes: list[Shape] = [Disc(x, y, CELL * 0.42, "head")]
     for side in (-1, 1):
@@ -95,7 +95,7 @@ def board_text(board: Board) -> Text:
         cells[board.food[0]][board.food[1]] = ("● ", "bold red")
     last = max(1, len(board.body) - 1)
     for k, (row, column) in reversed(list(enumerate(board.body))):
-        red, green, blue = blend(rgb("#4fa9c4"), rgb("#24505f"), k / last)
+        red, green, blue = blend_colors(color_to_rgb("#4fa9c4"), color_to_rgb("#24505f"), k / last)
         cells[row][column] = ("██", f"rgb({red},{green},{blue})") if k else ("@@", "bold black on white")
     line = "─" * (2 * board.size)
     text = Text(f"┌{line}┐\n", "grey50")
@@ -107,5 +107,5 @@ def board_text(board: Board) -> Text:
     return text.append(f"└{line}┘", "grey50")
 
 
-def _centre(cell: tuple[int, int]) -> tuple[float, float]:
+def _cell_center(cell: tuple[int, int]) -> tuple[float, float]:
     return (cell[1] + 0.5) * CELL, (cell[0] + 0.5) * CELL

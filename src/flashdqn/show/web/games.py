@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from flashdqn.show.palette import DARK, LIGHT
-from flashdqn.show.play import Turn, play
+from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
-from flashdqn.show.scene import plain
-from flashdqn.show.views import Stage, View, open_stage
+from flashdqn.show.scene import scene_to_json
+from flashdqn.show.views import GameStage, View, open_stage
 
 #: A request must be short: it ends after so many moves, or so many seconds, and the page asks for more.
 MOST_TURNS = 120
@@ -29,7 +29,7 @@ class Recorded:
 
     def __init__(self, players: Players, name: str, seed: int) -> None:
         self.stage = open_stage(players.config.env)
-        self._turns: Iterator[Turn] | None = play(players.agent(name), self.stage, seed, STEP_LIMIT)
+        self._turns: Iterator[GameTurn] | None = play_turns(players.agent(name), self.stage, seed, STEP_LIMIT)
         self.moves: list[str] = []
 
     @property
@@ -69,7 +69,7 @@ class Games:
             if self._about is None:
                 stage = open_stage(self.players.config.env)
                 try:
-                    self._about = describe(stage)
+                    self._about = describe_stage(stage)
                 finally:
                     stage.close()
             return self._about | {
@@ -112,7 +112,7 @@ class Games:
         return self._games[key]
 
 
-def describe(stage: Stage) -> dict[str, Any]:
+def describe_stage(stage: GameStage) -> dict[str, Any]:
     """A view, for the page."""
     view: View = stage.view
     return {
@@ -121,7 +121,7 @@ def describe(stage: Stage) -> dict[str, Any]:
         "actions": list(view.actions),
         "value_name": view.value_name,
         "heat": None if view.heat is None else vars(view.heat),
-        "ground": plain(view.ground),
+        "ground": scene_to_json(view.ground),
         "note": stage.note,
         "palettes": {"light": LIGHT, "dark": DARK},
     }

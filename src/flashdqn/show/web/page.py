@@ -11,30 +11,33 @@ from flashdqn.show.page import escape, make_page
 
 
 @functools.cache
-def part(name: str) -> str:
+def read_web_file(name: str) -> str:
     """One of the files beside this one."""
     return resources.files("flashdqn.show.web").joinpath(name).read_text(encoding="utf-8")
 
 
 def player_script() -> str:
     """All that a page with a player runs."""
-    return "".join(part(name) for name in ("draw.js", "source.js", "player.js"))
+    return "".join(read_web_file(name) for name in ("draw.js", "source.js", "player.js"))
 
 
-def player_page(run: str) -> str:
+def make_player_page(run: str) -> str:
     """The whole page for a run."""
     head = (
         f'<header><p class="brand">flashdqn watch</p><h1>{escape(run)}</h1><p class="about-run"></p></header>'
         "<noscript><p>The games are drawn by JavaScript, which is switched off here.</p></noscript>"
     )
-    style = part("player.css") + part("page_style.css")
+    style = read_web_file("player.css") + read_web_file("page_style.css")
     return make_page(
-        f"{run}: flashdqn watch", [f"<main>{head}", part("player.html"), "</main>"], style, player_script()
+        f"{run}: flashdqn watch",
+        [f"<main>{head}", read_web_file("player.html"), "</main>"],
+        style,
+        player_script(),
     )
 
 
 @functools.cache
-def content_policy() -> str:
+def content_security_policy() -> str:
     """What the browser may do with what is served: run this one script, ask this server, and nothing else."""
     script = base64.b64encode(hashlib.sha256(player_script().encode()).digest()).decode()
     return (

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from flashdqn.core.errors import ConfigError, FlashDQNError
 from flashdqn.show.web.games import Games
-from flashdqn.show.web.page import content_policy, player_page
+from flashdqn.show.web.page import content_security_policy, make_player_page
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8321
@@ -42,7 +42,7 @@ class PlayerServer(ThreadingHTTPServer):
     def __init__(self, games: Games, port: int) -> None:
         self.games = games
         super().__init__((HOST, port), Handler)
-        self.page = player_page(games.players.folder.path.resolve().name).encode()
+        self.page = make_player_page(games.players.folder.path.resolve().name).encode()
 
     @property
     def port(self) -> int:
@@ -113,8 +113,8 @@ class Handler(BaseHTTPRequestHandler):
     def _moves(self, query: str) -> str:
         asked = parse_qs(query)
         name = asked.get("player", [""])[0]
-        seed = _whole(asked, "seed", MOST_SEED)
-        start, count = _whole(asked, "from", 10**6), _whole(asked, "count", 10**6)
+        seed = _read_query_number(asked, "seed", MOST_SEED)
+        start, count = _read_query_number(asked, "from", 10**6), _read_query_number(asked, "count", 10**6)
         return self.server.games.moves(name, seed, start, count)
 
     def _say(self, status: HTTPStatus, reason: str) -> None:
@@ -128,13 +128,13 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Content-Security-Policy", content_policy())
+        self.send_header("Content-Security-Policy", content_security_policy())
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
 
 
-def _whole(asked: dict[str, list[str]], name: str, most: int) -> int:
+def _read_query_number(asked: dict[str, list[str]], name: str, most: int) -> int:
     text = asked.get(name, ["0"])[0]
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= most):
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"'{name}' must be a whole number from 0 to {most}.")

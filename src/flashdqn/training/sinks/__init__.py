@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from flashdqn.config import Config, LogConfig
 from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import ConfigError
-from flashdqn.runs.checkpoint import write_json
+from flashdqn.runs.checkpoint import write_json_atomically
 from flashdqn.training.sinks.background import Background, Guarded
 
 #: The runs that a resumed training goes on with, by sink; in the run folder.
@@ -52,12 +52,12 @@ class About:
     def remember(self, sink: str, run: str) -> None:
         """Keep the name of the sink's run for a later resume."""
         with _REMEMBERING:
-            write_json(self.path / RUNS, read_runs(self.path) | {sink: run})
+            write_json_atomically(self.path / RUNS, read_runs(self.path) | {sink: run})
 
 
 def open_sinks(config: Config, path: Path, step: int, note: Callable[[str], None]) -> list[Sink]:
     """All sinks that the configuration asks for."""
-    log, settings, known = config.log, flat(to_dict(config)), read_runs(path)
+    log, settings, known = config.log, flatten_settings(to_dict(config)), read_runs(path)
 
     def about(name: str) -> About:
         return About(path, settings, log, step, known.get(name))
@@ -100,12 +100,12 @@ def read_runs(path: Path) -> dict[str, str]:
         return {}
 
 
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_settings(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
     named: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping):
-            named |= flat(value, f"{prefix}{key}.")
+            named |= flatten_settings(value, f"{prefix}{key}.")
         else:
             named[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
     return named

@@ -11,7 +11,7 @@ from typing import Any
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.tracking import MlflowClient
 
-from flashdqn.training.sinks import About, flat
+from flashdqn.training.sinks import About, flatten_settings
 
 #: The most that a server takes in one call, and in one text.
 METRICS, PARAMS, TEXT = 1000, 100, 500
@@ -22,7 +22,7 @@ class MLflow:
 
     def __init__(self, about: About) -> None:
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of every table that it makes
-        self.client: Any = MlflowClient(address(about.log.mlflow_uri))
+        self.client: Any = MlflowClient(tracking_address(about.log.mlflow_uri))
         if about.known is None:
             self.run = self._begin(about)
         else:
@@ -43,7 +43,7 @@ class MLflow:
     def close(self, summary: Mapping[str, Any] | None) -> None:
         """Numbers of the summary as metrics, texts as tags; and the end."""
         if summary is not None:
-            named = {f"summary/{name}": value for name, value in flat(summary).items()}
+            named = {f"summary/{name}": value for name, value in flatten_settings(summary).items()}
             numbers = {name: value for name, value in named.items() if isinstance(value, int | float)}
             self.scalars(numbers, int(summary["steps"]))
             texts = [RunTag(name, str(value)[:TEXT]) for name, value in named.items() if name not in numbers]
@@ -65,7 +65,7 @@ class MLflow:
         return run
 
 
-def address(uri: str) -> str | None:
+def tracking_address(uri: str) -> str | None:
     """What MLflow takes: a URI as it is; a folder as a database in it, for MLflow gives up plain folders."""
     if not uri:
         return None

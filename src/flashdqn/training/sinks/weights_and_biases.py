@@ -7,7 +7,7 @@ from typing import Any
 
 import wandb
 
-from flashdqn.training.sinks import About, flat
+from flashdqn.training.sinks import About, flatten_settings
 
 
 class WeightsAndBiases:
@@ -45,5 +45,7 @@ class WeightsAndBiases:
     def close(self, summary: Mapping[str, Any] | None) -> None:
         """The summary, and the end."""
         if summary is not None:
-            self.run.summary.update({f"summary/{name}": value for name, value in flat(summary).items()})
+            self.run.summary.update(
+                {f"summary/{name}": value for name, value in flatten_settings(summary).items()}
+            )
         self.run.finish(exit_code=0 if summary is not None else 1)

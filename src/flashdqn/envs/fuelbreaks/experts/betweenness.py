@@ -17,7 +17,7 @@ from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 
 
 @scalar
-def count_behind(
+def count_cells_behind(
     i: Scalar, ignition: Array, arrival: Array, parent: Array, step: Array, children: Array, behind: Array,
     total: Array,
 ) -> None:  # fmt: skip
@@ -55,7 +55,7 @@ class Betweenness:
         self.spread.command.fill_(BURN)
         self.total = torch.zeros((n, cells), dtype=torch.int64, device=env.device)
         work = [torch.zeros((n, cells), dtype=torch.int32, device=env.device) for _ in range(2)]
-        self._count = Kernel(count_behind, 2).bind(
+        self._count = Kernel(count_cells_behind, 2).bind(
             n,
             self.spread.ignition,
             self.spread.arrival,

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from flashdqn.envs.fuelbreaks.env import FuelBreaks
-from flashdqn.envs.fuelbreaks.experts.graph import speeds
+from flashdqn.envs.fuelbreaks.experts.graph import build_spread_graph
 
 #: σ as a share of its bound: neighbours compete, short of instability.
 SIGMA = 0.9
 
 
-def domirank(adjacency: Tensor, sigma: float) -> Tensor:
+def domirank_scores(adjacency: Tensor, sigma: float) -> Tensor:
     """Γ of a symmetric adjacency matrix, [N] float64; `sigma` is σ itself."""
     ones = torch.ones(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
     identity = torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
@@ -61,7 +61,7 @@ class DomiRank:
         return self._known[scene]
 
     def _work_out(self, scene: int, breaks: Tensor | None) -> Tensor:
-        ways = speeds(self.env.scenes.spread, scene, breaks)
+        ways = build_spread_graph(self.env.scenes.spread, scene, breaks)
         adjacency = ways + ways.T
         adjacency /= adjacency.max().clamp(min=1e-300)
-        return domirank(adjacency, self.sigma * sigma_bound(adjacency))
+        return domirank_scores(adjacency, self.sigma * sigma_bound(adjacency))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashdqn.envs.fuelbreaks.fire.directions import directions
+from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
 
-def speeds(tables: SpreadTables, scene: int, breaks: Tensor | None = None) -> Tensor:
+def build_spread_graph(tables: SpreadTables, scene: int, breaks: Tensor | None = None) -> Tensor:
     """The weighted adjacency matrix, [cells, cells] float64: moves per minute from row to column, 0 where fire
     cannot go. With breaks, [cells] bool, what passes or touches one is closed."""
     rows, columns = tables.shape
@@ -19,7 +19,7 @@ def speeds(tables: SpreadTables, scene: int, breaks: Tensor | None = None) -> Te
     grid = blocked.view(rows, columns)
     row = torch.arange(rows, device=device)[:, None].expand(rows, columns)
     column = torch.arange(columns, device=device)[None, :].expand(rows, columns)
-    for k, direction in enumerate(directions(tables.directions)):
+    for k, direction in enumerate(fire_directions(tables.directions)):
         way = (tables.open[scene] >> k) & 1 == 1
         for down, right in (*(cell for cell, _ in direction.passed), *direction.touched):
             r, c = (row + down).clamp(0, rows - 1), (column + right).clamp(0, columns - 1)

@@ -1,6 +1,6 @@
 """Fire behaviour per cell, and its spread over a landscape: see docs/fire.md."""
 
-from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour, fire_behaviour, toward
+from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, fire_behavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP, Spread
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, WEATHERS, Weather
@@ -12,11 +12,11 @@ __all__ = [
     "KEEP",
     "MILD",
     "WEATHERS",
-    "Behaviour",
+    "FireBehavior",
     "Spread",
     "SpreadTables",
     "Weather",
-    "fire_behaviour",
+    "fire_behavior",
+    "rate_and_intensity_toward",
     "spread_tables",
-    "toward",
 ]

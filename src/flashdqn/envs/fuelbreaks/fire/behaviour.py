@@ -1,6 +1,6 @@
 """How a fire would behave in every cell of a landscape: how fast, where to, how hot, in the crowns or below.
 
-`fire_behaviour` is worked out once per landscape and weather and then remembered; its arrays cannot be written to.
+`fire_behavior` is worked out once per landscape and weather and then remembered; its arrays cannot be written to.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashdqn.envs.fuelbreaks.fire.crown import LEAST_COVER, critical_intensity, crown_run
-from flashdqn.envs.fuelbreaks.fire.fronts import Ellipse, Fronts, facing, head
+from flashdqn.envs.fuelbreaks.fire.fronts import Ellipse, Fronts, front_facing, head_front
 from flashdqn.envs.fuelbreaks.fire.fuels import burnable_fuels
 from flashdqn.envs.fuelbreaks.fire.surface import (
     FEET_PER_METRE,
     Bed,
-    eccentricity,
     effective_wind,
+    ellipse_eccentricity,
     flame_length,
     fuel_bed,
     length_to_width,
@@ -35,11 +35,11 @@ KM_H = 1.0 / 0.06  # in m/min
 WIND_10M_OVER_20FT = 1.15
 
 REMEMBERED = 64
-_memory: OrderedDict[tuple[str, Weather], Behaviour] = OrderedDict()
+_memory: OrderedDict[tuple[str, Weather], FireBehavior] = OrderedDict()
 
 
 @dataclass(frozen=True, eq=False)
-class Behaviour:
+class FireBehavior:
     """What a fire does in each cell, [H, W]; row 0 is the north. All but the last two describe its head."""
 
     rate: NDArray[np.float32]  # m/min along the slope, in the direction of the fastest spread
@@ -53,29 +53,29 @@ class Behaviour:
     cell_size: float  # m
 
 
-def fire_behaviour(landscape: Landscape, weather: Weather) -> Behaviour:
+def fire_behavior(landscape: Landscape, weather: Weather) -> FireBehavior:
     """The behaviour of fire in each cell, remembered by content."""
-    key = (content(landscape), weather)
+    key = (hash_landscape(landscape), weather)
     if key in _memory:
         _memory.move_to_end(key)
         return _memory[key]
-    behaviour = _describe(_fronts(landscape, weather), landscape.cell_size)
-    _freeze(behaviour)
+    behaviour = _summarize_fronts(_compute_fronts(landscape, weather), landscape.cell_size)
+    _freeze_arrays(behaviour)
     _memory[key] = behaviour
     if len(_memory) > REMEMBERED:
         _memory.popitem(last=False)
     return behaviour
 
 
-def toward(
-    behaviour: Behaviour, azimuth: float | NDArray[Any]
+def rate_and_intensity_toward(
+    behaviour: FireBehavior, azimuth: float | NDArray[Any]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Rate (m/min) and fire-line intensity (kW/m) of a front that faces an azimuth (degrees from north)."""
-    front = facing(behaviour.fronts, azimuth)
+    front = front_facing(behaviour.fronts, azimuth)
     return front.rate.astype(np.float32), front.intensity.astype(np.float32)
 
 
-def content(landscape: Landscape) -> str:
+def hash_landscape(landscape: Landscape) -> str:
     """A hash of all that a landscape holds."""
     digest = hashlib.sha256(repr((landscape.shape, float(landscape.cell_size))).encode())
     for layer in LAYERS:
@@ -83,12 +83,12 @@ def content(landscape: Landscape) -> str:
     return digest.hexdigest()
 
 
-def _describe(fronts: Fronts, cell_size: float) -> Behaviour:
-    front = head(fronts)
+def _summarize_fronts(fronts: Fronts, cell_size: float) -> FireBehavior:
+    front = head_front(fronts)
     heading = np.where(front.in_canopy[..., None], fronts.canopy.heading, fronts.surface.heading)
     direction = np.degrees(np.arctan2(heading[..., 0], heading[..., 1])) % 360.0
     narrow = np.where(front.in_canopy, fronts.canopy.eccentricity, fronts.surface.eccentricity)
-    return Behaviour(
+    return FireBehavior(
         front.rate.astype(np.float32),
         direction.astype(np.float32),
         narrow.astype(np.float32),
@@ -101,7 +101,7 @@ def _describe(fronts: Fronts, cell_size: float) -> Behaviour:
     )
 
 
-def _fronts(landscape: Landscape, weather: Weather) -> Fronts:
+def _compute_fronts(landscape: Landscape, weather: Weather) -> Fronts:
     slope = np.tan(np.radians(landscape.slope.astype(np.float64)))
     uphill = np.radians(landscape.aspect.astype(np.float64) + 180.0)
     gradient = np.stack((slope * np.sin(uphill), slope * np.cos(uphill)), axis=-1)
@@ -112,14 +112,14 @@ def _fronts(landscape: Landscape, weather: Weather) -> Fronts:
     bed = Bed(*(part[model] for part in fuel_bed(fuels, weather)))
     burnable &= bed.rate > 0
 
-    wind = np.broadcast_to(_over_slope(weather.wind_from + 180.0, gradient), (*slope.shape, 3))
-    surface = _surface(landscape, weather, bed, fuels.depth[model], gradient, wind)
+    wind = np.broadcast_to(_lift_to_slope(weather.wind_from + 180.0, gradient), (*slope.shape, 3))
+    surface = _surface_ellipse(landscape, weather, bed, fuels.depth[model], gradient, wind)
     surface = replace(
         surface,
         rate=np.where(burnable, surface.rate, 0.0),
         intensity=np.where(burnable, surface.intensity, 0.0),
     )
-    canopy, kind = _canopy(landscape, weather, fuels.heat[model], gradient, wind)
+    canopy, kind = _canopy_ellipse(landscape, weather, fuels.heat[model], gradient, wind)
     critical = np.where(
         landscape.canopy_cover.astype(np.float64) > LEAST_COVER,
         critical_intensity(landscape.canopy_base_height.astype(np.float64), weather.foliar),
@@ -128,7 +128,7 @@ def _fronts(landscape: Landscape, weather: Weather) -> Fronts:
     return Fronts(surface, canopy, kind, critical, burnable, gradient)
 
 
-def _surface(
+def _surface_ellipse(
     landscape: Landscape, weather: Weather, bed: Bed, depth: Field, gradient: Field, wind: Field
 ) -> Ellipse:
     """Wind and slope added as vectors of their factors φ, in the plane of the slope."""
@@ -142,18 +142,18 @@ def _surface(
     phi_wind = bed.wind_factor * (midflame * along) ** bed.wind_power
     uphill = np.concatenate((gradient, (gradient**2).sum(-1, keepdims=True)), axis=-1)
     phi_slope = bed.slope_factor * (gradient**2).sum(-1)
-    both = phi_wind[..., None] * _unit(wind) + phi_slope[..., None] * _unit(uphill)
+    both = phi_wind[..., None] * _normalize_vectors(wind) + phi_slope[..., None] * _normalize_vectors(uphill)
     phi = np.linalg.norm(both, axis=-1)
     effective, phi_limited = effective_wind(bed, phi)
     return Ellipse(
         bed.rate * (1.0 + phi_limited),
-        _or_north(_unit(both), _unit(uphill)),
-        eccentricity(length_to_width(effective)),
+        _fall_back_to_north(_normalize_vectors(both), _normalize_vectors(uphill)),
+        ellipse_eccentricity(length_to_width(effective)),
         bed.intensity * (1.0 + phi_limited),
     )
 
 
-def _canopy(
+def _canopy_ellipse(
     landscape: Landscape, weather: Weather, heat: Field, gradient: Field, wind: Field
 ) -> tuple[Ellipse, NDArray[np.uint8]]:
     """The run in the canopy goes with the wind; without wind it goes nowhere."""
@@ -165,34 +165,36 @@ def _canopy(
         heat,
         weather.dead_1h,
     )
-    return Ellipse(run.rate, _unit(wind), eccentricity(run.length_to_width), run.intensity), run.kind
+    return Ellipse(
+        run.rate, _normalize_vectors(wind), ellipse_eccentricity(run.length_to_width), run.intensity
+    ), run.kind
 
 
-def _over_slope(azimuth: float, gradient: Field) -> Field:
+def _lift_to_slope(azimuth: float, gradient: Field) -> Field:
     """A horizontal unit vector lifted into the plane of the slope: longer than 1 where that is steep, [..., 3]."""
     east, north = np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))
     up = east * gradient[..., 0] + north * gradient[..., 1]
     return np.stack((np.full_like(up, east), np.full_like(up, north), up), axis=-1)
 
 
-def _unit(vector: Field) -> Field:
+def _normalize_vectors(vector: Field) -> Field:
     """Of length 1; what is 0 stays so."""
     length = np.linalg.norm(vector, axis=-1, keepdims=True)
     unit: Field = vector / np.where(length > 0, length, 1.0)
     return unit
 
 
-def _or_north(vector: Field, second: Field) -> Field:
+def _fall_back_to_north(vector: Field, second: Field) -> Field:
     """The vector, else the second one, else north, where they are 0."""
     vector = np.where(np.any(vector != 0, axis=-1, keepdims=True), vector, second)
     return np.where(np.any(vector != 0, axis=-1, keepdims=True), vector, np.array([0.0, 1.0, 0.0]))
 
 
-def _freeze(value: Any) -> None:
+def _freeze_arrays(value: Any) -> None:
     """Make every array of a dataclass unwritable: it is shared by all who ask."""
     for field in fields(value):
         part = getattr(value, field.name)
         if isinstance(part, np.ndarray):
             part.setflags(write=False)
         elif is_dataclass(part):
-            _freeze(part)
+            _freeze_arrays(part)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flashdqn.compute.kernels import Array, Scalar, numba_cuda
+from flashdqn.compute.kernels import Array, Scalar, import_numba_cuda
 from flashdqn.envs.fuelbreaks.fire.layout import (
     BURN,
     COLUMNS,
@@ -36,20 +36,20 @@ from flashdqn.envs.fuelbreaks.fire.layout import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-cuda = numba_cuda()
+cuda = import_numba_cuda()
 
 THREADS = 128
 CUT = -1  # the mark of cells whose path is broken
 
 
-def device(function: F) -> F:
+def cuda_function(function: F) -> F:
     """Mark a function as code for CUDA alone."""
     compiled: F = cuda.jit(device=True)(function)
     return compiled
 
 
-@device
-def close(b: Scalar, cell: Scalar, first: Scalar, by: Scalar, fires: Fires) -> None:
+@cuda_function
+def close_moves_parallel(b: Scalar, cell: Scalar, first: Scalar, by: Scalar, fires: Fires) -> None:
     """As in paths.py: entries first, first + by, … of the list; other threads may do others at the same time."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
@@ -61,7 +61,7 @@ def close(b: Scalar, cell: Scalar, first: Scalar, by: Scalar, fires: Fires) -> N
             )
 
 
-@device
+@cuda_function
 def prepare_board(b: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) -> None:
     """The open directions of a board, after its command."""
     fires = Fires(*arrays)
@@ -72,15 +72,15 @@ def prepare_board(b: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) ->
         cuda.syncthreads()
         for cell in range(thread, cells, threads):
             if fires.breaks[b, cell]:
-                close(b, cell, 0, 1, fires)
+                close_moves_parallel(b, cell, 0, 1, fires)
     elif command >= 0:
         if thread == 0:
             fires.breaks[b, command] = True
-        close(b, command, thread, threads, fires)
+        close_moves_parallel(b, command, thread, threads, fires)
 
 
-@device
-def start(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> None:
+@cuda_function
+def start_fire(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> None:
     """Nothing burns but the ignition, and its neighbours are marked for the first round."""
     cells, cell = fires.arrival.shape[1], fires.ignition[n]
     for i in range(thread, cells, threads):
@@ -95,8 +95,8 @@ def start(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -
                 fires.work[n, 0, cell + fires.step[k]] = 1
 
 
-@device
-def cut(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> Scalar:
+@cuda_function
+def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> Scalar:
     """Take back all cells whose path led through a new break, and mark them for the first round; whether any."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column, cells = cell // columns, cell % columns, fires.arrival.shape[1]
@@ -132,8 +132,8 @@ def cut(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) 
     return True
 
 
-@device
-def improve(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
+@cuda_function
+def relax_cell(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
     """Reach a cell from the best of its neighbours; whether that is sooner than before."""
     table, ways = fires.table[b], fires.passable[b, cell]
     best, by = fires.arrival[n, cell], NO_PARENT
@@ -153,22 +153,22 @@ def improve(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
     return True
 
 
-@device
+@cuda_function
 def run_fire(n: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) -> None:
     """Fire `n`, by the command of its board."""
     fires = Fires(*arrays)
     b = n // fires.params[FIRES]
     command, cells = fires.command[b], fires.arrival.shape[1]
     if command == BURN:
-        start(n, b, thread, threads, fires)
-    elif command < 0 or not cut(n, command, thread, threads, fires):
+        start_fire(n, b, thread, threads, fires)
+    elif command < 0 or not cut_paths_parallel(n, command, thread, threads, fires):
         return
     cuda.syncthreads()
     mark, changed = 1, 1
     while changed != 0:
         improved = 0
         for cell in range(thread, cells, threads):
-            if fires.work[n, 0, cell] == mark and improve(n, b, cell, fires):
+            if fires.work[n, 0, cell] == mark and relax_cell(n, b, cell, fires):
                 ways = fires.passable[b, cell]
                 for k in range(fires.step.shape[0]):
                     if (ways >> k) & 1 != 0:

@@ -30,11 +30,11 @@ from flashdqn.envs.fuelbreaks.fire.layout import (
     TRIERS,
     Fires,
 )
-from flashdqn.envs.fuelbreaks.fire.paths import burn, put, spread
+from flashdqn.envs.fuelbreaks.fire.paths import add_to_bucket, burn_fire, spread_fire
 
 
 @inner
-def close(passable: Array, b: Scalar, cell: Scalar, fires: Fires) -> None:
+def close_moves(passable: Array, b: Scalar, cell: Scalar, fires: Fires) -> None:
     """End all moves that pass or touch a cell."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
@@ -45,7 +45,7 @@ def close(passable: Array, b: Scalar, cell: Scalar, fires: Fires) -> None:
 
 
 @inner
-def reopen(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> None:
+def reopen_moves(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> None:
     """Undo `close` of a break on trial."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
@@ -56,7 +56,7 @@ def reopen(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> None:
 
 
 @inner
-def cut_off(n: Scalar, lane: Scalar, target: Scalar, count: Scalar, fires: Fires) -> Scalar:
+def cut_off_cell(n: Scalar, lane: Scalar, target: Scalar, count: Scalar, fires: Fires) -> Scalar:
     """Note a cell whose path is broken, with what it was; returns the number noted."""
     fires.work[lane, CUT, count] = target
     fires.work[lane, OLD_PARENT, count] = fires.parent[n, target]
@@ -67,19 +67,19 @@ def cut_off(n: Scalar, lane: Scalar, target: Scalar, count: Scalar, fires: Fires
 
 
 @inner
-def cut(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar, fires: Fires) -> Scalar:
+def cut_paths(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar, fires: Fires) -> Scalar:
     """Cut off all cells whose path led through a cell that `close` has closed; returns their number."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
     count = 0
     if fires.ignition[n] == cell and fires.arrival[n, cell] != INFINITE:
-        count = cut_off(n, lane, cell, count, fires)
+        count = cut_off_cell(n, lane, cell, count, fires)
     for t in range(fires.touching.shape[0]):
         r, c = row + fires.touching[t, TO_ROW], column + fires.touching[t, TO_COLUMN]
         if 0 <= r < rows and 0 <= c < columns:
             target = r * columns + c
             if fires.parent[n, target] == fires.touching[t, MOVE]:
-                count = cut_off(n, lane, target, count, fires)
+                count = cut_off_cell(n, lane, target, count, fires)
     looked_at = 0
     while looked_at < count:
         source = fires.work[lane, CUT, looked_at]
@@ -89,12 +89,12 @@ def cut(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar, fires
             if (ways >> k) & 1 != 0:
                 target = source + fires.step[k]
                 if fires.parent[n, target] == k:
-                    count = cut_off(n, lane, target, count, fires)
+                    count = cut_off_cell(n, lane, target, count, fires)
     return count
 
 
 @inner
-def reach_again(
+def reconnect_cells(
     n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, count: Scalar, fires: Fires
 ) -> Scalar:
     """Reach what was cut off from around it, where that can be done in time; returns how many cells are."""
@@ -114,11 +114,11 @@ def reach_again(
         if best <= fires.limits[DURATION]:
             fires.arrival[n, cell] = best
             fires.parent[n, cell] = by
-            put(lane, cell, best, fires)
+            add_to_bucket(lane, cell, best, fires)
             waiting += 1
     if waiting == 0:
         return 0
-    return waiting + spread(n, table, lane, passable, b, waiting, fires)
+    return waiting + spread_fire(n, table, lane, passable, b, waiting, fires)
 
 
 @inner
@@ -131,14 +131,14 @@ def prepare_board(b: Scalar, *arrays: Array) -> None:
             fires.passable[b, cell] = fires.open[fires.table[b], cell]
         for cell in range(fires.passable.shape[1]):
             if fires.breaks[b, cell]:
-                close(fires.passable, b, cell, fires)
+                close_moves(fires.passable, b, cell, fires)
     elif command >= 0:
         fires.breaks[b, command] = True
-        close(fires.passable, b, command, fires)
+        close_moves(fires.passable, b, command, fires)
 
 
 @inner
-def run_lane(lane: Scalar, *arrays: Array) -> None:
+def run_fires_in_lane(lane: Scalar, *arrays: Array) -> None:
     """Every fire of a lane, by the command of its board."""
     fires = Fires(*arrays)
     per_board = fires.params[FIRES]
@@ -147,23 +147,23 @@ def run_lane(lane: Scalar, *arrays: Array) -> None:
         b = n // per_board
         command = fires.command[b]
         if command == BURN:
-            burn(n, b, lane, fires)
+            burn_fire(n, b, lane, fires)
         elif command >= 0:
-            count = cut(n, command, lane, fires.passable, b, fires)
+            count = cut_paths(n, command, lane, fires.passable, b, fires)
             if count > 0:
-                reached = reach_again(n, fires.table[b], lane, fires.passable, b, count, fires)
+                reached = reconnect_cells(n, fires.table[b], lane, fires.passable, b, count, fires)
                 fires.burned[n] += reached - count
         n += fires.params[LANES]
 
 
 @inner
-def try_cell(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
+def count_cells_saved(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
     """How many cells of all fires of a board a break would save; puts everything back."""
     saved = 0
     for n in range(b * fires.params[FIRES], (b + 1) * fires.params[FIRES]):
-        count = cut(n, cell, lane, fires.trial, lane, fires)
+        count = cut_paths(n, cell, lane, fires.trial, lane, fires)
         if count > 0:
-            saved += count - reach_again(n, fires.table[b], lane, fires.trial, lane, count, fires)
+            saved += count - reconnect_cells(n, fires.table[b], lane, fires.trial, lane, count, fires)
             for i in range(count):
                 target = fires.work[lane, CUT, i]
                 fires.arrival[n, target] = fires.old[lane, i]
@@ -172,7 +172,7 @@ def try_cell(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
 
 
 @inner
-def try_lane(lane: Scalar, *arrays: Array) -> None:
+def try_breaks_in_lane(lane: Scalar, *arrays: Array) -> None:
     """What a break in each cell would save, for every board of a lane."""
     fires = Fires(*arrays)
     cells = fires.passable.shape[1]
@@ -183,7 +183,7 @@ def try_lane(lane: Scalar, *arrays: Array) -> None:
         for cell in range(cells):
             fires.saved[b, cell] = 0
             if fires.burnable[fires.table[b], cell] and not fires.breaks[b, cell]:
-                close(fires.trial, lane, cell, fires)
-                fires.saved[b, cell] = try_cell(b, cell, lane, fires)
-                reopen(b, cell, lane, fires)
+                close_moves(fires.trial, lane, cell, fires)
+                fires.saved[b, cell] = count_cells_saved(b, cell, lane, fires)
+                reopen_moves(b, cell, lane, fires)
         b += fires.params[TRIERS]

@@ -58,27 +58,27 @@ class Direction:
 
 
 @cache
-def directions(count: int) -> tuple[Direction, ...]:
+def fire_directions(count: int) -> tuple[Direction, ...]:
     """A set of 8, 16, 24 or 32 directions; opposite ones are neighbours in it."""
     if count not in _SETS:
         raise ConfigError(f"Fire spreads in 8, 16, 24 or 32 directions; {count} were asked for.")
     offsets = [signed for r, c in _SETS[count] for signed in ((r, c), (-r, -c))]
-    return tuple(Direction(offset, *_way(offset)) for offset in offsets)
+    return tuple(Direction(offset, *_cells_along(offset)) for offset in offsets)
 
 
-def touching(count: int) -> NDArray[np.int32]:
+def moves_ended_by_break(count: int) -> NDArray[np.int32]:
     """All moves that a break in a cell ends, [T, 3]: rows and columns from the cell to where they start, direction.
 
     A move ends when any cell that it passes or touches is a break: a wall of breaks holds along a diagonal too.
     """
     moves = []
-    for k, direction in enumerate(directions(count)):
+    for k, direction in enumerate(fire_directions(count)):
         for row, column in {cell for cell, _ in direction.passed} | set(direction.touched):
             moves.append((-row, -column, k))
     return np.array(sorted(moves), dtype=np.int32)
 
 
-def _way(offset: Offset) -> tuple[tuple[tuple[Offset, float], ...], tuple[Offset, ...]]:
+def _cells_along(offset: Offset) -> tuple[tuple[tuple[Offset, float], ...], tuple[Offset, ...]]:
     """Cells along the straight line, by cutting it at every border between rows and columns."""
     rows, columns = offset
     cuts = {Fraction(0), Fraction(1)}

@@ -55,19 +55,19 @@ class Front:
     in_canopy: NDArray[np.bool_]  # whether the canopy leads
 
 
-def head(fronts: Fronts) -> Front:
+def head_front(fronts: Fronts) -> Front:
     """The fastest front: that of the faster ellipse where the canopy burns."""
     full = np.ones_like(fronts.critical)
-    return _combined(fronts, full, full)
+    return _combine_fronts(fronts, full, full)
 
 
-def facing(fronts: Fronts, azimuth: float | NDArray[Any]) -> Front:
+def front_facing(fronts: Fronts, azimuth: float | NDArray[Any]) -> Front:
     """The front that faces an azimuth, in degrees clockwise from north."""
-    direction = on_slope(azimuth, fronts.gradient)
-    return _combined(fronts, fronts.surface.front(direction), fronts.canopy.front(direction))
+    direction = slope_unit_vectors(azimuth, fronts.gradient)
+    return _combine_fronts(fronts, fronts.surface.front(direction), fronts.canopy.front(direction))
 
 
-def _combined(fronts: Fronts, surface_share: Field, canopy_share: Field) -> Front:
+def _combine_fronts(fronts: Fronts, surface_share: Field, canopy_share: Field) -> Front:
     """Fronts at shares of the heads' rates.
 
     Where the canopy burns the faster of both leads, and the other's heat is released at the leader's rate too.
@@ -87,7 +87,7 @@ def _combined(fronts: Fronts, surface_share: Field, canopy_share: Field) -> Fron
     return Front(np.where(leads, above, rate), np.where(both, combined, intensity), crown, leads)
 
 
-def on_slope(azimuth: float | NDArray[Any], gradient: Field) -> Field:
+def slope_unit_vectors(azimuth: float | NDArray[Any], gradient: Field) -> Field:
     """Unit vectors [..., 3] in the plane of the slope that lie over an azimuth."""
     east, north = np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))
     up = east * gradient[..., 0] + north * gradient[..., 1]

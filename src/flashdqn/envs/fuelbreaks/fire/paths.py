@@ -31,7 +31,7 @@ _FACTOR, _ONE_BIT, _SHIFT = np.uint32(_DE_BRUIJN), np.uint32(1), np.uint32(27)
 
 
 @inner
-def put(lane: Scalar, cell: Scalar, time: Scalar, fires: Fires) -> None:
+def add_to_bucket(lane: Scalar, cell: Scalar, time: Scalar, fires: Fires) -> None:
     """Put a cell into the bucket of a time."""
     bucket = np.int64(time * fires.limits[PER_MINUTE])
     first = fires.head[lane, bucket]
@@ -43,7 +43,7 @@ def put(lane: Scalar, cell: Scalar, time: Scalar, fires: Fires) -> None:
 
 
 @inner
-def take(lane: Scalar, cell: Scalar, time: Scalar, fires: Fires) -> None:
+def remove_from_bucket(lane: Scalar, cell: Scalar, time: Scalar, fires: Fires) -> None:
     """Take a cell out of the bucket of a time."""
     after, before = fires.work[lane, AFTER, cell], fires.work[lane, BEFORE, cell]
     if before == NOBODY:
@@ -61,7 +61,7 @@ def lowest_bit(x: Scalar) -> Scalar:
 
 
 @inner
-def sooner(
+def directions_reached_sooner(
     cell: Scalar, here: Scalar, ways: Scalar, arrival: Array, times: Array, duration: Scalar, fires: Fires
 ) -> Scalar:
     """The directions, as bits, whose cells are reached sooner from this one, and in time.
@@ -78,7 +78,7 @@ def sooner(
 
 
 @inner
-def spread(
+def spread_fire(
     n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, waiting: Scalar, fires: Fires
 ) -> Scalar:
     """Look at the `waiting` cells of the queue and all that follow; returns the number of cells newly reached."""
@@ -100,7 +100,7 @@ def spread(
         before[cell] = SETTLED
         waiting -= 1
         here, open_ways = arrival[cell], ways[cell]
-        better = sooner(cell, here, open_ways, arrival, times, duration, fires)
+        better = directions_reached_sooner(cell, here, open_ways, arrival, times, duration, fires)
         while better != 0:
             k = lowest_bit(better)
             better &= better - _ONE_BIT
@@ -113,15 +113,15 @@ def spread(
             elif before[target] == SETTLED:
                 waiting += 1
             else:
-                take(lane, target, earlier, fires)
+                remove_from_bucket(lane, target, earlier, fires)
             arrival[target] = time
             parent[target] = k
-            put(lane, target, time, fires)
+            add_to_bucket(lane, target, time, fires)
     return reached
 
 
 @inner
-def light(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> Scalar:
+def light_ignition(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> Scalar:
     """The moves out of the ignition, which burns half a cell around at once; returns how many cells wait."""
     cell, table = fires.ignition[n], fires.table[b]
     waiting = 0
@@ -132,13 +132,13 @@ def light(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> Scalar:
                 target = cell + fires.step[k]
                 fires.arrival[n, target] = time
                 fires.parent[n, target] = k
-                put(lane, target, time, fires)
+                add_to_bucket(lane, target, time, fires)
                 waiting += 1
     return waiting
 
 
 @inner
-def burn(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> None:
+def burn_fire(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> None:
     """Burn a fire from scratch."""
     for cell in range(fires.arrival.shape[1]):
         fires.arrival[n, cell] = INFINITE
@@ -147,5 +147,5 @@ def burn(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> None:
     fires.burned[n] = 0
     if cell >= 0 and fires.burnable[table, cell] and not fires.breaks[b, cell]:
         fires.arrival[n, cell] = np.float32(0.0)
-        waiting = light(n, b, lane, fires)
-        fires.burned[n] = 1 + waiting + spread(n, table, lane, fires.passable, b, waiting, fires)
+        waiting = light_ignition(n, b, lane, fires)
+        fires.burned[n] = 1 + waiting + spread_fire(n, table, lane, fires.passable, b, waiting, fires)

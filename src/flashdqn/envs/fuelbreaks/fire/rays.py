@@ -39,14 +39,14 @@ SURFACE, CANOPY = 0, ELLIPSE
 INTENSITY, CRITICAL, EAST, NORTH, CELL = range(2 * ELLIPSE, 2 * ELLIPSE + 5)
 
 
-def slowness(every: Sequence[Fronts], compass: Sequence[Direction]) -> Field:
+def ray_slowness(every: Sequence[Fronts], compass: Sequence[Direction]) -> Field:
     """Minutes per metre on the map along each direction, [L, H, W, K]; infinite where nothing burns."""
-    cell = np.stack([_numbers(fronts) for fronts in every])  # [L, H, W, CELL]
+    cell = np.stack([_kernel_inputs(fronts) for fronts in every])  # [L, H, W, CELL]
     flat = torch.from_numpy(cell.reshape(-1, CELL))
     rays = torch.from_numpy(_unit_vectors([direction.azimuth for direction in compass]))
     order = torch.from_numpy(np.argsort([direction.azimuth for direction in compass]))
     slow = torch.empty(len(flat), len(compass), dtype=torch.float64)
-    fine = torch.from_numpy(_unit_vectors(_fan([direction.azimuth for direction in compass])))
+    fine = torch.from_numpy(_unit_vectors(_fan_azimuths([direction.azimuth for direction in compass])))
     turn = torch.from_numpy(_unit_vectors([90.0 - 360.0 * k / NORMALS for k in range(NORMALS)]))
     front = torch.empty(len(flat), FRONT, dtype=torch.float64)
     Kernel(cell_slowness).bind(len(flat), flat, rays, order, fine, turn, front, slow)()
@@ -75,13 +75,15 @@ def cell_slowness(
     if leading == 0 or leading == NORMALS:
         shape = SURFACE if leading == 0 else CANOPY
         for k in range(count):
-            slow[i, k] = reach(i, leading, rays[k, 0], rays[k, 1], cell, turn, front)  # a rate until the end
+            slow[i, k] = ray_speed(
+                i, leading, rays[k, 0], rays[k, 1], cell, turn, front
+            )  # a rate until the end
         factor = math.sqrt(polygon_area(i, rays, order, slow) / ellipse_area(i, shape, cell))
     else:
         for k in range(count):
             area = 0.0
             for j in range(k * FINE, (k + 1) * FINE):
-                area += reach(i, leading, fine[j, 0], fine[j, 1], cell, turn, front) ** 2
+                area += ray_speed(i, leading, fine[j, 0], fine[j, 1], cell, turn, front) ** 2
             slow[i, k] = math.sqrt(area / FINE)
         factor = 1.0
     for k in range(count):
@@ -123,12 +125,12 @@ def front_rates(i: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
                 rate = above
                 leading += 1
         front[i, j] = rate
-    note_edges(i, cell, front)
+    store_canopy_edges(i, cell, front)
     return leading
 
 
 @inner
-def note_edges(i: Scalar, cell: Array, front: Array) -> None:
+def store_canopy_edges(i: Scalar, cell: Array, front: Array) -> None:
     """The two directions at which the canopy ceases to burn: there the rate jumps, so the least is often there."""
     e, share = cell[i, SURFACE + ECCENTRICITY], cell[i, CRITICAL] / cell[i, INTENSITY]
     front[i, EDGE_RATE] = np.inf
@@ -152,7 +154,7 @@ def note_edges(i: Scalar, cell: Array, front: Array) -> None:
 
 
 @inner
-def reach(
+def ray_speed(
     i: Scalar, leading: Scalar, east: Scalar, north: Scalar, cell: Array, turn: Array, front: Array
 ) -> Scalar:
     """Metres per minute on the map along a horizontal unit vector."""
@@ -160,9 +162,9 @@ def reach(
     up = east * a + north * b
     long = math.sqrt(1.0 + up * up)  # metres along the slope per metre on the map
     if leading == 0:
-        return radius(i, SURFACE, east / long, north / long, up / long, cell) / long
+        return ellipse_radius(i, SURFACE, east / long, north / long, up / long, cell) / long
     if leading == NORMALS:
-        return radius(i, CANOPY, east / long, north / long, up / long, cell) / long
+        return ellipse_radius(i, CANOPY, east / long, north / long, up / long, cell) / long
     # The ray in terms of the plane's axes.
     axis, plane = math.sqrt(1.0 + a * a), math.sqrt(1.0 + a * a + b * b)
     first = (east + up * a) / (axis * long)
@@ -183,19 +185,19 @@ def reach(
 def front_share(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
     """`Ellipse.front` of cell `i`."""
     e = cell[i, shape + ECCENTRICITY]
-    along = e * facing_head(i, shape, east, north, up, cell) / (1.0 + e)
+    along = e * cosine_to_head(i, shape, east, north, up, cell) / (1.0 + e)
     return along + math.sqrt((1.0 - e) / (1.0 + e) + along * along)
 
 
 @inner
-def radius(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
+def ellipse_radius(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
     """Of an ellipse about its focus, in m/min along the slope."""
     e = cell[i, shape + ECCENTRICITY]
-    return cell[i, shape + RATE] * (1.0 - e) / (1.0 - e * facing_head(i, shape, east, north, up, cell))
+    return cell[i, shape + RATE] * (1.0 - e) / (1.0 - e * cosine_to_head(i, shape, east, north, up, cell))
 
 
 @inner
-def facing_head(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
+def cosine_to_head(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
     """The cosine between a unit vector and the direction in which the head runs."""
     return (
         east * cell[i, shape + HEAD_EAST]
@@ -213,7 +215,7 @@ def ellipse_area(i: Scalar, shape: Scalar, cell: Array) -> Scalar:
     return area / math.sqrt(1.0 + cell[i, EAST] ** 2 + cell[i, NORTH] ** 2)
 
 
-def _numbers(fronts: Fronts) -> Field:
+def _kernel_inputs(fronts: Fronts) -> Field:
     """What the kernel needs to know of each cell, [H, W, CELL]."""
 
     def ellipse(one: Ellipse) -> list[Field]:
@@ -224,7 +226,7 @@ def _numbers(fronts: Fronts) -> Field:
     return np.stack(columns, axis=-1)
 
 
-def _fan(azimuths: Sequence[float]) -> list[float]:
+def _fan_azimuths(azimuths: Sequence[float]) -> list[float]:
     """FINE azimuths for each, all over its sector: halfway to the next ray on both sides."""
     ordered = sorted(azimuths)
     fan = []

@@ -37,7 +37,7 @@ from torch import Tensor
 from flashdqn.compute.kernels import BlockKernel, Kernel, cuda_available
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.fire import cuts, layout
-from flashdqn.envs.fuelbreaks.fire.directions import directions, touching
+from flashdqn.envs.fuelbreaks.fire.directions import fire_directions, moves_ended_by_break
 from flashdqn.envs.fuelbreaks.fire.layout import BUCKETS, BURN, KEEP, Fires
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
@@ -92,7 +92,7 @@ class Spread:
         if self.tables.device.type == "cuda":
             return self._savings_by_host()
         if self._try is None:
-            self._try = Kernel(cuts.try_lane, 2).bind(self._triers, *self._arrays)
+            self._try = Kernel(cuts.try_breaks_in_lane, 2).bind(self._triers, *self._arrays)
         self._try()
         return self._saved
 
@@ -110,7 +110,7 @@ class Spread:
         if self.tables.device.type == "cpu":
             return [
                 Kernel(cuts.prepare_board).bind(boards, *self._arrays),
-                Kernel(cuts.run_lane, 2).bind(self._lanes, *self._arrays),
+                Kernel(cuts.run_fires_in_lane, 2).bind(self._lanes, *self._arrays),
             ]
         if not cuda_available():
             raise EnvError(
@@ -128,7 +128,7 @@ class Spread:
         boards, fires, device = self.num_boards, self.fires, self.tables.device
         rows, columns = self.tables.shape
         cells, every = rows * columns, boards * fires
-        step, outside, moves = _compass(self.tables.directions, columns)
+        step, outside, moves = _direction_tensors(self.tables.directions, columns)
         # On CUDA a fire has one list, its marks; on the CPU a thread has a queue.
         queues, lists = (every, 1) if device.type == "cuda" else (self._triers, layout.WORK)
         numbers = [boards, fires, self._lanes, self._triers, rows, columns]
@@ -158,11 +158,11 @@ class Spread:
         )
 
 
-def _compass(count: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+def _direction_tensors(count: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     """What each direction adds to a cell's number, its share beyond half a cell, the moves that a break ends."""
-    compass = directions(count)
+    compass = fire_directions(count)
     offset = torch.tensor([direction.offset for direction in compass], dtype=torch.int32)
     step = offset[:, 0] * columns + offset[:, 1]
     outside = torch.tensor([direction.outside for direction in compass])
-    moves = torch.from_numpy(touching(count))
+    moves = torch.from_numpy(moves_ended_by_break(count))
     return step, outside, torch.cat((moves, moves[:, :2] + offset[moves[:, 2]]), dim=1)

@@ -45,24 +45,26 @@ class Bed(NamedTuple):
 
 def fuel_bed(fuels: Fuels, weather: Weather) -> Bed:
     """Every fuel model at rest, [M]."""
-    load, moisture = _cured(fuels, weather)
+    load, moisture = _cure_herbs(fuels, weather)
     area = fuels.ratio * load / PARTICLE_DENSITY
     dead, live = area[:, DEAD].sum(1), area[:, LIVE].sum(1)
     share = np.concatenate(
-        (area[:, DEAD] / _or_one(dead)[:, None], area[:, LIVE] / _or_one(live)[:, None]), axis=1
+        (area[:, DEAD] / _safe_divisor(dead)[:, None], area[:, LIVE] / _safe_divisor(live)[:, None]), axis=1
     )  # f_ij
-    categories = np.stack((dead, live), axis=1) / _or_one(dead + live)[:, None]  # f_i
+    categories = np.stack((dead, live), axis=1) / _safe_divisor(dead + live)[:, None]  # f_i
 
-    sigma = _by_category(share, fuels.ratio, categories)
+    sigma = _weight_by_category(share, fuels.ratio, categories)
     bulk_density = load.sum(1) / fuels.depth  # ρ_b
     beta = bulk_density / PARTICLE_DENSITY
     relative = beta / (3.348 * sigma**-0.8189)  # β / β_op
     reaction = _heat_release(fuels, load, share, moisture) * _reaction_velocity(sigma, relative)  # I_R
 
     flux_ratio = np.exp((0.792 + 0.681 * np.sqrt(sigma)) * (beta + 0.1)) / (192.0 + 0.2595 * sigma)  # ξ
-    heating = np.where(fuels.ratio > 0, np.exp(-138.0 / _or_one(fuels.ratio)), 0.0)  # ε
+    heating = np.where(fuels.ratio > 0, np.exp(-138.0 / _safe_divisor(fuels.ratio)), 0.0)  # ε
     preignition = heating * (250.0 + 1116.0 * moisture)  # ε Q_ig
-    rate = reaction * flux_ratio / (bulk_density * _by_category(share, preignition, categories))  # R₀, ft/min
+    rate = (
+        reaction * flux_ratio / (bulk_density * _weight_by_category(share, preignition, categories))
+    )  # R₀, ft/min
     intensity = reaction * rate * (384.0 / sigma) / 60.0  # Byram's, by the residence time of Anderson (1969)
 
     B = 0.02526 * sigma**0.54
@@ -100,7 +102,7 @@ def length_to_width(wind: Field) -> Field:
     return np.minimum(8.0, 0.936 * np.exp(0.1147 * mph) + 0.461 * np.exp(-0.0692 * mph) - 0.397)
 
 
-def eccentricity(length_to_width: Field) -> Field:
+def ellipse_eccentricity(length_to_width: Field) -> Field:
     """Of an ellipse, by its proportions (Albini & Chase 1980, eq. 8)."""
     return np.sqrt(length_to_width**2 - 1.0) / length_to_width
 
@@ -111,7 +113,7 @@ def flame_length(intensity: Any) -> Field:
     return flame
 
 
-def _cured(fuels: Fuels, weather: Weather) -> tuple[Field, Field]:
+def _cure_herbs(fuels: Fuels, weather: Weather) -> tuple[Field, Field]:
     """Loads with the cured part of live herbs moved to the dead ones (Scott & Burgan 2005), and moistures."""
     cured = 1.0 - np.clip((weather.live_herbaceous - 0.3) / 0.9, 0.0, 1.0)
     load = fuels.load.copy()
@@ -141,12 +143,12 @@ def _heat_release(fuels: Fuels, load: Field, share: Field, moisture: Field) -> F
 
 def _live_extinction(fuels: Fuels, load: Field, moisture: Field) -> Field:
     """The moisture at which live fuel goes out, by the fine dead fuel beside it (Rothermel eq. 88, Albini 1976)."""
-    ratio = _or_one(fuels.ratio)
+    ratio = _safe_divisor(fuels.ratio)
     fine = load * np.where(fuels.ratio > 0, 1.0, 0.0)
     dead = (fine * np.exp(-138.0 / ratio))[:, DEAD]
     live = (fine * np.exp(-500.0 / ratio))[:, LIVE].sum(1)
     some = (dead.sum(1) > 1e-6) & (live > 1e-6)
-    dead_moisture = (dead * moisture[:, DEAD]).sum(1) / _or_one(dead.sum(1))
+    dead_moisture = (dead * moisture[:, DEAD]).sum(1) / _safe_divisor(dead.sum(1))
     proportion = dead.sum(1) / np.where(some, live, 1.0)
     limit = 2.9 * proportion * (1.0 - dead_moisture / fuels.extinction) - 0.226
     return np.where(some, np.maximum(fuels.extinction, limit), fuels.extinction)
@@ -160,7 +162,7 @@ def _reaction_velocity(sigma: Field, relative: Field) -> Field:
     return velocity
 
 
-def _by_category(share: Field, value: Field, categories: Field) -> Field:
+def _weight_by_category(share: Field, value: Field, categories: Field) -> Field:
     """Σ_i f_i Σ_j f_ij x_ij over dead and live fuel."""
     by_class = share * value
     total: Field = categories[:, 0] * by_class[:, DEAD].sum(1) + categories[:, 1] * by_class[:, LIVE].sum(1)
@@ -173,6 +175,6 @@ def _log_profile(height: Field) -> Field:
     return profile
 
 
-def _or_one(x: Field) -> Field:
+def _safe_divisor(x: Field) -> Field:
     """Where there is nothing, 1: a divisor for what is 0 anyway."""
     return np.where(x > 0, x, 1.0)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.fuelbreaks.fire.behaviour import Behaviour
-from flashdqn.envs.fuelbreaks.fire.directions import directions
-from flashdqn.envs.fuelbreaks.fire.rays import slowness
+from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior
+from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
+from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
 
 DIRECTIONS = 16
 #: Every move takes longer than float32 can lose when it is added to a time of arrival.
@@ -41,7 +41,7 @@ class SpreadTables:
 
     def __post_init__(self) -> None:
         into = torch.empty_like(self.times)
-        for k, direction in enumerate(directions(self.directions)):
+        for k, direction in enumerate(fire_directions(self.directions)):
             down, right = direction.offset
             # What comes around the edge is never read: no direction is open there.
             into[..., k] = self.times[..., k].roll(down * self.shape[1] + right, dims=1)
@@ -64,7 +64,7 @@ class SpreadTables:
 
 
 def spread_tables(
-    behaviours: Sequence[Behaviour], device: torch.device | str = "cpu", count: int = DIRECTIONS
+    behaviours: Sequence[FireBehavior], device: torch.device | str = "cpu", count: int = DIRECTIONS
 ) -> SpreadTables:
     """The tables of landscapes of one shape, with 8, 16, 24 or 32 directions."""
     if not behaviours:
@@ -79,33 +79,33 @@ def spread_tables(
     at_once = max(1, AT_ONCE // (rows * columns))
     for start in range(0, len(behaviours), at_once):
         some = slice(start, start + at_once)
-        times[some], opened[some] = _travel(behaviours[some], burnable[some], count)
+        times[some], opened[some] = _travel_times(behaviours[some], burnable[some], count)
     parts = (times, opened, burnable.reshape(opened.shape))
     return SpreadTables((rows, columns), count, *(torch.from_numpy(part).to(device) for part in parts))
 
 
-def _travel(
-    behaviours: Sequence[Behaviour], burnable: NDArray[np.bool_], count: int
+def _travel_times(
+    behaviours: Sequence[FireBehavior], burnable: NDArray[np.bool_], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Minutes [L, H·W, K] and open directions [L, H·W]."""
-    compass = directions(count)
-    slow = slowness([behaviour.fronts for behaviour in behaviours], compass)
+    compass = fire_directions(count)
+    slow = ray_slowness([behaviour.fronts for behaviour in behaviours], compass)
     size = np.array([behaviour.cell_size for behaviour in behaviours])[:, None, None]
     times = np.empty(slow.shape, dtype=np.float32)
     opened = np.zeros(burnable.shape, dtype=np.int64)
     for k, direction in enumerate(compass):
         minutes = np.zeros(burnable.shape)
         for offset, share in direction.passed:
-            minutes += share * direction.length * size * _shifted(slow[..., k], offset, np.inf)
+            minutes += share * direction.length * size * _shift_layer(slow[..., k], offset, np.inf)
         clear = np.isfinite(minutes)
         for offset in direction.touched:
-            clear &= _shifted(burnable, offset, False)
+            clear &= _shift_layer(burnable, offset, False)
         times[..., k] = np.where(clear, np.maximum(minutes, SHORTEST), np.inf)
         opened |= clear.astype(np.int64) << k
     return times.reshape(len(slow), -1, count), opened.reshape(len(slow), -1)
 
 
-def _shifted(layer: NDArray[Any], offset: tuple[int, int], outside: Any) -> NDArray[Any]:
+def _shift_layer(layer: NDArray[Any], offset: tuple[int, int], outside: Any) -> NDArray[Any]:
     """Each cell's neighbour at an offset, [..., H, W]; `outside` where that lies beyond the edge."""
     rows, columns = layer.shape[-2:]
     result = np.full_like(layer, outside)

@@ -21,7 +21,7 @@ FEW_INPUTS = 64
 class BySamples:
     """For any plain MLP: threads share out samples, then rows of weights, then parameters."""
 
-    kernel, stages = staticmethod(mlp_cpu.updates), mlp_cpu.STAGES
+    kernel, stages = staticmethod(mlp_cpu.run_updates), mlp_cpu.STAGES
 
     def __init__(
         self, online: list[nn.Linear], target: list[nn.Linear], rows: int, width: int, at_once: int, length: int,
@@ -29,7 +29,7 @@ class BySamples:
     ) -> None:  # fmt: skip
         """`width`: of matrices of samples; `length`: of all parameters; `threads`: the most that there will be."""
         self._memory = Memory()
-        self.layers = parameters(self._memory, online, target)
+        self.layers = make_layer_table(self._memory, online, target)
         m = mlp_cpu
         x, next_x = (self._memory.new(online[0].in_features, width) for _ in range(2))
         for line in self.layers:
@@ -52,7 +52,7 @@ class BySamples:
             parts = np.linspace(0, 1, count + 1)
             blocks = [*np.searchsorted(before, parts[:-1] * weights.sum()), len(weights)]
             chunks, pieces = -(-rows // at_once), -(-length // m.PIECE)
-            self._shares[count] = np.array([even(chunks, count), blocks, even(pieces, count)])
+            self._shares[count] = np.array([even_shares(chunks, count), blocks, even_shares(pieces, count)])
         self.between = np.zeros(rows, dtype=np.int64), np.zeros((2, rows)), np.zeros(len(self.blocks))
 
     def tables(self, threads: int) -> tuple[Numbers, ...]:
@@ -63,7 +63,7 @@ class BySamples:
 class ByHalves:
     """For two hidden layers and few inputs: threads keep to their rows of the large matrix."""
 
-    kernel, stages = staticmethod(mlp_halves_cpu.updates), mlp_halves_cpu.STAGES
+    kernel, stages = staticmethod(mlp_halves_cpu.run_updates_by_halves), mlp_halves_cpu.STAGES
 
     def __init__(
         self, online: list[nn.Linear], target: list[nn.Linear], rows: int, width: int, at_once: int, length: int,
@@ -71,7 +71,7 @@ class ByHalves:
     ) -> None:  # fmt: skip
         m, memory = mlp_halves_cpu, Memory()
         self._memory = memory
-        self.layers = parameters(memory, online, target)
+        self.layers = make_layer_table(memory, online, target)
         inputs, first, second = (layer.in_features for layer in online)
         actions, lines = online[-1].out_features, self.layers[:, mlp_cpu.LINE].tolist()
         blocks, first_blocks = -(-second // m.BLOCK), -(-first // m.BLOCK)
@@ -94,7 +94,7 @@ class ByHalves:
         self.squares = np.zeros(blocks + first_blocks)
         parts = (blocks, blocks, 2 * first_blocks, first_blocks, -(-length // mlp_cpu.PIECE))
         self._shares = {
-            count: np.array([even(part, count) for part in parts]) for count in range(1, threads + 1)
+            count: np.array([even_shares(part, count) for part in parts]) for count in range(1, threads + 1)
         }
 
     @staticmethod
@@ -119,7 +119,7 @@ class Memory:
         return self._tensors[-1].data_ptr()
 
 
-def parameters(memory: Memory, online: list[nn.Linear], target: list[nn.Linear]) -> Numbers:
+def make_layer_table(memory: Memory, online: list[nn.Linear], target: list[nn.Linear]) -> Numbers:
     """A table of layers with their sizes, their parameters' addresses, and room for gradients of padded rows."""
     m = mlp_cpu
     table = np.zeros((len(online), m.LAYER_COLUMNS), dtype=np.int64)
@@ -135,6 +135,6 @@ def parameters(memory: Memory, online: list[nn.Linear], target: list[nn.Linear])
     return table
 
 
-def even(parts: int, threads: int) -> Numbers:
+def even_shares(parts: int, threads: int) -> Numbers:
     """Where each of so many threads begins, and the end."""
     return np.ceil(np.linspace(0, parts, threads + 1)).astype(np.int64)

@@ -21,16 +21,16 @@ from __future__ import annotations
 import numpy as np
 
 from flashdqn.compute.gemm import (
-    called,
-    flags,
-    matrix,
-    matrix_like,
-    peek,
-    product,
-    summing,
-    take,
-    turned,
-    wait_for_all,
+    increment_counter,
+    multiply_matrices,
+    never_inlined,
+    read_counter,
+    transpose_matrix,
+    view_bool_matrix,
+    view_float_matrix,
+    view_matrix_like,
+    wait_for_counter,
+    with_fast_sums,
 )  # fmt: skip
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.learn.adam_cpu import adam_step
@@ -56,8 +56,8 @@ PIECE = 2048
 SINGLE, NO_LIMIT = np.float32, np.float32(-np.inf)
 
 
-@called
-def updates(
+@never_inlined
+def run_updates(
     worker: Scalar,
     threads: Scalar,
     layers: Array,  # [L, LAYER_COLUMNS]
@@ -82,47 +82,49 @@ def updates(
     stage = (threads + 1) * APART  # bytes of counters
     for u in range(len(batches)):
         counters = places[0] + STAGES * stage * u
-        part = next_part(counters, shares[0], worker, threads)
+        part = take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
-            go_through(layers, batches[u], sizes, places[1], huber, like, chosen, terms, part * at_once)
-            take(counters)
-            part = next_part(counters, shares[0], worker, threads)
-        wait_for_all(counters, shares[0, threads])
-        loss, q = total(terms[0]), total(terms[1]) / samples
+            forward_and_backward(
+                layers, batches[u], sizes, places[1], huber, like, chosen, terms, part * at_once
+            )
+            increment_counter(counters)
+            part = take_next_part(counters, shares[0], worker, threads)
+        wait_for_counter(counters, shares[0, threads])
+        loss, q = sum_terms(terms[0]), sum_terms(terms[1]) / samples
         if applied and not np.isfinite(SINGLE(loss)):
             results[u, 0] = loss
             return
 
         counters += stage
-        part = next_part(counters, shares[1], worker, threads)
+        part = take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
             layer, first, rows = layers[blocks[part, 0]], blocks[part, 1], blocks[part, 2]
             delta = layer[DELTA] + 4 * first * sizes[2]
             squares[part] = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, places[1])
-            take(counters)
-            part = next_part(counters, shares[1], worker, threads)
-        wait_for_all(counters, shares[1, threads])
-        norm = np.sqrt(total(squares))
+            increment_counter(counters)
+            part = take_next_part(counters, shares[1], worker, threads)
+        wait_for_counter(counters, shares[1, threads])
+        norm = np.sqrt(sum_terms(squares))
         if not applied:
             results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
             return
 
         counters += stage
-        part = next_part(counters, shares[2], worker, threads)
+        part = take_next_part(counters, shares[2], worker, threads)
         while part >= 0:
             if part == 0:
                 results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
                 for k in range(3):
                     sums[k] += results[u, k]
                 done[0] = u + 1
-            apply(part * PIECE, places, lengths, settings, norm, u + 1)
-            take(counters)
-            part = next_part(counters, shares[2], worker, threads)
-        wait_for_all(counters, shares[2, threads])
+            apply_adam(part * PIECE, places, lengths, settings, norm, u + 1)
+            increment_counter(counters)
+            part = take_next_part(counters, shares[2], worker, threads)
+        wait_for_counter(counters, shares[2, threads])
 
 
-@called
-def next_part(counters: Scalar, shares: Array, worker: Scalar, threads: Scalar) -> Scalar:
+@never_inlined
+def take_next_part(counters: Scalar, shares: Array, worker: Scalar, threads: Scalar) -> Scalar:
     """A part that nobody has taken, from one's own share while it lasts, then from the others'; −1: none is left.
 
     Own shares are the same in every update, so that a core finds much of what it needs in its own cache.
@@ -130,46 +132,49 @@ def next_part(counters: Scalar, shares: Array, worker: Scalar, threads: Scalar) 
     for k in range(threads):
         other = (worker + k) % threads
         counter, left = counters + (1 + other) * APART, shares[other + 1] - shares[other]
-        if peek(counter) < left:
-            part = take(counter)
+        if read_counter(counter) < left:
+            part = increment_counter(counter)
             if part < left:
                 return shares[other] + part
     return -1
 
 
-@called
-def go_through(
+@never_inlined
+def forward_and_backward(
     layers: Array, batch: Array, sizes: Array, zero: Scalar, huber: Scalar, like: Array, chosen: Array,
     terms: Array, first: Scalar,
 ) -> None:  # fmt: skip
     """Some samples forwards and back: every DELTA, and every layer's input by rows."""
     samples, at_once, width, double, bytes_ = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
     last, end, inputs = len(layers) - 1, min(first + at_once, samples), layers[0, IN]
-    obs = matrix_like(batch[OBS], samples, inputs, like)
-    next_obs = matrix_like(batch[NEXT_OBS], samples, inputs, like)
-    load(next_obs, first, end, matrix(layers[0, NEXT_X], inputs, width), bytes_)
-    load(obs, first, end, matrix(layers[0, X], inputs, width), bytes_)
+    obs = view_matrix_like(batch[OBS], samples, inputs, like)
+    next_obs = view_matrix_like(batch[NEXT_OBS], samples, inputs, like)
+    load_observations(next_obs, first, end, view_float_matrix(layers[0, NEXT_X], inputs, width), bytes_)
+    load_observations(obs, first, end, view_float_matrix(layers[0, X], inputs, width), bytes_)
     actions = layers[last, OUT]
-    judged = matrix(layers[last, NEXT_Y], actions, width)
+    judged = view_float_matrix(layers[last, NEXT_Y], actions, width)
     if double:
-        forwards(layers, WEIGHT, BIAS, NEXT_X, NEXT_Y, first, at_once, width)
-        choose(judged, batch, first, end, samples, chosen)
-    forwards(layers, OLD_WEIGHT, OLD_BIAS, NEXT_X, NEXT_Y, first, at_once, width)
+        forward_pass(layers, WEIGHT, BIAS, NEXT_X, NEXT_Y, first, at_once, width)
+        choose_best_actions(judged, batch, first, end, samples, chosen)
+    forward_pass(layers, OLD_WEIGHT, OLD_BIAS, NEXT_X, NEXT_Y, first, at_once, width)
     if not double:
-        choose(judged, batch, first, end, samples, chosen)
-    forwards(layers, WEIGHT, BIAS, X, Y, first, at_once, width)
-    q = matrix(layers[last, Y], actions, width)
-    slopes, priority = matrix(layers[last, DELTA], actions, width), matrix(batch[PRIORITY], 1, samples)
-    compare(q, judged, chosen, batch, huber, samples, first, end, slopes, terms, priority)
+        choose_best_actions(judged, batch, first, end, samples, chosen)
+    forward_pass(layers, WEIGHT, BIAS, X, Y, first, at_once, width)
+    q = view_float_matrix(layers[last, Y], actions, width)
+    slopes, priority = (
+        view_float_matrix(layers[last, DELTA], actions, width),
+        view_float_matrix(batch[PRIORITY], 1, samples),
+    )
+    compute_loss_slopes(q, judged, chosen, batch, huber, samples, first, end, slopes, terms, priority)
     for k in range(last, 0, -1):
-        product(
+        multiply_matrices(
             layers[k, WEIGHT], 1, layers[k, IN], layers[k, DELTA] + 4 * first, width,
             layers[k - 1, DELTA] + 4 * first, width, layers[k, IN], at_once, layers[k, OUT], zero, 0, NO_LIMIT,
             layers[k, X] + 4 * first,
         )  # fmt: skip
     for k in range(last + 1):
         line = layers[k, LINE]
-        turned(
+        transpose_matrix(
             layers[k, X] + 4 * first,
             layers[k, IN],
             width,
@@ -179,21 +184,21 @@ def go_through(
         )
 
 
-@called
-def forwards(
+@never_inlined
+def forward_pass(
     layers: Array, weight: Scalar, bias: Scalar, x: Scalar, y: Scalar, first: Scalar, count: Scalar, width: Scalar
 ) -> None:  # fmt: skip
     """Through the network whose parameters lie in these columns, from one column's matrices to another's."""
     for k in range(len(layers)):
         low = NO_LIMIT if k == len(layers) - 1 else SINGLE(0.0)
-        product(
+        multiply_matrices(
             layers[k, weight], layers[k, IN], 1, layers[k, x] + 4 * first, width, layers[k, y] + 4 * first, width,
             layers[k, OUT], count, layers[k, IN], layers[k, bias], 1, low, 0,
         )  # fmt: skip
 
 
 @inner
-def load(obs: Array, first: Scalar, end: Scalar, x: Array, bytes_: Scalar) -> None:
+def load_observations(obs: Array, first: Scalar, end: Scalar, x: Array, bytes_: Scalar) -> None:
     """Observations as numbers, [features, samples]; bytes are read as 0 … 1, as the network does."""
     for b in range(first, end):
         for k in range(obs.shape[1]):
@@ -201,8 +206,10 @@ def load(obs: Array, first: Scalar, end: Scalar, x: Array, bytes_: Scalar) -> No
             x[k, b] = value / SINGLE(255.0) if bytes_ else value
 
 
-@called
-def choose(q: Array, batch: Array, first: Scalar, end: Scalar, samples: Scalar, chosen: Array) -> None:
+@never_inlined
+def choose_best_actions(
+    q: Array, batch: Array, first: Scalar, end: Scalar, samples: Scalar, chosen: Array
+) -> None:
     """The best legal action; the first of equals, and 0 where none is legal, as `masked_argmax` has it."""
     for b in range(first, end):
         best, action = SINGLE(-np.inf), 0
@@ -210,14 +217,14 @@ def choose(q: Array, batch: Array, first: Scalar, end: Scalar, samples: Scalar, 
             value = q[a, b]
             # NaN counts as the largest, as for torch.argmax
             if (value > best or (value != value and best == best)) and (
-                batch[LEGAL] == 0 or flags(batch[LEGAL], samples, len(q))[b, a]
+                batch[LEGAL] == 0 or view_bool_matrix(batch[LEGAL], samples, len(q))[b, a]
             ):
                 best, action = value, a
         chosen[b] = action
 
 
-@called
-def compare(
+@never_inlined
+def compute_loss_slopes(
     q: Array,  # [A, width]: Q(s, ·)
     judged: Array,  # [A, width]: Q⁻(s', ·)
     chosen: Array,
@@ -232,9 +239,12 @@ def compare(
 ) -> None:
     """With e = Q(s, a) − r − γ Q⁻(s', a') and c = e cut to ±δ, the loss is mean(w · c · (e − c/2)), which is
     Huber's on both of its branches, and its slope w · c / B."""
-    actions = matrix_like(batch[ACTION], 1, samples, chosen)
-    reward, discount = matrix(batch[REWARD], 1, samples), matrix(batch[DISCOUNT], 1, samples)
-    weight = matrix(batch[SAMPLE_WEIGHT], 1, samples)
+    actions = view_matrix_like(batch[ACTION], 1, samples, chosen)
+    reward, discount = (
+        view_float_matrix(batch[REWARD], 1, samples),
+        view_float_matrix(batch[DISCOUNT], 1, samples),
+    )
+    weight = view_float_matrix(batch[SAMPLE_WEIGHT], 1, samples)
     for b in range(first, end):
         for a in range(len(q)):
             slopes[a, b] = 0.0
@@ -253,41 +263,52 @@ def compare(
         terms[1, b] = value
 
 
-@called
+@never_inlined
 def gradient_of_rows(
     layer: Array, by_rows: Scalar, delta: Scalar, first: Scalar, rows: Scalar, sizes: Array, zero: Scalar
 ) -> Scalar:
     """The gradient of some rows of a layer, weights and biases, from δ there; returns the sum of its squares."""
     samples, width, inputs, line = sizes[0], sizes[2], layer[IN], layer[LINE]
-    gradient = matrix(layer[WEIGHT_GRAD] + 4 * first * inputs, rows, inputs)
+    gradient = view_float_matrix(layer[WEIGHT_GRAD] + 4 * first * inputs, rows, inputs)
     scratch = layer[SCRATCH]
     to = scratch + 4 * first * line if scratch else layer[WEIGHT_GRAD] + 4 * first * line
-    product(delta, width, 1, by_rows, line, to, line, rows, line, samples, zero, 0, NO_LIMIT, 0)
+    multiply_matrices(delta, width, 1, by_rows, line, to, line, rows, line, samples, zero, 0, NO_LIMIT, 0)
     if scratch:
-        copied = matrix(to, rows, line)
+        copied = view_float_matrix(to, rows, line)
         for i in range(rows):
             for j in range(inputs):
                 gradient[i, j] = copied[i, j]
-    bias, deltas = matrix(layer[BIAS_GRAD] + 4 * first, 1, rows), matrix(delta, rows, width)
+    bias, deltas = (
+        view_float_matrix(layer[BIAS_GRAD] + 4 * first, 1, rows),
+        view_float_matrix(delta, rows, width),
+    )
     square = 0.0
     for i in range(rows):
-        bias[0, i] = added(deltas[i, :samples])
-        square += bias[0, i] * bias[0, i] + squared(gradient[i])
+        bias[0, i] = sum_row(deltas[i, :samples])
+        square += bias[0, i] * bias[0, i] + sum_squares(gradient[i])
     return square
 
 
 @inner
-def apply(first: Scalar, places: Array, lengths: Array, settings: Array, norm: Scalar, step: Scalar) -> None:
+def apply_adam(
+    first: Scalar, places: Array, lengths: Array, settings: Array, norm: Scalar, step: Scalar
+) -> None:
     """Move some of the parameters, and of the target."""
     count = min(PIECE, lengths[0] - first)
-    values, gradient = matrix(places[2] + 4 * first, 1, count)[0], matrix(places[3] + 4 * first, 1, count)[0]
-    means, second = matrix(places[4] + 4 * first, 1, count)[0], matrix(places[5] + 4 * first, 1, count)[0]
-    target = matrix(places[6] + 4 * first, 1, count if lengths[1] else 0)[0]
+    values, gradient = (
+        view_float_matrix(places[2] + 4 * first, 1, count)[0],
+        view_float_matrix(places[3] + 4 * first, 1, count)[0],
+    )
+    means, second = (
+        view_float_matrix(places[4] + 4 * first, 1, count)[0],
+        view_float_matrix(places[5] + 4 * first, 1, count)[0],
+    )
+    target = view_float_matrix(places[6] + 4 * first, 1, count if lengths[1] else 0)[0]
     adam_step(values, gradient, means, second, target, settings, norm, step)
 
 
 @inner
-def total(terms: Array) -> Scalar:
+def sum_terms(terms: Array) -> Scalar:
     """From first to last, in float64."""
     found = 0.0
     for i in range(len(terms)):
@@ -295,8 +316,8 @@ def total(terms: Array) -> Scalar:
     return found
 
 
-@summing
-def added(row: Array) -> Scalar:
+@with_fast_sums
+def sum_row(row: Array) -> Scalar:
     """The sum of a row, in whatever order is fast: always the same one."""
     found = SINGLE(0.0)
     for i in range(len(row)):
@@ -304,8 +325,8 @@ def added(row: Array) -> Scalar:
     return found
 
 
-@summing
-def squared(row: Array) -> Scalar:
+@with_fast_sums
+def sum_squares(row: Array) -> Scalar:
     """The sum of a row's squares."""
     found = SINGLE(0.0)
     for i in range(len(row)):

@@ -25,14 +25,14 @@ import numpy as np
 
 from flashdqn.compute.gemm import (
     LANES,
-    called,
-    matrix,
-    matrix_like,
-    peek,
-    product,
-    take,
-    turned,
-    wait_for_all,
+    increment_counter,
+    multiply_matrices,
+    never_inlined,
+    read_counter,
+    transpose_matrix,
+    view_float_matrix,
+    view_matrix_like,
+    wait_for_counter,
 )
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.training.backends.cpu.mlp import (
@@ -53,15 +53,15 @@ from flashdqn.training.backends.cpu.mlp import (
     SINGLE,
     WEIGHT,
     WEIGHT_GRAD,
-    added,
-    apply,
-    choose,
-    compare,
+    apply_adam,
+    choose_best_actions,
+    compute_loss_slopes,
     gradient_of_rows,
-    load,
-    next_part,
-    squared,
-    total,
+    load_observations,
+    sum_row,
+    sum_squares,
+    sum_terms,
+    take_next_part,
 )  # fmt: skip
 
 #: Rows of W₁ that are taken at a time.
@@ -83,8 +83,8 @@ SECOND_ROWS, DELTA, HALVES, FIRST_DELTA = range(6, 10)  # halves: [2, in, width]
 SHARED_COLUMNS = 10
 
 
-@called
-def updates(
+@never_inlined
+def run_updates_by_halves(
     worker: Scalar,
     threads: Scalar,
     layers: Array,  # [3, LAYER_COLUMNS], as in `mlp_cpu`; of its columns the parameters', LINE and SCRATCH are used
@@ -106,91 +106,91 @@ def updates(
     """As `mlp_cpu.updates`."""
     samples, applied, zero = sizes[0], sizes[5], places[1]
     mine = own[worker]
-    terms = matrix_like(mine[TERMS], 2, samples, squares)
+    terms = view_matrix_like(mine[TERMS], 2, samples, squares)
     blocks, stage = shares[0, threads], (threads + 1) * APART
     for u in range(len(batches)):
         counters = places[0] + STAGES * stage * u
-        if u + 1 < len(batches) and peek(counters + STAGES * stage) > 0:
+        if u + 1 < len(batches) and read_counter(counters + STAGES * stage) > 0:
             continue  # the others are further: this one has come late
-        go_in(layers, batches[u], sizes, mine, zero, like)
-        part = next_part(counters, shares[0], worker, threads)
+        first_layer(layers, batches[u], sizes, mine, zero, like)
+        part = take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
-            go_on(layers, sizes, mine, shared, zero, part)
-            take(counters)
-            part = next_part(counters, shares[0], worker, threads)
-        wait_for_all(counters, blocks)
-        look(layers, batches[u], sizes, mine, shared, huber, blocks, terms)
-        loss, q = total(terms[0]), total(terms[1]) / samples
+            second_layer_block(layers, sizes, mine, shared, zero, part)
+            increment_counter(counters)
+            part = take_next_part(counters, shares[0], worker, threads)
+        wait_for_counter(counters, blocks)
+        td_error(layers, batches[u], sizes, mine, shared, huber, blocks, terms)
+        loss, q = sum_terms(terms[0]), sum_terms(terms[1]) / samples
 
         counters += stage
         if applied and not np.isfinite(SINGLE(loss)):
-            if next_part(counters, shares[1], worker, threads) == 0:
+            if take_next_part(counters, shares[1], worker, threads) == 0:
                 results[u, 0] = loss
             return
-        part = next_part(counters, shares[1], worker, threads)
+        part = take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
             if part == 0:
                 results[u, 0], results[u, 1] = loss, q
-                hand_over(mine, batches[u], samples)
-            squares[part] = go_back(layers, sizes, mine, shared, zero, part)
-            take(counters)
-            part = next_part(counters, shares[1], worker, threads)
-        wait_for_all(counters, blocks)
+                write_priorities(mine, batches[u], samples)
+            squares[part] = second_layer_gradient(layers, sizes, mine, shared, zero, part)
+            increment_counter(counters)
+            part = take_next_part(counters, shares[1], worker, threads)
+        wait_for_counter(counters, blocks)
 
         counters += stage
-        part = next_part(counters, shares[2], worker, threads)
+        part = take_next_part(counters, shares[2], worker, threads)
         while part >= 0:
-            go_back_further(layers, sizes, shared, zero, part, shares[2, threads] // 2)
-            take(counters)
-            part = next_part(counters, shares[2], worker, threads)
-        wait_for_all(counters, shares[2, threads])
+            input_gradient_half(layers, sizes, shared, zero, part, shares[2, threads] // 2)
+            increment_counter(counters)
+            part = take_next_part(counters, shares[2], worker, threads)
+        wait_for_counter(counters, shares[2, threads])
 
         counters += stage
-        part = next_part(counters, shares[3], worker, threads)
+        part = take_next_part(counters, shares[3], worker, threads)
         while part >= 0:
-            squares[blocks + part] = arrive(layers, sizes, mine, shared, zero, part)
-            take(counters)
-            part = next_part(counters, shares[3], worker, threads)
-        wait_for_all(counters, shares[3, threads])
-        norm = np.sqrt(total(squares))
+            squares[blocks + part] = first_layer_gradient(layers, sizes, mine, shared, zero, part)
+            increment_counter(counters)
+            part = take_next_part(counters, shares[3], worker, threads)
+        wait_for_counter(counters, shares[3, threads])
+        norm = np.sqrt(sum_terms(squares))
         if not applied:
             return
 
         counters += stage
-        part = next_part(counters, shares[4], worker, threads)
+        part = take_next_part(counters, shares[4], worker, threads)
         while part >= 0:
             if part == 0:
                 results[u, 2] = norm
                 for k in range(3):
                     sums[k] += results[u, k]
                 done[0] = u + 1
-            apply(part * PIECE, places, lengths, settings, norm, u + 1)
-            take(counters)
-            part = next_part(counters, shares[4], worker, threads)
-        wait_for_all(counters, shares[4, threads])
+            apply_adam(part * PIECE, places, lengths, settings, norm, u + 1)
+            increment_counter(counters)
+            part = take_next_part(counters, shares[4], worker, threads)
+        wait_for_counter(counters, shares[4, threads])
 
 
 @inner
-def passes(sizes: Array) -> Scalar:
+def count_passes(sizes: Array) -> Scalar:
     """Two, and with double DQN three."""
     return 3 if sizes[3] else 2
 
 
-@called
-def go_in(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Scalar, like: Array) -> None:
+@never_inlined
+def first_layer(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Scalar, like: Array) -> None:
     """The first layer, for all samples."""
     samples, width, inputs, out = sizes[0], sizes[2], layers[0, IN], layers[0, OUT]
     for k in range(2):
-        obs = matrix_like(batch[OBS] if k == SEEN else batch[NEXT_OBS], samples, inputs, like)
-        load(obs, 0, samples, matrix(mine[INPUT + k], inputs, width), sizes[4])
-    for k in range(passes(sizes)):
+        obs = view_matrix_like(batch[OBS] if k == SEEN else batch[NEXT_OBS], samples, inputs, like)
+        load_observations(obs, 0, samples, view_float_matrix(mine[INPUT + k], inputs, width), sizes[4])
+    for k in range(count_passes(sizes)):
         weight, bias = (
             (layers[0, OLD_WEIGHT], layers[0, OLD_BIAS])
             if k == JUDGED
             else (layers[0, WEIGHT], layers[0, BIAS])
         )
         x = mine[INPUT + SEEN] if k == SEEN else mine[INPUT + JUDGED]
-        product(
+        multiply_matrices(
             weight,
             inputs,
             1,
@@ -199,50 +199,54 @@ def go_in(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Scalar, 
             mine[HIDDEN + k],
             width,
             out,
-            padded(sizes),
+            padded_samples(sizes),
             inputs,
             bias,
             1,
             SINGLE(0.0),
             0,
         )
-    turned(mine[INPUT], inputs, width, samples, mine[INPUT_ROWS], layers[0, LINE])
-    turned(mine[HIDDEN], out, width, samples, mine[HIDDEN_ROWS], layers[1, LINE])
+    transpose_matrix(mine[INPUT], inputs, width, samples, mine[INPUT_ROWS], layers[0, LINE])
+    transpose_matrix(mine[HIDDEN], out, width, samples, mine[HIDDEN_ROWS], layers[1, LINE])
 
 
 @inner
-def padded(sizes: Array) -> Scalar:
+def padded_samples(sizes: Array) -> Scalar:
     """Samples, up to whole vectors."""
     return (sizes[0] + sizes[1] - 1) // sizes[1] * sizes[1]
 
 
-@called
-def go_on(layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar) -> None:
+@never_inlined
+def second_layer_block(
+    layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
+) -> None:
     """Some rows of the second layer, and what they give to q."""
     width, inputs, out, actions = sizes[2], layers[1, IN], layers[1, OUT], layers[2, OUT]
     first = block * BLOCK
     rows = min(BLOCK, out - first)
-    for k in range(passes(sizes)):
+    for k in range(count_passes(sizes)):
         old = k == JUDGED
         weight, bias = (
             (layers[1, OLD_WEIGHT], layers[1, OLD_BIAS]) if old else (layers[1, WEIGHT], layers[1, BIAS])
         )
         last = layers[2, OLD_WEIGHT] if old else layers[2, WEIGHT]
         to = shared[SECOND + k] + 4 * first * width
-        product(
-            weight + 4 * first * inputs, inputs, 1, mine[HIDDEN + k], width, to, width, rows, padded(sizes), inputs,
-            bias + 4 * first, 1, SINGLE(0.0), 0,
+        multiply_matrices(
+            weight + 4 * first * inputs, inputs, 1, mine[HIDDEN + k], width, to, width, rows,
+            padded_samples(sizes), inputs, bias + 4 * first, 1, SINGLE(0.0), 0,
         )  # fmt: skip
-        product(
+        multiply_matrices(
             last + 4 * first, out, 1, to, width, shared[PART_OF_Q + k] + 4 * block * actions * width, width,
-            actions, padded(sizes), rows, zero, 0, NO_LIMIT, 0,
+            actions, padded_samples(sizes), rows, zero, 0, NO_LIMIT, 0,
         )  # fmt: skip
     line = layers[2, LINE]
-    turned(shared[SECOND] + 4 * first * width, rows, width, sizes[0], shared[SECOND_ROWS] + 4 * first, line)
+    transpose_matrix(
+        shared[SECOND] + 4 * first * width, rows, width, sizes[0], shared[SECOND_ROWS] + 4 * first, line
+    )
 
 
-@called
-def look(
+@never_inlined
+def td_error(
     layers: Array,
     batch: Array,
     sizes: Array,
@@ -254,72 +258,80 @@ def look(
 ) -> None:
     """q of all samples from its parts, and the slope of the loss there."""
     samples, width, actions = sizes[0], sizes[2], layers[2, OUT]
-    for k in range(passes(sizes)):
-        bias = matrix(layers[2, OLD_BIAS] if k == JUDGED else layers[2, BIAS], 1, actions)
-        q = matrix(mine[VALUES + k], actions, width)
+    for k in range(count_passes(sizes)):
+        bias = view_float_matrix(layers[2, OLD_BIAS] if k == JUDGED else layers[2, BIAS], 1, actions)
+        q = view_float_matrix(mine[VALUES + k], actions, width)
         for a in range(actions):
             for b in range(samples):
                 q[a, b] = bias[0, a]
         for block in range(blocks):
-            part = matrix(shared[PART_OF_Q + k] + 4 * block * actions * width, actions, width)
+            part = view_float_matrix(shared[PART_OF_Q + k] + 4 * block * actions * width, actions, width)
             for a in range(actions):
                 for b in range(samples):
                     q[a, b] += part[a, b]
-    chosen = matrix_like(mine[CHOSEN], 1, samples, batch)[0]
-    judged = matrix(mine[VALUES + JUDGED], actions, width)
-    by = matrix(mine[VALUES + CHOOSING], actions, width) if sizes[3] else judged
-    choose(by, batch, 0, samples, samples, chosen)
-    compare(
-        matrix(mine[VALUES], actions, width), judged, chosen, batch, huber, samples, 0, samples,
-        matrix(mine[SLOPES], actions, width), terms, matrix(mine[ERRORS], 1, samples),
+    chosen = view_matrix_like(mine[CHOSEN], 1, samples, batch)[0]
+    judged = view_float_matrix(mine[VALUES + JUDGED], actions, width)
+    by = view_float_matrix(mine[VALUES + CHOOSING], actions, width) if sizes[3] else judged
+    choose_best_actions(by, batch, 0, samples, samples, chosen)
+    compute_loss_slopes(
+        view_float_matrix(mine[VALUES], actions, width), judged, chosen, batch, huber, samples, 0, samples,
+        view_float_matrix(mine[SLOPES], actions, width), terms, view_float_matrix(mine[ERRORS], 1, samples),
     )  # fmt: skip
 
 
-@called
-def hand_over(mine: Array, batch: Array, samples: Scalar) -> None:
+@never_inlined
+def write_priorities(mine: Array, batch: Array, samples: Scalar) -> None:
     """The priorities."""
-    errors, priority = matrix(mine[ERRORS], 1, samples), matrix(batch[PRIORITY], 1, samples)
+    errors, priority = (
+        view_float_matrix(mine[ERRORS], 1, samples),
+        view_float_matrix(batch[PRIORITY], 1, samples),
+    )
     for b in range(samples):
         priority[0, b] = errors[0, b]
 
 
-@called
-def go_back(layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar) -> Scalar:
+@never_inlined
+def second_layer_gradient(
+    layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
+) -> Scalar:
     """The slope at some rows of the second layer, and the gradients of all that meets there; its squares' sum."""
     samples, width, out, actions = sizes[0], sizes[2], layers[1, OUT], layers[2, OUT]
     first = block * BLOCK
     rows = min(BLOCK, out - first)
     delta = shared[DELTA] + 4 * first * width
-    product(
-        layers[2, WEIGHT] + 4 * first, 1, out, mine[SLOPES], width, delta, width, rows, padded(sizes), actions,
-        zero, 0, NO_LIMIT, shared[SECOND] + 4 * first * width,
+    multiply_matrices(
+        layers[2, WEIGHT] + 4 * first, 1, out, mine[SLOPES], width, delta, width, rows, padded_samples(sizes),
+        actions, zero, 0, NO_LIMIT, shared[SECOND] + 4 * first * width,
     )  # fmt: skip
     found = gradient_of_rows(layers[1], mine[HIDDEN_ROWS], delta, first, rows, sizes, zero)
     # columns of the last layer's weights: [actions, rows]
     line = layers[2, LINE]
     scratch = layers[2, SCRATCH] + 4 * first if layers[2, SCRATCH] else layers[2, WEIGHT_GRAD] + 4 * first
     whole = (rows + LANES - 1) // LANES * LANES
-    product(
+    multiply_matrices(
         mine[SLOPES], width, 1, shared[SECOND_ROWS] + 4 * first, line, scratch, line, actions, whole, samples,
         zero, 0, NO_LIMIT, 0,
     )  # fmt: skip
-    gradient = matrix(layers[2, WEIGHT_GRAD], actions, out)
-    values = matrix(scratch, actions, line)
+    gradient = view_float_matrix(layers[2, WEIGHT_GRAD], actions, out)
+    values = view_float_matrix(scratch, actions, line)
     for a in range(actions):
         if layers[2, SCRATCH]:
             for i in range(rows):
                 gradient[a, first + i] = values[a, i]
-        found += squared(gradient[a, first : first + rows])
+        found += sum_squares(gradient[a, first : first + rows])
     if block == 0:
-        bias, slopes = matrix(layers[2, BIAS_GRAD], 1, actions), matrix(mine[SLOPES], actions, width)
+        bias, slopes = (
+            view_float_matrix(layers[2, BIAS_GRAD], 1, actions),
+            view_float_matrix(mine[SLOPES], actions, width),
+        )
         for a in range(actions):
-            bias[0, a] = added(slopes[a, :samples])
-        found += squared(bias[0])
+            bias[0, a] = sum_row(slopes[a, :samples])
+        found += sum_squares(bias[0])
     return found
 
 
-@called
-def go_back_further(
+@never_inlined
+def input_gradient_half(
     layers: Array, sizes: Array, shared: Array, zero: Scalar, part: Scalar, blocks: Scalar
 ) -> None:
     """What one half of W₁'s rows gives to the slope at some rows of the first layer."""
@@ -332,31 +344,33 @@ def go_back_further(
     rows = min(BLOCK, inputs - at)
     to = shared[HALVES] + 4 * (half * inputs + at) * width
     if count == 0:
-        nothing = matrix(to, rows, width)
+        nothing = view_float_matrix(to, rows, width)
         for i in range(rows):
             for b in range(width):
                 nothing[i, b] = 0.0
         return
-    product(
+    multiply_matrices(
         layers[1, WEIGHT] + 4 * (first * inputs + at), 1, inputs, shared[DELTA] + 4 * first * width, width, to,
-        width, rows, padded(sizes), count, zero, 0, NO_LIMIT, 0,
+        width, rows, padded_samples(sizes), count, zero, 0, NO_LIMIT, 0,
     )  # fmt: skip
 
 
-@called
-def arrive(layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar) -> Scalar:
+@never_inlined
+def first_layer_gradient(
+    layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
+) -> Scalar:
     """The slope at some rows of the first layer, and their gradient; the sum of its squares."""
     width, inputs = sizes[2], layers[1, IN]
     first = block * BLOCK
     rows = min(BLOCK, inputs - first)
     place = 4 * first * width
     one, other = (
-        matrix(shared[HALVES] + place, rows, width),
-        matrix(shared[HALVES] + 4 * inputs * width + place, rows, width),
+        view_float_matrix(shared[HALVES] + place, rows, width),
+        view_float_matrix(shared[HALVES] + 4 * inputs * width + place, rows, width),
     )
     hidden, delta = (
-        matrix(mine[HIDDEN] + place, rows, width),
-        matrix(shared[FIRST_DELTA] + place, rows, width),
+        view_float_matrix(mine[HIDDEN] + place, rows, width),
+        view_float_matrix(shared[FIRST_DELTA] + place, rows, width),
     )
     for i in range(rows):
         for b in range(width):

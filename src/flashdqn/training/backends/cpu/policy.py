@@ -8,20 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flashdqn.compute.gemm import LANES, called, matrix, take, wait_for_all
+from flashdqn.compute.gemm import LANES, increment_counter, never_inlined, view_float_matrix, wait_for_counter
 from flashdqn.compute.kernels import Array, Scalar, inner
-from flashdqn.compute.native import Views, crew
+from flashdqn.compute.native import Views, compile_for_threads
 from flashdqn.compute.threads import Team
 from flashdqn.training.backends.cpu import mlp as mlp_cpu
-from flashdqn.training.backends.cpu.mlp import APART, forwards, load, next_part
-from flashdqn.training.backends.cpu.update import linears
+from flashdqn.training.backends.cpu.mlp import APART, forward_pass, load_observations, take_next_part
+from flashdqn.training.backends.cpu.update import plain_mlp_layers
 
 #: Environments that a thread takes at a time; fewer than two such parts are one thread's work.
 PART = 2 * LANES
 
 
-@called
-def act(
+@never_inlined
+def run_policy(
     worker: Scalar,
     threads: Scalar,
     layers: Array,  # as `mlp_cpu.updates` has them; X and Y alone are used
@@ -36,18 +36,18 @@ def act(
     """The network's choice, or chance's, for every environment."""
     at_once, width, bytes_, counters = sizes[0], sizes[1], sizes[2], sizes[3]
     last = len(layers) - 1
-    x = matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
-    q = matrix(layers[last, mlp_cpu.Y], layers[last, mlp_cpu.OUT], width)
-    part = next_part(counters, shares, worker, threads)
+    x = view_float_matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
+    q = view_float_matrix(layers[last, mlp_cpu.Y], layers[last, mlp_cpu.OUT], width)
+    part = take_next_part(counters, shares, worker, threads)
     while part >= 0:
         first = part * at_once
         end = min(first + at_once, len(action))
-        load(obs, first, end, x, bytes_)
-        forwards(layers, mlp_cpu.WEIGHT, mlp_cpu.BIAS, mlp_cpu.X, mlp_cpu.Y, first, at_once, width)
+        load_observations(obs, first, end, x, bytes_)
+        forward_pass(layers, mlp_cpu.WEIGHT, mlp_cpu.BIAS, mlp_cpu.X, mlp_cpu.Y, first, at_once, width)
         choose_actions(q, action, legal, eps, luck, first, end)
-        take(counters)
-        part = next_part(counters, shares, worker, threads)
-    wait_for_all(counters, shares[threads])
+        increment_counter(counters)
+        part = take_next_part(counters, shares, worker, threads)
+    wait_for_counter(counters, shares[threads])
 
 
 @inner
@@ -76,11 +76,11 @@ def choose_actions(
             action[i] = max(chosen, 0)
 
 
-class WrittenPolicy:
+class NativePolicy:
     """Chooses actions for so many environments; the network's parameters are bound when this is made."""
 
     def __init__(self, network: nn.Module, num_envs: int, team: Team | None = None) -> None:
-        layers = linears(network)
+        layers = plain_mlp_layers(network)
         few = num_envs <= LANES // 2
         at_once = LANES // 2 if few else LANES if num_envs <= LANES else PART
         width = -(-num_envs // PART) * PART + 16  # as in `written`: no power of two
@@ -106,7 +106,7 @@ class WrittenPolicy:
         threads = self.team.start()
         arguments = (self._layers, self._shares[threads], self._sizes, seen.reshape(len(seen), -1), *others)
         if obs.dtype not in self._crews:
-            self._crews[obs.dtype] = crew(act, arguments)
+            self._crews[obs.dtype] = compile_for_threads(run_policy, arguments)
         self._crews[obs.dtype](threads, *arguments)
         self.team.stop()
         return self.action

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.kernels import Array, scalar
-from flashdqn.compute.native import Views, bound
+from flashdqn.compute.native import Views, bind_native
 from flashdqn.core.types import Step
 from flashdqn.replay.ring import Kind
 from flashdqn.training.collector import Collector
@@ -15,7 +15,7 @@ STEP, TERMINATED, TRUNCATED, RESET = (int(kind) for kind in Kind)
 
 
 @scalar
-def record(
+def record_step(
     ring_obs: Array, ring_action: Array, ring_reward: Array, ring_kind: Array, ring_mask: Array, ring_age: Array,
     head: Array, filled: Array, ended: Array, running: Array, sums: Array, totals: Array,
     seen: Array, seen_mask: Array, action: Array, obs: Array, reward: Array, terminated: Array,
@@ -79,7 +79,7 @@ class NativeRecord:
         flags = torch.zeros(num, dtype=torch.bool)
         action = torch.zeros(num, dtype=torch.int64)
         given = [action, collector.obs.view(num, -1), torch.zeros(num), flags, flags, seen_mask, outcomes]
-        self._record = bound(record, own, given)
+        self._record = bind_native(record_step, own, given)
         self._views = Views()
 
     def __call__(self, action: Tensor, step: Step, outcomes: Tensor) -> None:

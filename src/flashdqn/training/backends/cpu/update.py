@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.compute.gemm import LANES
-from flashdqn.compute.native import crew
+from flashdqn.compute.native import compile_for_threads
 from flashdqn.compute.threads import Team
 from flashdqn.core.types import Batch
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import AdamSettings
-from flashdqn.learn.bootstraps import Bootstrap, double, greedy
+from flashdqn.learn.bootstraps import Bootstrap, double_target, greedy_target
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.learn.loss import TDLoss
 from flashdqn.networks.build import QNetwork
@@ -33,7 +33,7 @@ from flashdqn.training.backends.cpu.memory import ByHalves, BySamples
 LARGE = 16 * LANES
 
 
-class WrittenUpdates:
+class NativeUpdates:
     """The TD loss of a plain MLP, its gradient, and Adam's steps along it.
 
     The memory of the parameters and of their `grad` is bound when this is made, and where there is no `grad` one
@@ -60,9 +60,9 @@ class WrittenUpdates:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.team = team or Team(1)
-        self._layers = linears(online), linears(target)
+        self._layers = plain_mlp_layers(online), plain_mlp_layers(target)
         self._huber = float(cast(ScalarHead, head).huber or np.inf)  # Huber's loss with δ = ∞ is the square
-        self._double = bootstrap is double
+        self._double = bootstrap is double_target
         self._zero = torch.zeros(1)
         self._no_sums = torch.zeros(3)
         self._settings = AdamSettings(adam, tau) if adam else None
@@ -76,8 +76,8 @@ class WrittenUpdates:
         """Whether the loss is the one that is written here: a plain float32 MLP on the CPU, a scalar head, greedy
         or double. The types must be the very ones, as a subclass may compute something else.
         """
-        known = type(head) is ScalarHead and (bootstrap is greedy or bootstrap is double)
-        return known and bool(linears(network))
+        known = type(head) is ScalarHead and (bootstrap is greedy_target or bootstrap is double_target)
+        return known and bool(plain_mlp_layers(network))
 
     def gradient(self, batch: Batch) -> TDLoss:
         """As `td_loss` and `backward` do: overwrites every `parameter.grad`, returns loss, priority and q.
@@ -112,7 +112,7 @@ class WrittenUpdates:
 class _Workspace:
     """What batches of so many rows need, and a call that does updates with it."""
 
-    def __init__(self, owner: WrittenUpdates, rows: int, dtype: torch.dtype) -> None:
+    def __init__(self, owner: NativeUpdates, rows: int, dtype: torch.dtype) -> None:
         at_once = (2 if rows >= LARGE else 1) * LANES
         # Not a power of two, or all features of a sample would compete for the same places in the cache.
         width = -(-rows // at_once) * at_once + 16
@@ -131,7 +131,7 @@ class _Workspace:
         self._crew: Any = None
 
     def run(
-        self, batch: Batch, count: int, owner: WrittenUpdates, applied: bool, sums: Tensor
+        self, batch: Batch, count: int, owner: NativeUpdates, applied: bool, sums: Tensor
     ) -> tuple[Tensor, np.ndarray[Any, Any], int]:
         """Priorities, [loss, Q, norm] of every update, and how many were done."""
         threads = owner.team.start()
@@ -146,12 +146,12 @@ class _Workspace:
         if owner._settings is not None:
             owner._settings.now()
         if self._crew is None:
-            self._crew = crew(self.memory.kernel, call.arguments)
+            self._crew = compile_for_threads(self.memory.kernel, call.arguments)
         self._crew(threads, *call.arguments)
         owner.team.stop(count)
         return call.priority, call.results, int(call.done[0])
 
-    def _prepare(self, batch: Batch, count: int, threads: int, owner: WrittenUpdates, sums: Tensor) -> _Call:
+    def _prepare(self, batch: Batch, count: int, threads: int, owner: NativeUpdates, sums: Tensor) -> _Call:
         needed = count * self.memory.stages * (threads + 1) * mlp_cpu.APART // 8
         if len(self._counters) < needed:
             self._counters = np.zeros(needed, dtype=np.int64)
@@ -191,7 +191,7 @@ class _Call(NamedTuple):
 NO_SETTINGS = np.zeros(6)
 
 
-def linears(network: nn.Module) -> list[nn.Linear]:
+def plain_mlp_layers(network: nn.Module) -> list[nn.Linear]:
     """The layers of a plain MLP from first to last; empty where the network is anything else."""
     if type(network) is not QNetwork or type(network.torso) is not MLP:
         return []

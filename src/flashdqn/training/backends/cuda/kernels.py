@@ -14,7 +14,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def _after(PDL: tl.constexpr):
+def _wait_for_previous(PDL: tl.constexpr):
     """Let the next kernel be put in place, and wait until the one before has finished (both only with PDL).
 
     The order matters: since nobody lets the next one start before its own wait is over, two kernels never overlap
@@ -73,7 +73,7 @@ def _second_hidden(
 
 
 @triton.jit
-def _outputs(
+def _partial_action_values(
     h2, flat, first, D: tl.constexpr, H1: tl.constexpr, H2: tl.constexpr, A: tl.constexpr, AP: tl.constexpr,
     COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -99,12 +99,12 @@ def _action_values(
         if STORE:
             column = first + tl.arange(0, COLUMNS)
             tl.store(h2s + rows[:, None] * H2 + column[None, :], h2, mask=rows[:, None] < B)
-        q += _outputs(h2, flat, first, D, H1, H2, A, AP, COLUMNS, PRECISION)
+        q += _partial_action_values(h2, flat, first, D, H1, H2, A, AP, COLUMNS, PRECISION)
     return q
 
 
 @triton.jit
-def _argmax(q, legal, WIDTH: tl.constexpr):
+def _best_legal_action(q, legal, WIDTH: tl.constexpr):
     """The best legal column, the lowest of equals; 0 where none is legal."""
     column = tl.arange(0, WIDTH)[None, :]
     q = tl.where(legal, q, -float("inf"))
@@ -113,7 +113,7 @@ def _argmax(q, legal, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _legal(mask, rows, B: tl.constexpr, A: tl.constexpr, WIDTH: tl.constexpr, MASKED: tl.constexpr):
+def _legal_actions(mask, rows, B: tl.constexpr, A: tl.constexpr, WIDTH: tl.constexpr, MASKED: tl.constexpr):
     """[R, WIDTH]: which columns are legal actions."""
     column = tl.arange(0, WIDTH)
     legal = (rows[:, None] < B) & (column[None, :] < A)
@@ -123,7 +123,7 @@ def _legal(mask, rows, B: tl.constexpr, A: tl.constexpr, WIDTH: tl.constexpr, MA
 
 
 @triton.jit
-def _td(
+def _td_error(
     q, q_target, q_online, rows, action, reward, discount, weight, mask, B: tl.constexpr, A: tl.constexpr,
     WIDTH: tl.constexpr, MASKED: tl.constexpr, HUBER: tl.constexpr,
 ):  # fmt: skip
@@ -137,7 +137,7 @@ def _td(
     gamma = tl.load(discount + rows, mask=inside, other=0.0)
     w = tl.load(weight + rows, mask=inside, other=0.0)
     column = tl.arange(0, WIDTH)[None, :]
-    best = _argmax(q_online, _legal(mask, rows, B, A, WIDTH, MASKED), WIDTH)
+    best = _best_legal_action(q_online, _legal_actions(mask, rows, B, A, WIDTH, MASKED), WIDTH)
     following = tl.sum(tl.where(column == best[:, None], q_target, 0.0), axis=1)
     value = tl.sum(tl.where(column == taken[:, None], q, 0.0), axis=1)
     error = value - (r + gamma * following)
@@ -179,7 +179,7 @@ def _forward_task(
     weights = target if net == 1 else flat
     numbers = _load_obs(inputs, rows, B, D, DP, BYTES)
     h2 = _second_hidden(numbers, weights, first, D, DP, H1, H2, R, COLUMNS, DEPTH, PRECISION)
-    q = _outputs(h2, weights, first, D, H1, H2, A, AP, COLUMNS, PRECISION)
+    q = _partial_action_values(h2, weights, first, D, H1, H2, A, AP, COLUMNS, PRECISION)
     action = tl.arange(0, AP)
     inside = (rows[:, None] < B) & (action[None, :] < A)
     tl.store(values + (part * B + rows[:, None]) * AQ + action[None, :], q, mask=inside)
@@ -199,7 +199,7 @@ def forward_split(
 
     The first program counts the step: nobody else reads it before the next kernel.
     """
-    _after(PDL)
+    _wait_for_previous(PDL)
     task = tl.program_id(0)
     _forward_task(task, flat, target, obs, next_obs, values, h2s, B, D, DP, H1, H2, A, AP, AQ, BYTES, NETS, R,
                   COLUMNS, DEPTH, PRECISION)  # fmt: skip
@@ -216,7 +216,7 @@ def forward_joint(
     PDL: tl.constexpr,
 ):  # fmt: skip
     """Large batches: one program takes a row tile through all networks, and to the slope of its loss."""
-    _after(PDL)
+    _wait_for_previous(PDL)
     tile = tl.program_id(0)
     rows = tile * R + tl.arange(0, R)
     numbers = _load_obs(next_obs, rows, B, D, DP, BYTES)
@@ -230,7 +230,7 @@ def forward_joint(
         )
     numbers = _load_obs(obs, rows, B, D, DP, BYTES)
     q = _action_values(numbers, flat, rows, h2s, True, B, D, DP, H1, H2, A, AP, R, COLUMNS, DEPTH, PRECISION)
-    _, slope, loss, size, value = _td(
+    _, slope, loss, size, value = _td_error(
         q, q_target, q_online, rows, action, reward, discount, weight, mask, B, A, AP, MASKED, HUBER
     )
     tl.store(slopes + rows, slope, mask=rows < B)
@@ -242,7 +242,7 @@ def forward_joint(
 
 
 @triton.jit
-def _signal(
+def _td_signal(
     rows, values, slopes, action, reward, discount, mask, weight, B: tl.constexpr, A: tl.constexpr,
     AQ: tl.constexpr, MASKED: tl.constexpr, NETS: tl.constexpr, SLICES: tl.constexpr, HUBER: tl.constexpr,
 ):  # fmt: skip
@@ -257,7 +257,7 @@ def _signal(
         q_online = q_target
         if NETS == 3:
             q_online = _add_parts(values, rows, 2, B, A, AQ, SLICES)
-        return _td(
+        return _td_error(
             q, q_target, q_online, rows, action, reward, discount, weight, mask, B, A, AQ, MASKED, HUBER
         )
 
@@ -306,7 +306,7 @@ def _gradient1(
     bias = tl.zeros((UNITS,), tl.float32)
     for offset in range(0, LENGTH, R):
         rows = begin + offset + tl.arange(0, R)
-        taken, slope, _loss, _size, _value = _signal(
+        taken, slope, _loss, _size, _value = _td_signal(
             rows,
             values,
             slopes,
@@ -354,7 +354,7 @@ def _gradient2(
     total = tl.zeros((COLUMNS, UNITS), tl.float32)
     for offset in range(0, LENGTH, R):
         rows = begin + offset + tl.arange(0, R)
-        taken, slope, _loss, _size, _value = _signal(
+        taken, slope, _loss, _size, _value = _td_signal(
             rows,
             values,
             slopes,
@@ -400,7 +400,7 @@ def _gradient3(
     chosen = tl.zeros((R,), tl.float32)
     for offset in range(0, LENGTH, R):
         rows = chunk * LENGTH + offset + tl.arange(0, R)
-        taken, slope, loss, size, value = _signal(
+        taken, slope, loss, size, value = _td_signal(
             rows,
             values,
             slopes,
@@ -476,7 +476,7 @@ def _gradient_task(
 
 
 @triton.jit
-def gradient(
+def gradient_kernel(
     flat, obs, action, reward, discount, mask, weight, values, h2s, slopes, priority, parts, grads, squares,
     B: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, H1: tl.constexpr, H2: tl.constexpr, A: tl.constexpr,
     AP: tl.constexpr, AQ: tl.constexpr, STRIDE: tl.constexpr, BYTES: tl.constexpr, MASKED: tl.constexpr,
@@ -485,7 +485,7 @@ def gradient(
     R3: tl.constexpr, J3: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """All parts of the gradient; CHUNKS copies of it, each from its own rows."""
-    _after(PDL)
+    _wait_for_previous(PDL)
     _gradient_task(
         tl.program_id(0), flat, obs, action, reward, discount, mask, weight, values, h2s, slopes, priority, parts,
         grads, squares, B, D, DP, H1, H2, A, AP, AQ, STRIDE, BYTES, MASKED, NETS, SLICES, HUBER, CHUNKS, LENGTH,
@@ -494,12 +494,12 @@ def gradient(
 
 
 @triton.jit
-def reduce(
+def reduce_gradients(
     grads, total, squares, P: tl.constexpr, STRIDE: tl.constexpr, CHUNKS: tl.constexpr, SIZE: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """Add the chunks' gradients, in their order; and the sum of squares of the result, per program."""
-    _after(PDL)
+    _wait_for_previous(PDL)
     index = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     result = tl.zeros((SIZE,), tl.float32)
     for chunk in tl.static_range(CHUNKS):
@@ -509,7 +509,7 @@ def reduce(
 
 
 @triton.jit
-def adam(
+def adam_kernel(
     flat, target, exp_avg, exp_avg_sq, grad, squares, parts, corrections, step, lr, sums, first_bad,
     P: tl.constexpr, SQUARES: tl.constexpr, SQUARES_P: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr,
     EPS: tl.constexpr, DECAY: tl.constexpr, CLIP: tl.constexpr, TAU: tl.constexpr, SIZE: tl.constexpr,
@@ -526,7 +526,7 @@ def adam(
     t = p
     if TAU > 0:
         t = tl.load(target + index, mask=inside, other=0.0)
-    _after(PDL)  # all of the above was written before this update began
+    _wait_for_previous(PDL)  # all of the above was written before this update began
     g = tl.load(grad + index, mask=inside, other=0.0)
     which = tl.arange(0, SQUARES_P)
     norm = tl.sqrt(tl.sum(tl.load(squares + which, mask=which < SQUARES, other=0.0), axis=0))
@@ -556,7 +556,7 @@ def adam(
 
 
 @triton.jit
-def act(
+def policy_kernel(
     flat, obs, mask, eps, coin, luck, action, N: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
     H1: tl.constexpr, H2: tl.constexpr, A: tl.constexpr, AP: tl.constexpr, BYTES: tl.constexpr,
     MASKED: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
@@ -568,8 +568,8 @@ def act(
     q = _action_values(
         numbers, flat, rows, action, False, N, D, DP, H1, H2, A, AP, R, COLUMNS, DEPTH, PRECISION
     )
-    legal = _legal(mask, rows, N, A, AP, MASKED)
-    best = _argmax(q, legal, AP)
+    legal = _legal_actions(mask, rows, N, A, AP, MASKED)
+    best = _best_legal_action(q, legal, AP)
     order = tl.cumsum(legal.to(tl.int32), axis=1)
     count = tl.sum(legal.to(tl.int32), axis=1)
     chance = tl.load(luck + rows, mask=inside, other=0.0)

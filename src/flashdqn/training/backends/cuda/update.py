@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from flashdqn.config import LearnConfig
 from flashdqn.core.types import Batch
-from flashdqn.learn.bootstraps import Bootstrap, double, greedy
+from flashdqn.learn.bootstraps import Bootstrap, double_target, greedy_target
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.torsos import MLP
@@ -31,7 +31,7 @@ WIDTHS = (32, 64, 128, 256, 512)
 LARGE = 2048  # rows from which on one program does all networks, and the gradient is added up from chunks
 
 
-def interpreted() -> bool:
+def is_interpreted() -> bool:
     """Whether Triton runs in its interpreter, on the CPU: for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -41,7 +41,7 @@ def fused_available() -> bool:
     """Whether the kernels can run here."""
     if importlib.util.find_spec("triton") is None:
         return False
-    if interpreted():
+    if is_interpreted():
         return True
     return torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
 
@@ -69,7 +69,7 @@ class Sizes:
                 "A": self.actions, "AP": padded_actions}  # fmt: skip
 
 
-def sizes_of(network: nn.Module) -> Sizes | None:
+def mlp_sizes(network: nn.Module) -> Sizes | None:
     """The sizes, if the network is one that the kernels know."""
     if not isinstance(network, QNetwork) or type(network.torso) is not MLP:
         return None
@@ -97,7 +97,7 @@ def flat_view(network: nn.Module) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpdatePlan:
     """How the work is cut up. Blocks are powers of two; a block larger than the matrix is cut down to it."""
 
     joint: bool = False  # one program takes its rows through all networks; else one network and some columns
@@ -119,18 +119,18 @@ class Plan:
     precision: str = "tf32"  # or tf32x3, ieee
 
 
-def choose_plan(sizes: Sizes, batch_size: int) -> Plan:
+def choose_update_plan(sizes: Sizes, batch_size: int) -> UpdatePlan:
     """What has measured best on an H200 (benchmarks/fused_check.py), by the size of the batch."""
     if batch_size >= LARGE:
-        return Plan(
+        return UpdatePlan(
             joint=True, rows=64, columns=128, depth=32, forward_warps=4, forward_stages=3,
             chunks=max(1, min(32, batch_size // 256)),
             block1=(128, 64, 32), block2=(64, 128, 128), block3=(64, 64), gradient_stages=2,
         )  # fmt: skip
-    narrow = Plan(rows=64, block1=(64, 16, 64), gradient_warps=4, adam_size=256, adam_warps=2)
+    narrow = UpdatePlan(rows=64, block1=(64, 16, 64), gradient_warps=4, adam_size=256, adam_warps=2)
     if batch_size <= 64:
         return replace(narrow, rows=16 if batch_size <= 16 else 64, block2=(64, 64, 64))
-    return replace(narrow, depth=128, chunks=min(16, _divide(batch_size, 64)))
+    return replace(narrow, depth=128, chunks=min(16, _divide_up(batch_size, 64)))
 
 
 class FusedUpdate:
@@ -158,9 +158,9 @@ class FusedUpdate:
         bootstrap: Bootstrap,
         config: LearnConfig,
         batch_size: int,
-        plan: Plan | None = None,
+        plan: UpdatePlan | None = None,
     ) -> None:
-        sizes = sizes_of(online)
+        sizes = mlp_sizes(online)
         if sizes is None or not self.fits(online, head, bootstrap, config, batch_size):
             raise ValueError(
                 "FusedUpdate does not fit this network or configuration: ask FusedUpdate.fits first."
@@ -172,8 +172,8 @@ class FusedUpdate:
         self.step, self.lr, self.sums, self.first_bad = step, lr, sums, first_bad
         self.config, self.batch_size, self.sizes = config, batch_size, sizes
         self.huber = float(head.huber)
-        self.nets = 3 if bootstrap is double else 2
-        self.plan = plan or choose_plan(sizes, batch_size)
+        self.nets = 3 if bootstrap is double_target else 2
+        self.plan = plan or choose_update_plan(sizes, batch_size)
         self._kernels: Any = importlib.import_module("flashdqn.training.backends.cuda.kernels")
         self._cut()
         self._allocate(flat.device)
@@ -184,9 +184,9 @@ class FusedUpdate:
     ) -> bool:
         """Whether the kernels can do this; whether they can run here is `fused_available`'s business."""
         return (
-            sizes_of(network) is not None
+            mlp_sizes(network) is not None
             and isinstance(head, ScalarHead)
-            and (bootstrap is greedy or bootstrap is double)
+            and (bootstrap is greedy_target or bootstrap is double_target)
             and config.method == "replay"
             and config.optimizer in ("adam", "adamw")
             and batch_size > 0
@@ -195,19 +195,21 @@ class FusedUpdate:
     def _cut(self) -> None:
         """Blocks that fit the matrices, and how many programs that makes."""
         plan, sizes, h1, h2 = self.plan, self.sizes, self.sizes.hidden1, self.sizes.hidden2
-        self.tiles = _divide(self.batch_size, plan.rows)
+        self.tiles = _divide_up(self.batch_size, plan.rows)
         columns = min(plan.columns, h2)
         self.slices = 0 if plan.joint else h2 // columns
         r1, i1, j1 = plan.block1[0], min(plan.block1[1], h1), min(plan.block1[2], h2)
         r2, j2, i2 = plan.block2[0], min(plan.block2[1], h2), min(plan.block2[2], h1)
         r3, j3 = plan.block3[0], min(plan.block3[1], h2)
         block = max(r1, r2, r3)
-        length = _divide(_divide(self.batch_size, plan.chunks), block) * block
-        self.chunks = _divide(self.batch_size, length)
+        length = _divide_up(_divide_up(self.batch_size, plan.chunks), block) * block
+        self.chunks = _divide_up(self.batch_size, length)
         self.tasks = h1 // i1 + (h2 // j2) * (h1 // i2) + h2 // j3
         self.parts = self.tiles if plan.joint else self.chunks
-        self.stride = _divide(sizes.parameters, 128) * 128
-        self.squares_count = self.tasks if self.chunks == 1 else _divide(sizes.parameters, plan.reduce_size)
+        self.stride = _divide_up(sizes.parameters, 128) * 128
+        self.squares_count = (
+            self.tasks if self.chunks == 1 else _divide_up(sizes.parameters, plan.reduce_size)
+        )
         common: dict[str, Any] = sizes.constants() | {
             "B": self.batch_size, "NETS": self.nets, "PRECISION": plan.precision, "PDL": plan.pdl,
         }  # fmt: skip
@@ -263,7 +265,7 @@ class FusedUpdate:
         options = self.forward_constants | self._launch()
         if self.plan.joint:
             self._kernels.forward_joint[(self.tiles,)](
-                self.flat, self.target_flat, obs, action, reward, discount, next_obs, _bytes(next_mask, obs),
+                self.flat, self.target_flat, obs, action, reward, discount, next_obs, _mask_bytes(next_mask, obs),
                 weight, self.h2s, self.slopes, self.priority, self.parts_sums, self.step, self.corrections,
                 BYTES=obs.dtype == torch.uint8, MASKED=next_mask is not None, **options,
             )  # fmt: skip
@@ -278,7 +280,7 @@ class FusedUpdate:
         (obs, action, reward, discount, _, next_mask, *_), weight, *_ = batch
         options = self.gradient_constants | self._launch()
         self._kernels.gradient[(self.tasks * self.chunks,)](
-            self.flat, obs, action, reward, discount, _bytes(next_mask, obs), weight, self.values, self.h2s,
+            self.flat, obs, action, reward, discount, _mask_bytes(next_mask, obs), weight, self.values, self.h2s,
             self.slopes, self.priority, self.parts_sums, self.grads, self.squares,
             BYTES=obs.dtype == torch.uint8, MASKED=next_mask is not None, **options,
         )  # fmt: skip
@@ -293,7 +295,7 @@ class FusedUpdate:
     def adam(self) -> None:
         """Last kernel: clipping, Adam, the target network and the statistics."""
         config, plan = self.config, self.plan
-        self._kernels.adam[(_divide(self.sizes.parameters, plan.adam_size),)](
+        self._kernels.adam[(_divide_up(self.sizes.parameters, plan.adam_size),)](
             self.flat, self.target_flat, self.exp_avg, self.exp_avg_sq, self.grad, self.squares, self.parts_sums,
             self.corrections, self.step, self.lr, self.sums, self.first_bad,
             P=self.sizes.parameters, SQUARES=self.squares_count, SQUARES_P=_power_of_two(self.squares_count),
@@ -334,7 +336,7 @@ class FusedPolicy:
     """ε-greedy actions of the same MLP in one kernel."""
 
     def __init__(self, online: QNetwork, num_envs: int, plan: PolicyPlan | None = None) -> None:
-        sizes = sizes_of(online)
+        sizes = mlp_sizes(online)
         if sizes is None:
             raise ValueError("FusedPolicy needs a plain MLP of two hidden layers.")
         self.flat, self.sizes, self.num_envs = flat_view(online), sizes, num_envs
@@ -345,8 +347,8 @@ class FusedPolicy:
     def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, coin: Tensor, luck: Tensor) -> Tensor:
         """The best legal action or, where coin < ε, the ⌊luck · legal⌋-th legal one: [N], overwritten each time."""
         plan = self.plan
-        self._kernels.act[(_divide(self.num_envs, plan.rows),)](
-            self.flat, obs, _bytes(mask, obs), eps, coin, luck, self.action,
+        self._kernels.act[(_divide_up(self.num_envs, plan.rows),)](
+            self.flat, obs, _mask_bytes(mask, obs), eps, coin, luck, self.action,
             N=self.num_envs, BYTES=obs.dtype == torch.uint8, MASKED=mask is not None, R=plan.rows,
             COLUMNS=min(plan.columns, self.sizes.hidden2), DEPTH=min(plan.depth, self.sizes.hidden1),
             PRECISION=plan.precision, num_warps=plan.warps, num_stages=plan.stages, **self.sizes.constants(),
@@ -354,12 +356,12 @@ class FusedPolicy:
         return self.action
 
 
-def _bytes(mask: Tensor | None, instead: Tensor) -> Tensor:
+def _mask_bytes(mask: Tensor | None, instead: Tensor) -> Tensor:
     """A mask as bytes; where there is none, any tensor, which will not be read."""
     return instead if mask is None else mask.view(torch.uint8)
 
 
-def _divide(number: int, by: int) -> int:
+def _divide_up(number: int, by: int) -> int:
     return -(-number // by)
 
 
