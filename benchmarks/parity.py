@@ -2,7 +2,7 @@
 
     python benchmarks/parity.py --jobs 2                              # eager, compiled and by hand, on the CPU
     python benchmarks/parity.py --device cuda --jobs 4                # graphs, TF32 and bf16, on the GPU
-    python benchmarks/parity.py --ways written bf16 --seeds 8 --resume
+    python benchmarks/parity.py --ways native bf16 --seeds 8 --resume
 
 Snake 10x10 with flood-fill features, double DQN, 2x256, batch 64, 64 boards, one gradient step for 16 transitions,
 400,000 transitions. What counts is the score of the last weights over 1000 fresh games, not of the best
@@ -51,12 +51,12 @@ WAYS: dict[str, dict[str, dict[str, Any]]] = {
     "cpu": {
         "eager": {"runtime.mode": "eager"},
         "compile": {"runtime.mode": "compile"},
-        "written": {"runtime.mode": "written"},
+        "native": {"runtime.mode": "native"},
         "bf16": {"runtime.mode": "compile", "runtime.precision": "bf16"},
     },
     "cuda": {
         "eager": {"runtime.mode": "eager"},
-        "written": {"runtime.mode": "auto"},
+        "native": {"runtime.mode": "auto"},
         "bf16": {"runtime.mode": "auto", "runtime.precision": "bf16"},
     },
 }
