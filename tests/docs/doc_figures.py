@@ -4,9 +4,9 @@ A figure is followed by a comment that says where it comes from and how it is wr
 
     5.4<!-- figure: throughput-2cores.json results[name=sb3].ours_over_theirs {:.1f} -->
 
-The file lies in benchmarks/results. The path walks through the JSON: `.key`, `[key=value]` (every entry of a list with
-that value, of which one is left at the end), `[*]` (every entry). `mean`, `median`, `least` or `most` before the path sums
-up several values; `*0.001` behind it scales. The last part is a Python format.
+The file lies in benchmarks/results. The path walks through the JSON: `.key`, `[key=value]` (the entries of a list with
+that value) and `[*]` (every entry). It must lead to one value, unless `mean`, `median`, `least` or `most` before it sums
+up several. `*0.001` behind it scales. The last part is a Python format.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ UNITS = (
     r"%|percent|times|x\b|s\b|sec\b|seconds?|min\b|minutes?|hours?|ms\b|µs\b|ns\b|[kMG]B|[GT]FLOP|million|billion|/s\b"
     r"|\w+/s\b|\w+ (?:per|a) second"
 )
-MEASURED = re.compile(rf"(?:±\s*)?(?<![\w.,-])(?:{NUMBER})(?:\s*(?:{UNITS})|\s*±)|\bscores?(?: of)? (?:{NUMBER})")
+MEASURED = re.compile(
+    rf"(?:±\s*)?(?<![\w.,-])(?:{NUMBER})(?:\s*(?:{UNITS})|\s*±)|\bscores?(?: of)? (?:{NUMBER})"
+)
 
 
 class WrongFigure(Exception):  # noqa: N818 - it is what a test says

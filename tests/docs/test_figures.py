@@ -40,7 +40,11 @@ def test_the_readme_is_short() -> None:
 
 DATA = {
     "speed": 1234.56,
-    "rows": [{"name": "a", "seed": 0, "score": 36.0}, {"name": "a", "seed": 1, "score": 39.5}, {"name": "b", "score": 1}],
+    "rows": [
+        {"name": "a", "seed": 0, "score": 36.0},
+        {"name": "a", "seed": 1, "score": 39.5},
+        {"name": "b", "score": 1},
+    ],
     "deep": {"axes": [{"value": 256, "rate": 2_500_000}]},
 }
 
@@ -59,7 +63,7 @@ def results(tmp_path: Path) -> Path:
         ("made-up.json mean rows[name=a].score {:.1f}", "37.8"),
         ("made-up.json most rows[name=a].score {:.1f}", "39.5"),
         ("made-up.json rows[name=a][seed=1].score {:.0f}", "40"),
-        ("made-up.json median rows[*].score {:.0f} %", "36 %"),
+        ("made-up.json median rows[*].score {:.0f}%", "36%"),
         ("made-up.json deep.axes[value=256].rate *1e-6 {:.1f}", "2.5"),
     ],
 )
