@@ -54,16 +54,16 @@ def main() -> None:
     measured, rows = context("cpu"), []
     print(measured)
     print("µs per update (MLP 2x128, batch 256)      median      mean       max")
-    for neighbours in (0, cores()):
-        others = [multiprocessing.Process(target=busy, daemon=True) for _ in range(neighbours)]
+    for neighbors in (0, cores()):
+        others = [multiprocessing.Process(target=busy, daemon=True) for _ in range(neighbors)]
         for other in others:
             other.start()
         for count in (1, cores()):
             times = update_microseconds(count, arguments.seconds)
-            name = f"{count} thread(s), {neighbours} busy neighbours"
+            name = f"{count} thread(s), {neighbors} busy neighbors"
             cells = (statistics.median(times), statistics.fmean(times), max(times))
             named = dict(zip(("median", "mean", "max"), cells, strict=True))
-            rows.append({"threads": count, "busy_neighbours": neighbours, **named})
+            rows.append({"threads": count, "busy_neighbors": neighbors, **named})
             print(f"{name:<40}" + "".join(f"{cell:>10,.0f}" for cell in cells))
         for other in others:
             other.terminate()

@@ -4,9 +4,9 @@ A figure is followed by a comment that says where it comes from and how it is wr
 
     5.4<!-- figure: throughput-2cores.json results[name=sb3].ours_over_theirs {:.1f} -->
 
-The file lies in benchmarks/results. The path walks through the JSON: `.key`, `[key=value]` (the entries of a list with
-that value) and `[*]` (every entry). It must lead to one value, unless `mean`, `median`, `least` or `most` before it sums
-up several. `*0.001` behind it scales. The last part is a Python format.
+The file lies in benchmarks/results. The path walks through the JSON: `.key`, `[key=value]` (the entries of a list
+with that value) and `[*]` (every entry). It must lead to one value, unless `mean`, `median`, `least` or `most`
+before it sums up several. `*0.001` behind it scales. The last part is a Python format.
 """
 
 from __future__ import annotations
