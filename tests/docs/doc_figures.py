@@ -24,7 +24,7 @@ from doc_pages import FENCE, ROOT, SPAN
 RESULTS = ROOT / "benchmarks" / "results"
 MARK = re.compile(r"(?P<shown>\S*?)<!--\s*figure:\s*(?P<source>.*?)\s*-->", re.S)
 SOURCE = re.compile(
-    r"(?P<file>\S+\.json)\s+(?:(?P<summary>mean|median|least|most)\s+)?(?P<path>\S+)"
+    r"(?P<file>\S+\.json)\s+(?:(?P<summary>mean|median|least|most)\s+)?(?P<path>(?:\[[^\]]*\]|\S)+)"
     r"(?:\s+\*(?P<scale>\S+))?\s+(?P<written>\{.*\}\S*)"
 )
 STEP = re.compile(r"\[(?P<key>[\w-]+)=(?P<value>[^\]]*)\]|\[(?P<every>\*)\]|\.?(?P<name>[^.\[\]]+)")
@@ -35,14 +35,14 @@ SUMMARIES: dict[str, Callable[[Iterable[float]], float]] = {
     "most": max,
 }
 
-#: A number that somebody measured: with a unit behind it, with an error, or as a score.
-NUMBER = r"\d[\d,.]*\d|\d"
+#: A number that somebody measured: with a unit behind it, with an error, as a score, or large and not round.
+NUMBER = r"(?:\d[\d,.]*\d|\d)"
 UNITS = (
-    r"%|percent|times|x\b|s\b|sec\b|seconds?|min\b|minutes?|hours?|ms\b|µs\b|ns\b|[kMG]B|[GT]FLOP|million|billion|/s\b"
-    r"|\w+/s\b|\w+ (?:per|a) second"
+    r"%|percent|times|x\b|s\b|sec\b|seconds?|min\b|minutes?|hours?|ms\b|µs\b|ns\b|[kMG]B|[GT]FLOP|million|billion"
+    r"|/s\b|\w+/s\b|\w+ (?:per|a) second"
 )
 MEASURED = re.compile(
-    rf"(?:±\s*)?(?<![\w.,-])(?:{NUMBER})(?:\s*(?:{UNITS})|\s*±)|\bscores?(?: of)? (?:{NUMBER})"
+    rf"(?<![\w.,-]){NUMBER}\s*(?:{UNITS}|±)|\bscores?(?: of)? {NUMBER}|(?<![\w.,-])\d[\d,]*,(?!000)\d{{3}}(?![\d,])"
 )
 
 

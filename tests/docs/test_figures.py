@@ -1,4 +1,4 @@
-"""Every figure in README.md is the one in its result file, and none stands there without a file."""
+"""Every marked figure is the one in its result file, and README.md has no figure without a mark."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
-from doc_figures import RESULTS, Figure, WrongFigure, figures, unmarked
-from doc_pages import ROOT
+from doc_figures import MARK, RESULTS, Figure, WrongFigure, figures, unmarked
+from doc_pages import ROOT, pages
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("figure", figures(README), ids=lambda figure: figure.source.split(" {")[0])
-def test_a_figure_is_the_one_in_its_result_file(figure: Figure) -> None:
+MARKED = [(page, figure) for page in pages() for figure in figures(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(
+    ("page", "figure"), MARKED, ids=[f"{page.stem} {figure.source.split(' {')[0]}" for page, figure in MARKED]
+)
+def test_a_figure_is_the_one_in_its_result_file(page: Path, figure: Figure) -> None:
     assert figure.shown == figure.expected()
 
 
@@ -36,6 +41,11 @@ def test_files_behind_figures_say_when_and_where() -> None:
 def test_the_readme_is_short() -> None:
     """At most 700 words, tables, commands and all."""
     assert len(re.sub(r"<!--.*?-->", "", README, flags=re.S).split()) <= 700
+
+
+def test_figures_that_lose_their_marks_are_found() -> None:
+    bare = MARK.sub(lambda mark: mark["shown"], README)
+    assert len(unmarked(bare)) >= len({figure.source.split()[0] for figure in figures(README)})
 
 
 DATA = {
@@ -107,6 +117,7 @@ def test_a_changed_digit_is_found() -> None:
         "a score of 38.9",
         "38.9 ± 0.6",
         "29.6 million",
+        "105,296 on two cores",
         "in 15 µs",
         "```\nmake train   # trains in 29 s\n```",
         "5.4<!-- figure: a.json b {:.1f} --> times SB3, 9.8 times Tianshou",
