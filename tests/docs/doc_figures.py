@@ -4,9 +4,9 @@ A figure is followed by a comment that says where it comes from and how it is wr
 
     5.4<!-- figure: throughput-2cores.json results[name=sb3].ours_over_theirs {:.1f} -->
 
-The file lies in benchmarks/results. The path walks through the JSON: `.key`, `[key=value]` (the entries of a list
-with that value) and `[*]` (every entry). It must lead to one value, unless `mean`, `median`, `least` or `most`
-before it sums up several. `*0.001` behind it scales. The last part is a Python format.
+The file lies in benchmarks/results. The path walks through the JSON: `.key`, `[key=value;key=value]` (the entries
+of a list with these values) and `[*]` (every entry). It must lead to one value, unless `mean`, `median`, `least` or
+`most` before it sums up several. `*0.001` behind it scales. The last part is a Python format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOURCE = re.compile(
     r"(?P<file>\S+\.json)\s+(?:(?P<summary>mean|median|least|most)\s+)?(?P<path>(?:\[[^\]]*\]|\S)+)"
     r"(?:\s+\*(?P<scale>\S+))?\s+(?P<written>\{.*\}\S*)"
 )
-STEP = re.compile(r"\[(?P<key>[\w-]+)=(?P<value>[^\]]*)\]|\[(?P<every>\*)\]|\.?(?P<name>[^.\[\]]+)")
+STEP = re.compile(r"\[(?P<wanted>[\w-]+=[^\]]*)\]|\[(?P<every>\*)\]|\.?(?P<name>[^.\[\]]+)")
 SUMMARIES: dict[str, Callable[[Iterable[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
@@ -79,9 +79,10 @@ def walk(data: Any, path: str) -> list[Any]:
         try:
             if step["every"]:
                 found = [entry for part in found for entry in part]
-            elif step["key"]:
-                entries = [entry for part in found for entry in (part if isinstance(part, list) else [part])]
-                found = [entry for entry in entries if str(entry[step["key"]]) == step["value"]]
+            elif step["wanted"]:
+                wanted = [pair.split("=", 1) for pair in step["wanted"].split(";")]
+                entries = [entry for part in found for entry in part]
+                found = [entry for entry in entries if all(str(entry[key]) == value for key, value in wanted)]
             else:
                 found = [part[step["name"]] for part in found]
         except (KeyError, TypeError) as error:

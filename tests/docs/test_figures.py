@@ -72,7 +72,7 @@ def results(tmp_path: Path) -> Path:
         ("made-up.json speed *0.001 {:.1f}", "1.2"),
         ("made-up.json mean rows[name=a].score {:.1f}", "37.8"),
         ("made-up.json most rows[name=a].score {:.1f}", "39.5"),
-        ("made-up.json rows[name=a][seed=1].score {:.0f}", "40"),
+        ("made-up.json rows[name=a;seed=1].score {:.0f}", "40"),
         ("made-up.json median rows[*].score {:.0f}%", "36%"),
         ("made-up.json deep.axes[value=256].rate *1e-6 {:.1f}", "2.5"),
     ],
