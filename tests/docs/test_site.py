@@ -110,6 +110,8 @@ def test_what_is_folded_is_still_a_table(site: Path) -> None:
     folded = 0
     for page in DOCS.glob("*.md"):
         text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        if "<details" not in text:  # the API has folded source code of its own
+            continue
         assert (
             text.count("<details")
             == text.count('<details markdown="1"><summary>')
