@@ -1,4 +1,4 @@
-"""What every benchmark writes beside its figures: when, on what, with which code."""
+"""What every benchmark writes beside its figures: when, on what, with which code and which command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -16,12 +17,20 @@ from flashdqn.compute.device import choose_device, describe_hardware
 
 
 def context(device: str) -> dict[str, Any]:
-    """Date, commit, hardware and versions."""
+    """Date, commit, command, how busy the machine was, hardware and versions."""
     return {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
+        "command": command(),
+        "load": round(os.getloadavg()[0], 2),  # processes that ran or wanted to, over the last minute
         **describe_hardware(choose_device(device)),
     }
+
+
+def command() -> str:
+    """The command that was given, from the root of the project."""
+    program = Path(sys.argv[0])
+    return shlex.join(["python", f"{program.parent.name}/{program.name}", *sys.argv[1:]])
 
 
 def commit() -> str:

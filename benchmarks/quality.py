@@ -105,11 +105,19 @@ def page(data: dict[str, Any]) -> str:
     lines = [
         "# How well it learns",
         "",
-        "Made by `python benchmarks/quality.py --write docs/results.md`; not by hand.",
+        "![Scores of every algorithm, beside published ones](images/quality.png)",
         "",
         f"Snake 10x10, 3000 episodes, train ratio {SETTINGS['train_ratio']}, {SETTINGS['envs']} boards. Mean score "
         "of the best checkpoint over 1000 fresh games, with a 95 % interval over seeds. "
         f"{data['date']}, {machines}; one CPU thread or the GPU each; several trainings shared a machine.",
+        "",
+        "*Published*: the best figures that we know of for this board and budget; the protocol may differ. PQN has "
+        "its own ratio, 1/32 here. Trainings shared their machines, so times are upper bounds.",
+        "",
+        "This page is made by `python benchmarks/quality.py --write docs/results.md`, from "
+        "`benchmarks/results/quality.json`.",
+        "",
+        '<details markdown="1"><summary>All figures</summary>',
         "",
         "| algorithm | features | score | seeds | published | transitions | updates | training time |",
         "|---|---|---|---|---|---|---|---|",
@@ -126,12 +134,7 @@ def page(data: dict[str, Any]) -> str:
             f"{public or '–'} | "
             f"{median['transitions']:,.0f} | {median['updates']:,.0f} | {median['seconds']:.0f} s |"
         )
-    lines += [
-        "",
-        "*Published*: the best figures that we know of for this board and budget; the protocol may differ. PQN has "
-        "a ratio of its own, 1/32 here. Trainings shared their machines, so times are upper bounds.",
-        "",
-    ]
+    lines += ["", "</details>", ""]
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
-"""The presets for Gymnasium tasks with known answers: score over 100 fresh games, by seed, and the time it took.
+"""What presets reach: score over 100 fresh games, by seed, and the time it took.
 
 python benchmarks/tasks.py --presets cartpole acrobot --seeds 3 [--jobs 2] [--device cuda] [--json FILE]
+python benchmarks/tasks.py --presets snake-flood --seeds 4 --threads 0     # what `make train` runs
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any
 from measure import context, train_apart, write_json
 
 
-def train(preset: str, seed: int, device: str) -> dict[str, Any]:
+def train(preset: str, seed: int, device: str, threads: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
-        path = train_apart(preset, {"seed": seed, "device": device, "runtime.threads": 1}, out)
+        path = train_apart(preset, {"seed": seed, "device": device, "runtime.threads": threads}, out)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
     games = summary["evaluation"]
     row = {"preset": preset, "seed": seed, "score": games["mean_score"], "error": games["score_error"]}
-    return row | {name: summary[name] for name in ("steps", "updates", "seconds", "train_ratio")}
+    return row | {
+        name: summary[name] for name in ("steps", "updates", "seconds", "warm_up_seconds", "train_ratio")
+    }
 
 
 def main() -> None:
@@ -31,12 +34,13 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="0: the trainer chooses")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     work = [(preset, seed) for preset in arguments.presets for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        rows = list(pool.map(lambda item: train(*item, arguments.device), work))
+        rows = list(pool.map(lambda item: train(*item, arguments.device, arguments.threads), work))
     print("preset            seed     score            steps  ratio  training s")
     for row in rows:
         print(

@@ -1,9 +1,9 @@
 """What threads cost when they have to share their cores: one update with one thread and with two, on a quiet
 machine and beside a busy process per core.
 
-    python benchmarks/threads.py [--seconds 5]
+    python benchmarks/threads.py [--seconds 5] [--json FILE]
 
-PyTorch's threads wait for one another by spinning. On a machine of one's own that is fast; where another program
+PyTorch's threads wait for one another by spinning. On a quiet machine that is fast; where another program
 wants the core, the thread that is waited for may not be running at all.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import multiprocessing
 import statistics
 import time
+from pathlib import Path
 
 import torch
 
@@ -20,7 +21,7 @@ from flashdqn.compute.threads import cores, limit_threads
 from flashdqn.envs import build_env
 from flashdqn.presets import base_config
 from flashdqn.training.assemble import assemble_parts
-from measure import context
+from measure import context, write_json
 
 
 def busy() -> None:
@@ -29,7 +30,7 @@ def busy() -> None:
 
 
 def update_microseconds(count: int, seconds: float) -> list[float]:
-    """Times of single updates of the preset snake-flood with so many threads."""
+    """Times of single updates of the preset snake-flood with `count` threads."""
     config = base_config("snake-flood")
     with limit_threads(count, 1):
         parts = assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
@@ -48,20 +49,26 @@ def update_microseconds(count: int, seconds: float) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    print(context("cpu"))
+    measured, rows = context("cpu"), []
+    print(measured)
     print("µs per update (MLP 2x128, batch 256)      median      mean       max")
-    for neighbours in (0, cores()):
-        others = [multiprocessing.Process(target=busy, daemon=True) for _ in range(neighbours)]
+    for neighbors in (0, cores()):
+        others = [multiprocessing.Process(target=busy, daemon=True) for _ in range(neighbors)]
         for other in others:
             other.start()
         for count in (1, cores()):
             times = update_microseconds(count, arguments.seconds)
-            name = f"{count} thread(s), {neighbours} busy neighbours"
+            name = f"{count} thread(s), {neighbors} busy neighbors"
             cells = (statistics.median(times), statistics.fmean(times), max(times))
+            named = dict(zip(("median", "mean", "max"), cells, strict=True))
+            rows.append({"threads": count, "busy_neighbors": neighbors, **named})
             print(f"{name:<40}" + "".join(f"{cell:>10,.0f}" for cell in cells))
         for other in others:
             other.terminate()
+    if arguments.json:
+        write_json(arguments.json, {**measured, "microseconds_per_update": rows})
 
 
 if __name__ == "__main__":

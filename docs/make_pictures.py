@@ -1,4 +1,4 @@
-"""Make the README's pictures from a finished run: python docs/make_pictures.py RUN."""
+"""Make the pictures of a finished run, its curve and a game: python docs/make_pictures.py RUN."""
 
 from __future__ import annotations
 

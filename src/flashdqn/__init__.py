@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashdqn.learn import algorithms
     from flashdqn.training.session import Run
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Agent",

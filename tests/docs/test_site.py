@@ -105,6 +105,27 @@ def test_lists_and_commands_look_like_such(site: Path) -> None:
     assert 'class="language-bash highlight"' in page
 
 
+def test_what_is_folded_is_still_a_table(site: Path) -> None:
+    """`<details markdown="1">`: on the site, as on a code host, its content is read as Markdown."""
+    folded = 0
+    for page in DOCS.glob("*.md"):
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        if "<details" not in text:  # the API has folded source code of its own
+            continue
+        assert (
+            text.count("<details")
+            == text.count('<details markdown="1"><summary>')
+            == text.count("</details>")
+        )
+        built = (site / page.name).with_suffix(".html").read_text(encoding="utf-8")
+        parts = re.findall(r"<details[^>]*>(.*?)</details>", built, re.S)
+        assert len(parts) == text.count("<details"), page.name
+        assert all(re.search(r"<table|<pre", part) for part in parts), page.name
+        assert not any("|---" in part or "```" in part for part in parts), page.name
+        folded += len(parts)
+    assert folded > 10
+
+
 def test_the_api_has_every_public_name(site: Path) -> None:
     """All of `flashdqn.__all__` but its modules; and settings come with their sentences."""
     import flashdqn
