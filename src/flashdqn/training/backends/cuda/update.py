@@ -279,7 +279,7 @@ class FusedUpdate:
         """Second kernel: the gradient, or one for each chunk of rows."""
         (obs, action, reward, discount, _, next_mask, *_), weight, *_ = batch
         options = self.gradient_constants | self._launch()
-        self._kernels.gradient[(self.tasks * self.chunks,)](
+        self._kernels.gradient_kernel[(self.tasks * self.chunks,)](
             self.flat, obs, action, reward, discount, _mask_bytes(next_mask, obs), weight, self.values, self.h2s,
             self.slopes, self.priority, self.parts_sums, self.grads, self.squares,
             BYTES=obs.dtype == torch.uint8, MASKED=next_mask is not None, **options,
@@ -287,7 +287,7 @@ class FusedUpdate:
 
     def reduce(self) -> None:
         """Third kernel, where there are chunks: their sum."""
-        self._kernels.reduce[(self.squares_count,)](
+        self._kernels.reduce_gradients[(self.squares_count,)](
             self.grads, self.grad, self.squares, P=self.sizes.parameters, STRIDE=self.stride, CHUNKS=self.chunks,
             SIZE=self.plan.reduce_size, PDL=self.plan.pdl, num_warps=4, **self._launch(),
         )  # fmt: skip
@@ -295,7 +295,7 @@ class FusedUpdate:
     def adam(self) -> None:
         """Last kernel: clipping, Adam, the target network and the statistics."""
         config, plan = self.config, self.plan
-        self._kernels.adam[(_divide_up(self.sizes.parameters, plan.adam_size),)](
+        self._kernels.adam_kernel[(_divide_up(self.sizes.parameters, plan.adam_size),)](
             self.flat, self.target_flat, self.exp_avg, self.exp_avg_sq, self.grad, self.squares, self.parts_sums,
             self.corrections, self.step, self.lr, self.sums, self.first_bad,
             P=self.sizes.parameters, SQUARES=self.squares_count, SQUARES_P=_power_of_two(self.squares_count),
@@ -347,7 +347,7 @@ class FusedPolicy:
     def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, coin: Tensor, luck: Tensor) -> Tensor:
         """The best legal action or, where coin < ε, the ⌊luck · legal⌋-th legal one: [N], overwritten each time."""
         plan = self.plan
-        self._kernels.act[(_divide_up(self.num_envs, plan.rows),)](
+        self._kernels.policy_kernel[(_divide_up(self.num_envs, plan.rows),)](
             self.flat, obs, _mask_bytes(mask, obs), eps, coin, luck, self.action,
             N=self.num_envs, BYTES=obs.dtype == torch.uint8, MASKED=mask is not None, R=plan.rows,
             COLUMNS=min(plan.columns, self.sizes.hidden2), DEPTH=min(plan.depth, self.sizes.hidden1),
