@@ -22,18 +22,15 @@ from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
-from flashdqn.training.backends.cuda.update import (
-    FusedPolicy,
-    FusedUpdate,
+from flashdqn.training.backends.cuda.network import flat_view, fused_available, is_interpreted, mlp_sizes
+from flashdqn.training.backends.cuda.plans import (
     PolicyPlan,
     UpdatePlan,
     choose_policy_plan,
     choose_update_plan,
-    flat_view,
-    fused_available,
-    is_interpreted,
-    mlp_sizes,
 )
+from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.update import FusedUpdate
 
 needs_kernels = pytest.mark.skipif(
     not fused_available(), reason="needs CUDA and Triton, or Triton with TRITON_INTERPRET=1"

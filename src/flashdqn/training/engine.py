@@ -28,7 +28,9 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.cpu.policy import NativePolicy
 from flashdqn.training.backends.cpu.record import NativeRecord
 from flashdqn.training.backends.cpu.update import NativeUpdates
-from flashdqn.training.backends.cuda.update import FusedPolicy, FusedUpdate, fused_available
+from flashdqn.training.backends.cuda.network import fused_available
+from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.update import FusedUpdate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
