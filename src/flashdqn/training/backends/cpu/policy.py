@@ -54,7 +54,10 @@ def run_policy(
 def choose_actions(
     q: Array, action: Array, legal: Array, eps: Array, luck: Array, first: Scalar, end: Scalar
 ) -> None:
-    """As `collector.explore`: the best legal action, or with probability ε_i a random legal one. q is [A, N]."""
+    """As `core.ops.choose_epsilon_greedy`: the best legal action, or with probability ε_i a random legal one.
+
+    q is [A, N].
+    """
     for i in range(first, end):
         if luck[0, i] < eps[i]:
             count = 0
@@ -83,7 +86,7 @@ class NativePolicy:
         layers = plain_mlp_layers(network)
         few = num_envs <= LANES // 2
         at_once = LANES // 2 if few else LANES if num_envs <= LANES else PART
-        width = -(-num_envs // PART) * PART + 16  # as in `written`: no power of two
+        width = -(-num_envs // PART) * PART + 16  # not a power of two, as in `update.py`
         self.parts = -(-num_envs // at_once)
         self.team = team if team is not None and self.parts > 1 else Team(1)
         self._layers, self._memory = self._table(layers, width)
