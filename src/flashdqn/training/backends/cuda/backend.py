@@ -78,4 +78,5 @@ def build_fused_update(parts: Parts) -> FusedUpdate:
         bootstrap=learner.bootstrap,
         config=config.learn,
         batch_size=config.update_size,
+        exchange=parts.exchange,
     )
