@@ -287,7 +287,7 @@ def test_a_bad_loss_is_marked_once(joint: bool) -> None:
 
 
 @needs_kernels
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", choose_cases(["joint chunks"], ["wide", "chunks", "joint"]))
 def test_the_same_inputs_give_the_same_bits(cut: str) -> None:
     first, second = (Fused(BASE, make_network(), ROWS, CUTS[cut]) for _ in range(2))
     for i in range(UPDATES):
@@ -299,7 +299,7 @@ def test_the_same_inputs_give_the_same_bits(cut: str) -> None:
 
 @needs_kernels
 @pytest.mark.parametrize("grad_clip", [0.0, 0.05])
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", choose_cases(["wide", "joint chunks"], ["chunks", "joint"]))
 def test_an_exchange_sees_the_gradient_before_it_is_clipped(cut: str, grad_clip: float) -> None:
     """Halving the gradient is the same as halving the loss; what is clipped has the new norm."""
     config, seen = replace(BASE, grad_clip=grad_clip), []
