@@ -6,8 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+
+import flashdqn
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,12 @@ class SourceTree:
             if here != there and self.name not in (here, there):
                 edges.setdefault(here, set()).add(there)
         return edges
+
+
+@cache
+def read_own_source() -> SourceTree:
+    """The project's own source, read once."""
+    return SourceTree(Path(flashdqn.__file__).parent)
 
 
 def find_cycles(edges: dict[str, set[str]]) -> list[list[str]]:

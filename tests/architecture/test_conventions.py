@@ -13,6 +13,7 @@ from source_tree import (
     find_slots,
     find_type_checks,
     module_functions,
+    read_own_source,
 )
 
 #: Where a sampler's kind may be asked for.
@@ -25,6 +26,11 @@ VALUES = {
     "flashdqn.networks.build": "network.decoder",  # a module of PyTorch's
     "flashdqn.training.warmup": "parts.collector.env",  # other games, while the own ones must not be touched
 }
+
+
+@pytest.fixture
+def tree() -> SourceTree:
+    return read_own_source()
 
 
 def test_at_most_a_quarter_of_the_functions_are_named_by_one_word(tree: SourceTree) -> None:

@@ -7,7 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from source_tree import SourceTree, find_cycles, find_unknown_packages, find_upward_arrows
+from source_tree import (
+    SourceTree,
+    find_cycles,
+    find_unknown_packages,
+    find_upward_arrows,
+    read_own_source,
+)
 
 #: Low to high; packages of one layer may need each other, but not in a circle.
 LAYERS: list[tuple[str, ...]] = [
@@ -26,6 +32,11 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 #: The script doctor could ship alone.
 ALLOWED = {"doctor": {"show", "core"}}
+
+
+@pytest.fixture
+def tree() -> SourceTree:
+    return read_own_source()
 
 
 def test_every_package_has_a_layer(tree: SourceTree) -> None:
