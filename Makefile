@@ -8,7 +8,7 @@ PEERS  := benchmarks/peers/requirements.txt
 FIRE   := .venv-fire
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup browser train test check unit bench-setup fire-reference docs docs-serve clean
+.PHONY: help setup browser train test test-fast test-cuda check unit bench-setup fire-reference docs docs-serve clean
 
 help:            ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,9 +38,15 @@ browser:         # Chromium for the tests of the web player, where it is missing
 		echo "There is no Chromium here, and it cannot be installed: the browser tests will not run"
 
 unit: setup browser  ## The tests alone
-	@$(BIN)/pytest
+	@$(BIN)/pytest --durations=20
 
 test: check unit ## Lint, types and tests: what CI runs
+
+test-fast: setup ## The tests for daily work: nothing slow, no other processes, no browser
+	@$(BIN)/pytest -m "not slow and not process and not browser"
+
+test-cuda: setup ## The tests that need a GPU
+	@$(BIN)/pytest -m cuda --durations=20
 
 bench-setup: $(BENCH)/.ready  ## Set up .venv-bench with the libraries that benchmarks/throughput.py compares with
 

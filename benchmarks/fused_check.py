@@ -33,15 +33,15 @@ from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
-from flashdqn.training.backends.cuda.update import (
-    FusedPolicy,
-    FusedUpdate,
+from flashdqn.training.backends.cuda.network import mlp_sizes
+from flashdqn.training.backends.cuda.plans import (
     PolicyPlan,
     UpdatePlan,
     choose_policy_plan,
     choose_update_plan,
-    mlp_sizes,
 )
+from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.update import FusedUpdate
 
 Case = tuple[int, int, int, int]  # inputs, width, actions, batch size
 CASES: list[Case] = [(11, 256, 3, 64), (14, 128, 3, 256), (11, 256, 3, 16384)]
@@ -155,9 +155,8 @@ def check(case: Case, plan: UpdatePlan) -> dict[str, float]:
     setup = Setup(case, plan, batches=1)
     expected = reference(setup, setup.batches[0])
     update = setup.update
-    for buffer in (update.values, update.h2s, update.slopes, update.priority, update.grads, update.squares):
+    for buffer in update.work:
         buffer.fill_(float("nan"))
-    update.parts_sums.fill_(float("nan"))
     before = setup.flat.double()
     priority = update(setup.batches[0])
     found = (priority, setup.exp_avg, setup.flat.double() - before, setup.sums)

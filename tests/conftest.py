@@ -17,6 +17,7 @@ import flashdqn
 from flashdqn import Config, Run
 from flashdqn.config.settings import apply_settings
 from flashdqn.presets import base_config
+from marker_table import find_marks
 
 #: Everything about a tiny training; nested settings by their dotted names.
 TINY: dict[str, Any] = {
@@ -71,6 +72,14 @@ def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command(*words), text=True, env=environment, **pipes | options)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`slow`, `process`, `browser` and `cuda`: see marker_table.py."""
+    for item in items:
+        reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skipif")]
+        for name in sorted(find_marks(item.nodeid, tuple(getattr(item, "fixturenames", ())), reasons)):
+            item.add_marker(name)
 
 
 @pytest.fixture(autouse=True)

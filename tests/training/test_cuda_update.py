@@ -1,10 +1,12 @@
-"""The fused update against `td_loss`, autograd and PyTorch's own optimisers; the fused policy against plain torch.
+"""The fused update against `td_loss`, autograd and PyTorch's own optimizers; the fused policy against plain torch.
 
-Runs on CUDA, or on the CPU in Triton's interpreter: TRITON_INTERPRET=1 pytest tests/learn/test_fused.py
+Runs on CUDA, or on the CPU in Triton's interpreter: TRITON_INTERPRET=1 pytest tests/training/test_cuda_update.py
+(`test_cuda_interpreted.py` does that). The interpreter is slow, so it gets fewer and smaller cases.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,25 +24,28 @@ from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.loss import td_loss
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
-from flashdqn.training.backends.cuda.update import (
-    FusedPolicy,
-    FusedUpdate,
+from flashdqn.training.backends.cuda.network import flat_view, fused_available, is_interpreted, mlp_sizes
+from flashdqn.training.backends.cuda.plans import (
     PolicyPlan,
     UpdatePlan,
     choose_policy_plan,
     choose_update_plan,
-    flat_view,
-    fused_available,
-    is_interpreted,
-    mlp_sizes,
 )
+from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.update import FusedUpdate
 
 needs_kernels = pytest.mark.skipif(
     not fused_available(), reason="needs CUDA and Triton, or Triton with TRITON_INTERPRET=1"
 )
 needs_cuda = pytest.mark.skipif(is_interpreted() or not fused_available(), reason="needs CUDA and Triton")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() and not is_interpreted() else "cpu")
+ROWS, UPDATES = (40, 2) if is_interpreted() else (100, 4)
 BASE = LearnConfig(lr=0.01, grad_clip=0.5, huber=1.0, target_every=0, target_tau=0.1, bootstrap="double")
+
+
+def choose_cases(small: list[Any], more: list[Any]) -> list[Any]:
+    """The small ones, and on a GPU also the others."""
+    return small if is_interpreted() else small + more
 
 
 def flat_parameters(network: nn.Module) -> Tensor:
@@ -83,7 +88,14 @@ def make_batch(size: int, seed: int, inputs: int = 11, actions: int = 3, **chang
 class Fused:
     """All that a learner would hold."""
 
-    def __init__(self, config: LearnConfig, network: QNetwork, batch_size: int, plan: UpdatePlan) -> None:
+    def __init__(
+        self,
+        config: LearnConfig,
+        network: QNetwork,
+        batch_size: int,
+        plan: UpdatePlan,
+        exchange: Callable[[Tensor], None] | None = None,
+    ) -> None:
         target = make_target(network)
         assert isinstance(target, QNetwork)
         self.online, self.target = network, target
@@ -96,7 +108,7 @@ class Fused:
             network, target, flat=self.flat, target_flat=self.target_flat, exp_avg=self.exp_avg,
             exp_avg_sq=self.exp_avg_sq, step=self.step, lr=self.lr, sums=self.sums, first_bad=self.first_bad,
             head=ScalarHead(config.huber), bootstrap=BOOTSTRAPS[config.bootstrap], config=config,
-            batch_size=batch_size, plan=plan,
+            batch_size=batch_size, plan=plan, exchange=exchange,
         )  # fmt: skip
 
     def state(self) -> list[Tensor]:
@@ -168,7 +180,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected).norm() / expected.norm().clamp_min(1e-12))
 
 
-def compare(config: LearnConfig, batch_size: int, updates: int = 4, **options: Any) -> None:
+def compare(config: LearnConfig, batch_size: int, updates: int = UPDATES, **options: Any) -> None:
     """Several updates one after another, in full precision: parameters, moments, target, sums and priorities."""
     shape = {key: options[key] for key in ("inputs", "actions") if key in options}
     network = {key: options[key] for key in ("hidden",) if key in options} | shape
@@ -191,7 +203,7 @@ def compare(config: LearnConfig, batch_size: int, updates: int = 4, **options: A
 
 
 @needs_kernels
-@pytest.mark.parametrize("batch_size", [1, 16, 48, 64, 100, 300])
+@pytest.mark.parametrize("batch_size", choose_cases([1, 16, 70], [48, 64, 100, 300]))
 @pytest.mark.parametrize("bootstrap", ["double", "greedy"])
 def test_equals_autograd_at_every_batch_size(batch_size: int, bootstrap: Any) -> None:
     compare(replace(BASE, bootstrap=bootstrap), batch_size)
@@ -210,17 +222,17 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_equals_autograd_however_it_is_cut(cut: str, masked: bool) -> None:
-    compare(BASE, 100, plan=CUTS[cut], masked=masked)
+    compare(BASE, ROWS, plan=CUTS[cut], masked=masked)
 
 
 @needs_kernels
-@pytest.mark.parametrize("measured", [16, 64, 65, 256, 2048, 16384])
-@pytest.mark.parametrize("rows", [16, 130])
+@pytest.mark.parametrize("measured", choose_cases([64, 65, 2048], [16, 256, 16384]))
+@pytest.mark.parametrize("rows", choose_cases([80], [16, 130]))
 def test_equals_autograd_by_the_plan_of_every_batch_size(measured: int, rows: int) -> None:
-    """On a few rows, for the interpreter is slow: in the last block of some, the first of others."""
+    """On a few rows, because the interpreter is slow: in the last block of some, the first of others."""
     hidden = (64, 128)
     plan = choose_update_plan(mlp_sizes(make_network(hidden=hidden)), measured)  # type: ignore[arg-type]
-    compare(BASE, rows, updates=2, hidden=hidden, plan=plan, masked=True)
+    compare(BASE, rows, updates=UPDATES // 2, hidden=hidden, plan=plan, masked=True)
 
 
 @needs_kernels
@@ -275,14 +287,41 @@ def test_a_bad_loss_is_marked_once(joint: bool) -> None:
 
 
 @needs_kernels
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", choose_cases(["joint chunks"], ["wide", "chunks", "joint"]))
 def test_the_same_inputs_give_the_same_bits(cut: str) -> None:
-    first, second = (Fused(BASE, make_network(), 100, CUTS[cut]) for _ in range(2))
-    for i in range(3):
-        priorities = [fused.update(make_batch(100, i)) for fused in (first, second)]
+    first, second = (Fused(BASE, make_network(), ROWS, CUTS[cut]) for _ in range(2))
+    for i in range(UPDATES):
+        priorities = [fused.update(make_batch(ROWS, i)) for fused in (first, second)]
         assert torch.equal(*priorities)
     for one, other in zip(first.state(), second.state(), strict=True):
         assert torch.equal(one, other)
+
+
+@needs_kernels
+@pytest.mark.parametrize("grad_clip", [0.0, 0.05])
+@pytest.mark.parametrize("cut", choose_cases(["wide", "joint chunks"], ["chunks", "joint"]))
+def test_an_exchange_sees_the_gradient_before_it_is_clipped(cut: str, grad_clip: float) -> None:
+    """Halving the gradient is the same as halving the loss; what is clipped has the new norm."""
+    config, seen = replace(BASE, grad_clip=grad_clip), []
+
+    def halve(gradient: Tensor) -> None:
+        assert gradient.shape == (mlp_sizes(make_network()).parameters,)  # type: ignore[union-attr]
+        seen.append(gradient.norm())
+        gradient.mul_(0.5)
+
+    halved = Fused(config, make_network(), ROWS, CUTS[cut], exchange=halve)
+    expected = Fused(config, make_network(), ROWS, CUTS[cut])
+    for i in range(2):
+        batch = make_batch(ROWS, i)
+        priority = halved.update(batch)
+        assert torch.equal(expected.update(batch._replace(weight=batch.weight * 0.5)), priority)
+    for found, wanted in zip(halved.state()[:5], expected.state()[:5], strict=True):
+        assert distance(found, wanted.double()) < 1e-6
+    # loss and Q are those of the whole batch, the norm is that of what was exchanged
+    factors = torch.tensor([2.0, 1.0, 1.0], device=DEVICE)
+    assert distance(halved.sums, (expected.sums * factors).double()) < 1e-6
+    assert distance(halved.sums[2], 0.5 * sum(seen).double()) < 1e-6
+    assert len(seen) == 2
 
 
 @needs_kernels

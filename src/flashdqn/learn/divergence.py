@@ -22,8 +22,11 @@ class DivergenceWatch:
     def __init__(self, device: torch.device) -> None:
         self.on_host = device.type == "cpu"
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
-        #: Says what learning draws from, where the batch itself is gone when the mark is found.
-        self.describe_replay: Callable[[], str] = str
+        self._describe_replay: Callable[[], str] = str
+
+    def explain_by(self, describe_replay: Callable[[], str]) -> None:
+        """Say what learning draws from, because the batch itself is gone when the mark is found."""
+        self._describe_replay = describe_replay
 
     def look(self, loss: Tensor, batch: Batch, update: Tensor) -> None:
         """On the CPU, once per update: raise at once if its loss is bad."""
@@ -40,7 +43,7 @@ class DivergenceWatch:
         """Called once per report: raise if an update since the last one was bad."""
         if not self.on_host and int(self.first_bad) >= 0:
             where = f"The loss of gradient step {int(self.first_bad)} is not finite"
-            raise DivergedError(f"{where} (in the replay: {self.describe_replay()})")
+            raise DivergedError(f"{where} (in the replay: {self._describe_replay()})")
 
 
 def describe_loss(loss: Tensor, batch: Batch) -> str:

@@ -8,7 +8,9 @@ from flashdqn.compute.graphs import compiler_missing
 from flashdqn.core.types import Batch, Step
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
-from flashdqn.training.backends.cuda.update import FusedPolicy, FusedUpdate, fused_available
+from flashdqn.training.backends.cuda.network import fused_available
+from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.update import FusedUpdate
 
 
 class CudaBackend:
@@ -76,4 +78,5 @@ def build_fused_update(parts: Parts) -> FusedUpdate:
         bootstrap=learner.bootstrap,
         config=config.learn,
         batch_size=config.update_size,
+        exchange=parts.exchange,
     )

@@ -1,0 +1,93 @@
+"""Which tests are slow, and which start other processes: one table, read by conftest.py.
+
+A line is a file, or a file and a test; all parameters of a test have its marks. `browser` and `cuda` need no table:
+the first is a fixture, the second the reason of a skip.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: More than about three seconds on a quiet machine, or a compilation of its own.
+SLOW = (
+    "tests/compute/test_kernels.py::test_the_cache_serves_other_processes_and_is_never_stale",
+    "tests/compute/test_kernels.py::test_the_cache_serves_threads_too",
+    "tests/docs/test_quickstart.py::test_the_first_ten_minutes",
+    "tests/docs/test_site.py",
+    "tests/docs/test_snippets.py",
+    "tests/doctor/test_watch_counts.py",
+    "tests/doctor/test_watch_harmless.py",
+    "tests/doctor/test_watch_threads.py",
+    "tests/envs/fire/test_fire_spread.py",
+    "tests/envs/test_as_gymnasium.py::test_gymnasium_has_nothing_to_complain_of",
+    "tests/envs/test_atari.py",
+    "tests/envs/test_sfc.py::test_every_step_matches_the_twin",
+    "tests/envs/test_sfc_baselines.py",
+    "tests/envs/test_snake.py::test_every_step_matches_the_twin",
+    "tests/export/test_exported_policies.py",
+    "tests/learn/test_algorithms.py::test_every_algorithm_trains_snake_and_evaluates_without_chance",
+    "tests/learn/test_distributions.py",
+    "tests/learn/test_family.py",
+    "tests/learn/test_family_resume.py",
+    "tests/learn/test_pqn.py::test_it_plays_snake_better_than_chance",
+    "tests/learn/test_tiny_mdps.py",
+    "tests/networks/test_user_network.py::test_from_training_to_the_file",
+    "tests/profile/test_profile_cli.py",
+    "tests/replay/test_prioritized_learning.py",
+    "tests/training/test_atari_runs.py",
+    "tests/training/test_cpu_update.py::test_equals_autograd_and_leaves_nothing_behind",
+    "tests/training/test_cpu_update.py::test_takes_batches_of_other_sizes",
+    "tests/training/test_cuda_interpreted.py",
+    "tests/training/test_demos.py",
+    "tests/training/test_engine.py::test_a_finished_training_leaves_nothing_in_memory",
+    "tests/training/test_engine.py::test_preparing_touches_nothing_that_is_read_later",
+    "tests/training/test_fuelbreaks_runs.py",
+    "tests/training/test_gym_runs.py",
+    "tests/training/test_modes.py::test_compiled_learns_what_eager_learns",
+    "tests/training/test_resume.py",
+    "tests/training/test_stack_runs.py",
+)
+#: Programs that are started and watched, killed or compared.
+PROCESS = (
+    "tests/architecture/test_layers.py::test_no_torch_is_imported",
+    "tests/architecture/test_layers.py::test_the_function_train_and_the_package_training_do_not_share_a_name",
+    "tests/cli/test_cli.py::test_a_real_terminal_gets_the_live_display",
+    "tests/cli/test_cli.py::test_ctrl_c_saves_and_says_how_to_go_on",
+    "tests/compute/test_kernels.py::test_the_cache_serves_other_processes_and_is_never_stale",
+    "tests/compute/test_kernels.py::test_the_cache_serves_threads_too",
+    "tests/docs/test_quickstart.py::test_the_first_ten_minutes",
+    "tests/docs/test_site.py",
+    "tests/docs/test_snippets.py",
+    "tests/doctor/test_doctor_command.py",
+    "tests/doctor/test_watch_counts.py",
+    "tests/doctor/test_watch_harmless.py",
+    "tests/doctor/test_watch_process.py",
+    "tests/doctor/test_watch_threads.py",
+    "tests/envs/fire/test_fire_spread.py::test_the_cuda_source_equals_the_cpus_in_the_simulator",
+    "tests/envs/test_as_gymnasium.py::test_names_are_known_by_import_or_by_prefix",
+    "tests/envs/test_atari.py::test_all_kinds_of_vectors_play_the_same_games",
+    "tests/envs/test_gymnasium.py::test_environments_that_fail_are_named",
+    "tests/envs/test_lives.py",
+    "tests/envs/test_processes.py",
+    "tests/export/test_export_command.py::test_acting_needs_no_pytorch",
+    "tests/export/test_export_command.py::test_every_public_name_is_there_in_any_order",
+    "tests/export/test_export_command.py::test_the_example_plays_a_game_without_pytorch",
+    "tests/show/test_watch_server.py::test_ctrl_c_ends_it_at_once_and_frees_the_port",
+    "tests/training/test_cuda_interpreted.py",
+    "tests/training/test_gym_runs.py::test_processes_learn_the_same",
+    "tests/training/test_kill.py",
+)
+#: What the reason of a skip says where a GPU is missing.
+NEEDS_GPU = re.compile(r"(needs|for) .*\b(CUDA|GPU)\b")
+
+
+def find_marks(node: str, fixtures: tuple[str, ...], skip_reasons: list[str]) -> set[str]:
+    """The marks of a test, by its name in pytest (`file::test[parameters]`), its fixtures and its skips."""
+    file, _, test = node.partition("::")
+    names = {file, f"{file}::{test.partition('[')[0]}"}
+    marks = {mark for mark, table in (("slow", SLOW), ("process", PROCESS)) if names & set(table)}
+    if "browser" in fixtures:
+        marks.add("browser")
+    if any(NEEDS_GPU.search(reason) for reason in skip_reasons):
+        marks.add("cuda")
+    return marks
