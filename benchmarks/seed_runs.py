@@ -38,7 +38,7 @@ from rich.table import Table
 
 from flashdqn.compute.device import choose_device
 from flashdqn.config import RATIOS
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 from measure import context, read_csv, train_apart, write_json
 from scaling import machine
 

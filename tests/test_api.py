@@ -13,7 +13,7 @@ import flashdqn
 from flashdqn import Agent, Config, ConfigError, EnvError, Run
 from flashdqn.envs import check_env
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config.settings import to_dict
 from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 from flashdqn.show.terminal import show_summary
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import LiveDisplay, Plain, choose_progress

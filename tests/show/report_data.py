@@ -31,7 +31,7 @@ def collect_report_data(path: Path) -> dict[str, Any]:
         "evaluations": make_evaluations_table(run),
     }
     return {
-        "columns": _round_numbers(read_series(path, most=3).columns),
+        "columns": _round_numbers(read_series(path, most=3).values),
         "phase_names": names,
         "phase_shares": _round_numbers(shares),
         "evaluated": _round_numbers([list(part) for part in run.evaluated()]),
@@ -41,7 +41,7 @@ def collect_report_data(path: Path) -> dict[str, Any]:
 
 
 def _find_words(html: str) -> list[str]:
-    """The text between the tags, each word once, without what appears under the pointer: the tables have it, too."""
+    """The text between the tags, each word once, without what appears under the pointer: tables have it, too."""
     words = [word.strip() for word in re.findall(r">([^<]+)<", html)]
     return list(dict.fromkeys(word for word in words if word and "\n" not in word))
 

@@ -27,7 +27,7 @@ def draw_sparkline(values: Sequence[float], width: int) -> str:
 
 def downsample_values(values: Sequence[float], most: int) -> list[float]:
     """At most so many values, each the mean of its neighbours that are numbers."""
-    return [_mean_of_finite(values[piece]) for piece in split_into_slices(len(values), most)]
+    return [mean_of_finite(values[piece]) for piece in split_into_slices(len(values), most)]
 
 
 def split_into_slices(length: int, most: int) -> list[slice]:
@@ -37,7 +37,8 @@ def split_into_slices(length: int, most: int) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(edges)]
 
 
-def _mean_of_finite(values: Sequence[float]) -> float:
+def mean_of_finite(values: Sequence[float]) -> float:
+    """The mean of those that are numbers; NaN where none is."""
     numbers = [value for value in values if math.isfinite(value)]
     return sum(numbers) / len(numbers) if numbers else math.nan
 
