@@ -139,6 +139,7 @@ def test_a_run_says_which_outcomes_are_causes(finished_run: Run) -> None:
         assert columns.of_kind(Kind.OTHER) == []
 
 
+@settings(deadline=None)
 @given(st.lists(names, min_size=1, max_size=5, unique=True), st.booleans())
 def test_an_unknown_column_is_never_a_cause(unknown: list[str], recorded: bool) -> None:
     """Whether its values look like shares or not is not asked where the run has recorded its columns."""
@@ -148,6 +149,7 @@ def test_an_unknown_column_is_never_a_cause(unknown: list[str], recorded: bool) 
     assert [column.kind for column in found.all] == [*expected, Kind.COUNTER, Kind.PHASE]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_outcomes_of_an_older_run_are_causes_where_they_sum_up_to_one(shares: list[float]) -> None:
     values = {

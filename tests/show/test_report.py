@@ -22,6 +22,7 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.cli import main as cli
+from flashdqn.config.settings import flatten_keys
 from flashdqn.core.errors import ConfigError
 from flashdqn.runs.columns import (
     LENGTH,
@@ -35,7 +36,7 @@ from flashdqn.runs.tables import read_table
 from flashdqn.show import recording, report
 from flashdqn.show.report import write_report
 from flashdqn.show.report_charts import compute_phase_shares
-from flashdqn.show.report_files import flatten_keys, read_run
+from flashdqn.show.report_files import read_run
 from flashdqn.show.report_series import Series, downsample_series, read_series
 from flashdqn.show.report_settings import find_preset_changes
 from flashdqn.training import session
@@ -220,7 +221,7 @@ def test_what_differs_from_the_preset(finished_run: Run) -> None:
     assert find_preset_changes(flatten_keys(json.loads(json.dumps({"preset": "snake"})))) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 400), st.integers(1, 60), st.randoms())
 def test_squeezed_series_keep_their_sums(length: int, most: int, random: Any) -> None:
     """Against the naive sums over all rows."""

@@ -27,6 +27,7 @@ from typing import Any
 from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.core.files import read_json_object
 from flashdqn.runs import checkpoint
 from flashdqn.runs.columns import STEP
 from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
@@ -109,10 +110,7 @@ class RunFolder:
 
     def finished(self) -> bool:
         """Whether the run came to its end: one killed while summing up did not."""
-        try:
-            return bool(json.loads((self.path / "summary.json").read_text(encoding="utf-8"))["finished"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        return bool(read_json_object(self.path / "summary.json").get("finished", False))
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to go on from: the one named, or the newest."""

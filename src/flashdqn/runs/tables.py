@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flashdqn.core.files import read_json_object
 from flashdqn.runs.checkpoint import write_json_atomically
 from flashdqn.runs.columns import (
     EVALUATIONS,
@@ -71,9 +71,9 @@ def read_columns(path: Path, rows: Sequence[Cells]) -> Columns:
     """The columns of a table with these rows: as the run recorded them, or as they were inferred before it did."""
     names, fixed = list(rows[0]) if rows else [], FIXED[path.name]
     try:
-        data = json.loads((path.parent / COLUMNS_FILE).read_text(encoding="utf-8"))
-        return complete_columns(names, parse_columns(data[path.name]), fixed)
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or spoiled
+        recorded = parse_columns(read_json_object(path.parent / COLUMNS_FILE).get(path.name))
+        return complete_columns(names, recorded, fixed)
+    except ValueError:  # there is no record, or it is spoiled
         return infer_columns({name: [float_or_nan(row[name]) for row in rows] for name in names}, fixed)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from flashdqn.config.settings import flatten_keys
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,
@@ -38,7 +39,7 @@ from flashdqn.show.report_charts import (
     draw_outcome_charts,
     draw_phase_summary,
 )
-from flashdqn.show.report_files import RunFiles, flatten_keys, read_run
+from flashdqn.show.report_files import RunFiles, read_run
 from flashdqn.show.report_settings import make_settings_section
 from flashdqn.show.terminal import format_outcome
 from flashdqn.show.web.page import player_script, read_web_file

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashdqn.config.settings import flatten_keys
+from flashdqn.core.files import read_json_object
 from flashdqn.runs.columns import MEAN_SCORE, SCORE_ERROR, STEP
 from flashdqn.runs.tables import EVALUATIONS_FILE, Cells, read_columns, read_table
 from flashdqn.show.report_series import Series, make_series, read_series
@@ -47,35 +48,18 @@ class RunFiles:
 
 def read_run(path: Path) -> RunFiles:
     """All of it."""
-    config = _read_json(path / "config.json")
+    config = read_json_object(path / "config.json")
     evaluations = read_table(path / EVALUATIONS_FILE)
     return RunFiles(
         path,
         flatten_keys(_mapping_or_empty(config.get("config"))),
         flatten_keys(_mapping_or_empty(config.get("hardware"))),
-        _read_json(path / "summary.json"),
+        read_json_object(path / "summary.json"),
         read_series(path),
         evaluations,
         make_series(evaluations, read_columns(path / EVALUATIONS_FILE, evaluations)),
     )
 
 
-def flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        inside = isinstance(value, Mapping) and value
-        found |= flatten_keys(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
-    return found
-
-
 def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

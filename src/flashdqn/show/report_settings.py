@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashdqn.config.settings import to_dict
+from flashdqn.config.settings import flatten_keys, to_dict
 from flashdqn.core.errors import FlashDQNError
 from flashdqn.presets import base_config
 from flashdqn.show.page import escape, format_value, make_name_value_table, make_table
-from flashdqn.show.report_files import flatten_keys
 
 #: What a run decides or is told by its surroundings: no choice about learning.
 INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
