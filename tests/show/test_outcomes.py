@@ -17,10 +17,11 @@ from flashdqn.runs.columns import (
     make_metrics_columns,
 )
 from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
-from flashdqn.runs.tables import EVALUATIONS_FILE, METRICS_FILE, append_row, write_columns
+from flashdqn.runs.tables import EVALUATIONS_FILE, METRICS_FILE, append_row, read_cause_names, write_columns
 from flashdqn.show.report import make_report_page
 from flashdqn.show.report_charts import draw_other_charts, draw_outcome_charts
 from flashdqn.show.report_files import RunFiles, read_run
+from flashdqn.show.terminal import format_final_evaluation
 
 STACK = "share of the games"
 names = st.text("abcdefgh_", min_size=3, max_size=8).filter(lambda name: name not in RESERVED | {"score"})
@@ -99,3 +100,15 @@ def test_causes_that_are_no_shares_are_plain_series(tmp_path: Path) -> None:
     drawn = draw_outcome_charts(make_run(tmp_path, [{"wall": 4.0, "win": 0.1}] * 2, ("wall", "win")))
     assert STACK not in drawn
     assert "wall, win" in drawn
+
+
+def test_the_last_sentence_tells_ends_from_other_outcomes(tmp_path: Path) -> None:
+    outcomes = {"wall": 0.25, "win": 0.75, "food": 12.0, "hunger": 0.0}
+    run = make_run(tmp_path, [outcomes], ("wall", "win"))
+    causes = read_cause_names(run.path)
+    assert causes == ["wall", "win"]
+    games = {"episodes": 4, "unfinished": 0, "mean_score": 1.0, "score_error": 0.1, "mean_length": 9.0}
+    said = format_final_evaluation(games | {"outcomes": outcomes}, 100, causes)
+    assert said.endswith("; ends: wall 25%, win 75%; outcomes: food 12")
+    said = format_final_evaluation(games | {"outcomes": outcomes}, 100, [])
+    assert "ends:" not in said

@@ -16,6 +16,7 @@ from flashdqn.runs.columns import (
     STEP,
     Column,
     Columns,
+    Kind,
     complete_columns,
     infer_columns,
     parse_columns,
@@ -89,3 +90,9 @@ def read_evaluations(run: Path) -> list[EvaluationRow]:
     rows = read_table(run / EVALUATIONS_FILE)
     columns = read_columns(run / EVALUATIONS_FILE, rows)
     return [parse_row(EvaluationRow, row, columns) for row in rows]
+
+
+def read_cause_names(run: Path) -> list[str]:
+    """The outcomes that say how a game ended."""
+    rows = read_table(run / EVALUATIONS_FILE)
+    return [column.name for column in read_columns(run / EVALUATIONS_FILE, rows).of_kind(Kind.CAUSE)]
