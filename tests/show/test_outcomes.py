@@ -96,6 +96,12 @@ def test_some_games_may_end_in_none_of_the_ways(tmp_path: Path) -> None:
     assert drawn.count(STACK) == 2
 
 
+def test_a_run_in_which_no_game_ended_in_these_ways_has_a_report(tmp_path: Path) -> None:
+    drawn = draw_outcome_charts(make_run(tmp_path, [{"wall": 0.0, "win": 0.0}] * 2, ("wall", "win")))
+    assert STACK not in drawn
+    assert "wall, win" in drawn
+
+
 def test_causes_that_are_no_shares_are_plain_series(tmp_path: Path) -> None:
     drawn = draw_outcome_charts(make_run(tmp_path, [{"wall": 4.0, "win": 0.1}] * 2, ("wall", "win")))
     assert STACK not in drawn

@@ -51,7 +51,7 @@ class RunFolder:
     @classmethod
     def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:
         """A new folder with its config.json."""
-        task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 is no name for a folder
+        task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 cannot be the name of a folder
         name = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
         for number in range(1000):
             path = Path(config.out) / (f"{name}-{number}" if number else name)
@@ -75,7 +75,7 @@ class RunFolder:
         if path.resolve().parent.name == "checkpoints":
             path = path.resolve().parent.parent
         if not (path / "config.json").is_file():
-            what = "does not exist" if not path.exists() else "is no run folder: it has no config.json"
+            what = "does not exist" if not path.exists() else "is not a run folder: it has no config.json"
             raise CheckpointError(f"{path} {what}.")
         return cls(path)
 

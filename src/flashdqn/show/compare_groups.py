@@ -140,7 +140,7 @@ def average_curves(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
 
 
 def _locate_steps(run: RunFiles, steps: Sequence[float], over: Column) -> list[float]:
-    """Where some steps lie on the axis; evaluations know no time of their own, and take it from the reports."""
+    """Where some steps lie on the axis; evaluations have no times, and take them from the reports."""
     if over == STEP:
         return list(steps)
     clock = Curve("", "", [0.0, *run.series.get(STEP)], [0.0, *run.series.get(SECONDS)])

@@ -78,10 +78,10 @@ def draw_other_charts(run: RunFiles) -> str:
 
 
 def are_shares(series: Series, columns: Sequence[Column]) -> bool:
-    """Whether some columns can be parts of a whole: there is something in them, and nowhere more than 1 in all."""
+    """Whether some columns can be drawn as parts of a whole: there is something in them, and never more than 1."""
     rows = list(zip(*map(series.get, columns), strict=True))
     known = [row for row in rows if all(map(math.isfinite, row))]
-    return bool(known) and all(min(row) >= 0 and sum(row) <= 1 + 1e-3 for row in known)
+    return any(map(any, known)) and all(min(row) >= 0 and sum(row) <= 1 + 1e-3 for row in known)
 
 
 def _draw_figure_charts(series: Series, columns: Sequence[Column]) -> list[str]:

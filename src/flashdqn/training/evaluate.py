@@ -15,7 +15,7 @@ from flashdqn.learn.heads import Head
 from flashdqn.networks import mean_mode
 from flashdqn.runs.columns import SCORE
 
-#: Asking the device whether all games are over stops it: ask every so many steps.
+#: Asking the device whether all games are over stops it: ask once in this many steps.
 ASK_EVERY = 32
 #: A game that goes on for longer is cut off, and counted apart: an agent may walk in circles for ever.
 STEP_LIMIT = 50_000

@@ -1,7 +1,7 @@
 """Where figures go besides the run folder: TensorBoard, Weights & Biases, MLflow.
 
 A sink may fail, or take its time: the network is down, the disk is full. That is noted once, and training goes on;
-a sink that talks to a server works in a thread of its own, so that nobody waits for it.
+a sink that talks to a server works in its own thread, so that nobody waits for it.
 """
 
 from __future__ import annotations
