@@ -34,11 +34,10 @@ from flashdqn.runs.columns import (
 )
 from flashdqn.runs.tables import read_table
 from flashdqn.show import recording, report
-from flashdqn.show.report import write_report
+from flashdqn.show.report import find_preset_changes, write_report
 from flashdqn.show.report_charts import compute_phase_shares
 from flashdqn.show.report_files import read_run
 from flashdqn.show.report_series import Series, downsample_series, read_series
-from flashdqn.show.report_settings import find_preset_changes
 from flashdqn.training import session
 from flashdqn.training.progress import Silent
 

@@ -14,9 +14,10 @@ from flashdqn.show.numbers import format_rate
 from flashdqn.show.overlay import Curve
 from flashdqn.show.page import format_value
 from flashdqn.show.report_files import RunFiles
-from flashdqn.show.report_settings import is_incidental_setting
 
 POINTS = 60  # of a mean curve
+#: What a run decides or is told by its surroundings: not a choice about learning.
+INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
 #: Student's t, two-sided 95%, by degrees of freedom
 T95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -46,6 +47,11 @@ def group_runs(runs: Sequence[RunFiles]) -> list[RunGroup]:
     found = list(by_settings.values())
     names = name_groups([members[0].settings for members in found])
     return [RunGroup(name, tuple(members)) for name, members in zip(names, found, strict=True)]
+
+
+def is_incidental_setting(name: str) -> bool:
+    """Whether a setting says nothing about what is learned: where it ran, and what it logged."""
+    return name in INCIDENTAL or name.startswith("log.")
 
 
 def find_differing_settings(settings: Sequence[dict[str, Any]]) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from flashdqn.config.settings import flatten_keys
+from flashdqn.config.settings import flatten_keys, to_dict
+from flashdqn.core.errors import FlashDQNError
+from flashdqn.presets import base_config
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,
@@ -40,7 +44,6 @@ from flashdqn.show.report_charts import (
     draw_phase_summary,
 )
 from flashdqn.show.report_files import RunFiles, read_run
-from flashdqn.show.report_settings import make_settings_section
 from flashdqn.show.terminal import format_outcome
 from flashdqn.show.web.page import player_script, read_web_file
 
@@ -161,6 +164,41 @@ def make_game_section(run: RunFiles) -> tuple[str, bool]:
     return make_section(
         "A game of the best checkpoint", f'<p class="soft">{escape(words)}.</p>{embed_game(game)}'
     ), True
+
+
+def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
+    """Setting, its value, and the preset's; None where the preset is not known any more."""
+    try:
+        preset = to_dict(base_config(str(settings.get("preset", ""))))
+    except FlashDQNError:
+        return None
+    known = flatten_keys(json.loads(json.dumps(preset)))  # with lists for tuples, as in a file
+    differing = []
+    for name, value in settings.items():
+        if name in ("preset", "out"):
+            continue
+        if name not in known or known[name] != value:
+            differing.append((name, value, known.get(name)))
+    return differing
+
+
+def make_settings_section(settings: dict[str, Any]) -> str:
+    """What differs from the preset first, then all of them."""
+    preset = format_value(settings.get("preset", "–"))
+    changed = find_preset_changes(settings)
+    if changed is None:
+        first = f"<p>The preset {escape(preset)} is not known here.</p>"
+    elif not changed:
+        first = f"<p>All as in the preset {escape(preset)}.</p>"
+    else:
+        rows = [(name, format_value(value), format_value(old)) for name, value, old in changed]
+        first = f"<p>What differs from the preset {escape(preset)}:</p>" + make_table(
+            ("setting", "here", "preset"), rows
+        )
+    every = (
+        f"<details><summary>All {len(settings)} settings</summary>{make_name_value_table(settings)}</details>"
+    )
+    return first + (every if settings else "")
 
 
 def make_evaluations_table(run: RunFiles) -> str:
