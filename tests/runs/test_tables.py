@@ -24,8 +24,8 @@ from flashdqn.runs.columns import (
     RESERVED,
     SCORE,
     Column,
+    ColumnKind,
     Columns,
-    Kind,
     complete_columns,
     infer_columns,
     make_evaluation_columns,
@@ -124,7 +124,7 @@ def test_every_field_is_a_column() -> None:
     """A field that is added to a row, and not to the columns, would be of an unknown kind."""
     for row, columns in ((MetricsRow, METRICS), (EvaluationRow, EVALUATIONS)):
         fields = {field.name.rstrip("_") for field in dataclasses.fields(row)} - {"outcomes", "phases"}
-        fixed = {column.name for column in columns if column.kind is not Kind.PHASE}
+        fixed = {column.name for column in columns if column.kind is not ColumnKind.PHASE}
         assert fields == fixed - {SCORE.name}
 
 
@@ -134,9 +134,9 @@ def test_a_run_says_which_outcomes_are_causes(finished_run: Run) -> None:
         rows = read_table(finished_run.path / name)
         assert [one["name"] for one in data[name]] == list(rows[0])
         columns = read_columns(finished_run.path / name, rows)
-        causes = [column.name for column in columns.of_kind(Kind.CAUSE)]
+        causes = [column.name for column in columns.of_kind(ColumnKind.CAUSE)]
         assert causes == ["wall", "self", "entrapment", "timeout", "win"]
-        assert columns.of_kind(Kind.OTHER) == []
+        assert columns.of_kind(ColumnKind.OTHER) == []
 
 
 @settings(deadline=None)
@@ -145,8 +145,8 @@ def test_an_unknown_column_is_never_a_cause(unknown: list[str], recorded: bool) 
     """Whether its values look like shares or not is not asked where the run has recorded its columns."""
     known = make_metrics_columns(("score", "wall"), ("wall",)) if recorded else Columns(())
     found = complete_columns([*unknown, "step", "us_act"], known, METRICS)
-    expected = [Kind.CAUSE if recorded and name == "wall" else Kind.OTHER for name in unknown]
-    assert [column.kind for column in found.all] == [*expected, Kind.COUNTER, Kind.PHASE]
+    expected = [ColumnKind.CAUSE if recorded and name == "wall" else ColumnKind.OTHER for name in unknown]
+    assert [column.kind for column in found.all] == [*expected, ColumnKind.COUNTER, ColumnKind.PHASE]
 
 
 @settings(deadline=None)
@@ -159,23 +159,37 @@ def test_outcomes_of_an_older_run_are_causes_where_they_sum_up_to_one(shares: li
         "b": [1 - share for share in shares],
     }
     found = infer_columns(values, METRICS)
-    assert [column.kind for column in found.all] == [Kind.COUNTER, Kind.PHASE, Kind.CAUSE, Kind.CAUSE]
+    assert [column.kind for column in found.all] == [
+        ColumnKind.COUNTER,
+        ColumnKind.PHASE,
+        ColumnKind.CAUSE,
+        ColumnKind.CAUSE,
+    ]
     more = infer_columns(values | {"food": [3.0] * len(shares)}, METRICS)
-    assert {column.name for column in more.of_kind(Kind.OUTCOME)} == {"a", "b", "food"}
-    assert more.of_kind(Kind.CAUSE) == []
+    assert {column.name for column in more.of_kind(ColumnKind.OUTCOME)} == {"a", "b", "food"}
+    assert more.of_kind(ColumnKind.CAUSE) == []
 
 
 def test_nothing_known_of_any_episode_makes_no_cause() -> None:
     found = infer_columns({"step": [1.0], "a": [math.nan], "b": [math.nan]}, METRICS)
-    assert [column.name for column in found.of_kind(Kind.OUTCOME)] == ["a", "b"]
+    assert [column.name for column in found.of_kind(ColumnKind.OUTCOME)] == ["a", "b"]
     assert infer_columns({}, METRICS) == Columns(())
 
 
 def test_a_later_versions_kinds_are_read_as_unknown() -> None:
     written = make_metrics_columns(("score", "food"), ("food",))
     assert parse_columns(json.loads(json.dumps(written.to_json()))) == written
-    later = [{"name": "luck", "kind": "chance"}, {"name": "step", "kind": "counter", "more": 1}]
-    assert [column.kind for column in parse_columns(later).all] == [Kind.OTHER, Kind.COUNTER]
+    later = [
+        {"name": "luck", "kind": "chance"},
+        {"name": "step", "kind": []},
+        {"name": "food", "kind": "cause"},
+    ]
+    columns = complete_columns(["luck", "step", "food"], parse_columns(later), METRICS)
+    assert [column.kind for column in columns.all] == [
+        ColumnKind.OTHER,
+        ColumnKind.COUNTER,
+        ColumnKind.CAUSE,
+    ]
     for spoiled in (None, {}, "x", [1], [["name", "kind"]]):
         with pytest.raises(ValueError, match="list of objects"):
             parse_columns(spoiled)
@@ -188,7 +202,7 @@ def test_a_spoiled_record_of_columns_is_as_none(run_copy: Path, text: str) -> No
     spoiled = read_columns(run_copy / METRICS_FILE, rows)
     (run_copy / COLUMNS_FILE).unlink()
     assert spoiled == read_columns(run_copy / METRICS_FILE, rows)
-    assert spoiled.of_kind(Kind.CAUSE)[0].name == "wall"
+    assert spoiled.of_kind(ColumnKind.CAUSE)[0].name == "wall"
 
 
 def test_a_row_with_missing_cells_is_read() -> None:
@@ -215,5 +229,7 @@ def test_an_older_run_records_its_columns_when_it_goes_on(
 ) -> None:
     (run_copy / COLUMNS_FILE).unlink()
     flashdqn.train(resume=run_copy, steps=6000, progress=False)
-    causes = read_columns(run_copy / METRICS_FILE, read_table(run_copy / METRICS_FILE)).of_kind(Kind.CAUSE)
-    assert Column("wall", Kind.CAUSE, "share of the episodes") in causes
+    causes = read_columns(run_copy / METRICS_FILE, read_table(run_copy / METRICS_FILE)).of_kind(
+        ColumnKind.CAUSE
+    )
+    assert Column("wall", ColumnKind.CAUSE, "share of the episodes") in causes

@@ -12,7 +12,7 @@ from flashdqn.runs.columns import (
     GRAPHS,
     PHASES,
     RESERVED,
-    Kind,
+    ColumnKind,
     make_evaluation_columns,
     make_metrics_columns,
 )
@@ -72,7 +72,7 @@ def test_unknown_columns_are_plain_series(unknown: str, share: float) -> None:
     with tempfile.TemporaryDirectory() as place:
         run = make_run(Path(place), rows, ("wall", "win"), **more)
         page = make_report_page(run)
-    assert {column.name for column in run.series.columns.of_kind(Kind.OTHER)} == set(more)
+    assert {column.name for column in run.series.columns.of_kind(ColumnKind.OTHER)} == set(more)
     games, others = draw_outcome_charts(run), draw_other_charts(run)
     assert games.count(STACK) == 2
     assert STACK not in others

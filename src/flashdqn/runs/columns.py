@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a number means, which decides how windows are taken together and how a column is drawn."""
 
     COUNTER = "counter"  # a total since the start, or a ratio of two: the last one holds
@@ -37,7 +37,7 @@ class Column:
     """One column of a table."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     unit: str = ""
     about: str = ""
 
@@ -51,30 +51,30 @@ class Column:
         return {"name": self.name, "kind": str(self.kind), "unit": self.unit, "about": self.about}
 
 
-STEP = Column("step", Kind.COUNTER, "transitions", "transitions since the start")
-UPDATES = Column("updates", Kind.COUNTER, "updates", "gradient steps since the start")
-EPISODES = Column("episodes", Kind.COUNTER, "episodes", "episodes since the start")
-SECONDS = Column("seconds", Kind.COUNTER, "s", "training time since the start")
-STEPS_PER_SECOND = Column("steps_per_second", Kind.RATE, "transitions/s", "throughput of the window")
-RATIO = Column("ratio", Kind.COUNTER, "updates per transition", "train ratio since the start")
-EPS = Column("eps", Kind.SETTING, "", "ε, mean over the boards")
-LR = Column("lr", Kind.SETTING, "", "learning rate")
-LOSS = Column("loss", Kind.MEAN, "", "loss")
-Q = Column("q", Kind.MEAN, "", "mean Q-value of a batch")
-GRAD_NORM = Column("grad_norm", Kind.MEAN, "", "norm of the gradient before it is clipped")
-WINDOW_EPISODES = Column("window_episodes", Kind.COUNT, "episodes", "episodes that ended in the window")
-RETURN = Column("return", Kind.EPISODE, "", "mean return of an episode")
-LENGTH = Column("length", Kind.EPISODE, "steps", "mean length of an episode")
-SCORE = Column("score", Kind.SCORE, "", "mean score of an episode")
-MEMORY_MB = Column("memory_mb", Kind.MEMORY, "MB", "memory in use")
-US_TOTAL = Column("us_total", Kind.TOTAL, "µs per transition", "training time")
+STEP = Column("step", ColumnKind.COUNTER, "transitions", "transitions since the start")
+UPDATES = Column("updates", ColumnKind.COUNTER, "updates", "gradient steps since the start")
+EPISODES = Column("episodes", ColumnKind.COUNTER, "episodes", "episodes since the start")
+SECONDS = Column("seconds", ColumnKind.COUNTER, "s", "training time since the start")
+STEPS_PER_SECOND = Column("steps_per_second", ColumnKind.RATE, "transitions/s", "throughput of the window")
+RATIO = Column("ratio", ColumnKind.COUNTER, "updates per transition", "train ratio since the start")
+EPS = Column("eps", ColumnKind.SETTING, "", "ε, mean over the boards")
+LR = Column("lr", ColumnKind.SETTING, "", "learning rate")
+LOSS = Column("loss", ColumnKind.MEAN, "", "loss")
+Q = Column("q", ColumnKind.MEAN, "", "mean Q-value of a batch")
+GRAD_NORM = Column("grad_norm", ColumnKind.MEAN, "", "norm of the gradient before it is clipped")
+WINDOW_EPISODES = Column("window_episodes", ColumnKind.COUNT, "episodes", "episodes that ended in the window")
+RETURN = Column("return", ColumnKind.EPISODE, "", "mean return of an episode")
+LENGTH = Column("length", ColumnKind.EPISODE, "steps", "mean length of an episode")
+SCORE = Column("score", ColumnKind.SCORE, "", "mean score of an episode")
+MEMORY_MB = Column("memory_mb", ColumnKind.MEMORY, "MB", "memory in use")
+US_TOTAL = Column("us_total", ColumnKind.TOTAL, "µs per transition", "training time")
 
-GAMES = Column("episodes", Kind.COUNT, "games", "games that ended")
-UNFINISHED = Column("unfinished", Kind.COUNT, "games", "games that were cut off")
-MEAN_SCORE = Column("mean_score", Kind.SCORE, "", "mean score of a game")
-SCORE_ERROR = Column("score_error", Kind.ERROR, "", "standard error of the mean score")
-MEAN_RETURN = Column("mean_return", Kind.EPISODE, "", "mean return of a game")
-MEAN_LENGTH = Column("mean_length", Kind.EPISODE, "steps", "mean length of a game")
+GAMES = Column("episodes", ColumnKind.COUNT, "games", "games that ended")
+UNFINISHED = Column("unfinished", ColumnKind.COUNT, "games", "games that were cut off")
+MEAN_SCORE = Column("mean_score", ColumnKind.SCORE, "", "mean score of a game")
+SCORE_ERROR = Column("score_error", ColumnKind.ERROR, "", "standard error of the mean score")
+MEAN_RETURN = Column("mean_return", ColumnKind.EPISODE, "", "mean return of a game")
+MEAN_LENGTH = Column("mean_length", ColumnKind.EPISODE, "steps", "mean length of a game")
 
 #: What a step of the loop consists of; a CUDA graph is timed as a whole.
 PHASES = ("act", "step", "append", "sample", "update")
@@ -93,7 +93,7 @@ PHASE_ABOUT = {
 
 def make_phase_column(phase: str) -> Column:
     """The column that holds the time of a phase."""
-    return Column(f"{PHASE_PREFIX}{phase}", Kind.PHASE, "µs per transition", PHASE_ABOUT.get(phase, ""))
+    return Column(f"{PHASE_PREFIX}{phase}", ColumnKind.PHASE, "µs per transition", PHASE_ABOUT.get(phase, ""))
 
 
 #: Before the task's outcomes and after them, in the order of the file.
@@ -119,9 +119,9 @@ class Columns:
 
     def find(self, name: str) -> Column:
         """The column of this name; of kind `OTHER` where nothing is known of it."""
-        return next((column for column in self.all if column.name == name), Column(name, Kind.OTHER))
+        return next((column for column in self.all if column.name == name), Column(name, ColumnKind.OTHER))
 
-    def of_kind(self, *kinds: Kind) -> list[Column]:
+    def of_kind(self, *kinds: ColumnKind) -> list[Column]:
         """All columns of these kinds."""
         return [column for column in self.all if column.kind in kinds]
 
@@ -144,8 +144,10 @@ def make_evaluation_columns(outcomes: Sequence[str], causes: Sequence[str]) -> C
 def _make_outcome_columns(outcomes: Sequence[str], causes: Sequence[str]) -> list[Column]:
     found = []
     for name in outcomes:
-        cause = Column(name, Kind.CAUSE, "share of the episodes")
-        found.append(SCORE if name == SCORE.name else cause if name in causes else Column(name, Kind.OUTCOME))
+        cause = Column(name, ColumnKind.CAUSE, "share of the episodes")
+        found.append(
+            SCORE if name == SCORE.name else cause if name in causes else Column(name, ColumnKind.OUTCOME)
+        )
     return found
 
 
@@ -153,12 +155,12 @@ def parse_columns(data: Any) -> Columns:
     """What `Columns.to_json` gave, or ValueError; a kind that a later version has added is `OTHER`."""
     if not isinstance(data, list) or not all(isinstance(one, Mapping) for one in data):
         raise ValueError("columns are a list of objects")
-    kinds = set(map(str, Kind))
+    kinds = {str(kind): kind for kind in ColumnKind}
     return Columns(
         tuple(
             Column(
                 str(one.get("name", "")),
-                Kind(one["kind"]) if one.get("kind") in kinds else Kind.OTHER,
+                kinds.get(str(one.get("kind")), ColumnKind.OTHER),
                 str(one.get("unit", "")),
                 str(one.get("about", "")),
             )
@@ -168,9 +170,9 @@ def parse_columns(data: Any) -> Columns:
 
 
 def complete_columns(names: Sequence[str], recorded: Columns, fixed: Sequence[Column]) -> Columns:
-    """The columns that a file has, as the run recorded them; what was not recorded may be one of the fixed."""
-    known = {column.name: column for column in (*fixed, *recorded.all)}
-    return Columns(tuple(known.get(name, Column(name, Kind.OTHER)) for name in names))
+    """The columns that a file has: the fixed ones, and the others as the run recorded them."""
+    known = {column.name: column for column in (*recorded.all, *fixed)}
+    return Columns(tuple(known.get(name, Column(name, ColumnKind.OTHER)) for name in names))
 
 
 def infer_columns(values: Mapping[str, Sequence[float]], fixed: Sequence[Column]) -> Columns:
@@ -182,7 +184,9 @@ def infer_columns(values: Mapping[str, Sequence[float]], fixed: Sequence[Column]
     outcomes = [name for name in values if name not in known and not name.startswith(PHASE_PREFIX)]
     totals = [sum(row) for row in zip(*(values[name] for name in outcomes), strict=True)]
     finite = [total for total in totals if math.isfinite(total)]
-    kind = Kind.CAUSE if finite and all(abs(total - 1) < 1e-3 for total in finite) else Kind.OUTCOME
+    kind = (
+        ColumnKind.CAUSE if finite and all(abs(total - 1) < 1e-3 for total in finite) else ColumnKind.OUTCOME
+    )
     own = {name: Column(name, kind) for name in outcomes}
     return Columns(
         tuple(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from flashdqn.runs.columns import PHASE_PREFIX, RESERVED, SCORE, Columns, Kind
+from flashdqn.runs.columns import PHASE_PREFIX, RESERVED, SCORE, ColumnKind, Columns
 
 Row = TypeVar("Row", "MetricsRow", "EvaluationRow")
 
@@ -77,10 +77,10 @@ def parse_row(row: type[Row], cells: Mapping[str, Any], columns: Columns) -> Row
     values: dict[str, Any] = {}
     for field in fields(row):
         if field.name == "phases":
-            names = [column.name for column in columns.of_kind(Kind.PHASE)]
+            names = [column.name for column in columns.of_kind(ColumnKind.PHASE)]
             values["phases"] = {n.removeprefix(PHASE_PREFIX): float_or_nan(cells.get(n)) for n in names}
         elif field.name == "outcomes":
-            found = columns.of_kind(Kind.SCORE, Kind.OUTCOME, Kind.CAUSE)
+            found = columns.of_kind(ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
             own = [column.name for column in found if column.name not in RESERVED]
             values["outcomes"] = {name: float_or_nan(cells.get(name)) for name in own}
         else:

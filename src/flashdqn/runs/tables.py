@@ -15,8 +15,8 @@ from flashdqn.runs.columns import (
     METRICS,
     STEP,
     Column,
+    ColumnKind,
     Columns,
-    Kind,
     complete_columns,
     infer_columns,
     parse_columns,
@@ -95,4 +95,4 @@ def read_evaluations(run: Path) -> list[EvaluationRow]:
 def read_cause_names(run: Path) -> list[str]:
     """The outcomes that say how a game ended."""
     rows = read_table(run / EVALUATIONS_FILE)
-    return [column.name for column in read_columns(run / EVALUATIONS_FILE, rows).of_kind(Kind.CAUSE)]
+    return [column.name for column in read_columns(run / EVALUATIONS_FILE, rows).of_kind(ColumnKind.CAUSE)]

@@ -19,7 +19,7 @@ from flashdqn.runs.columns import (
     STEPS_PER_SECOND,
     US_TOTAL,
     Column,
-    Kind,
+    ColumnKind,
     Q,
 )
 from flashdqn.show.chart_axis import STEPS
@@ -61,20 +61,24 @@ def draw_outcome_charts(run: RunFiles) -> str:
     series = run.series
     if not series.length:
         return ""
-    causes = series.columns.of_kind(Kind.CAUSE)
+    causes = series.columns.of_kind(ColumnKind.CAUSE)
     if not are_shares(series, causes):
-        return _arrange_charts(_draw_figure_charts(series, series.columns.of_kind(Kind.CAUSE, Kind.OUTCOME)))
+        return _arrange_charts(
+            _draw_figure_charts(series, series.columns.of_kind(ColumnKind.CAUSE, ColumnKind.OUTCOME))
+        )
     charts = [_draw_endings_chart("While exploring", series, causes)]
     evaluated = run.evaluation_series
-    endings = evaluated.columns.of_kind(Kind.CAUSE)
+    endings = evaluated.columns.of_kind(ColumnKind.CAUSE)
     if evaluated.length > 1 and are_shares(evaluated, endings):
         charts.append(_draw_endings_chart("In evaluation, without exploring", evaluated, endings))
-    return _arrange_charts([*charts, *_draw_figure_charts(series, series.columns.of_kind(Kind.OUTCOME))])
+    return _arrange_charts(
+        [*charts, *_draw_figure_charts(series, series.columns.of_kind(ColumnKind.OUTCOME))]
+    )
 
 
 def draw_other_charts(run: RunFiles) -> str:
     """Columns of which nothing is known: somebody else has added them, or a later version."""
-    return _arrange_charts(_draw_figure_charts(run.series, run.series.columns.of_kind(Kind.OTHER)))
+    return _arrange_charts(_draw_figure_charts(run.series, run.series.columns.of_kind(ColumnKind.OTHER)))
 
 
 def are_shares(series: Series, columns: Sequence[Column]) -> bool:

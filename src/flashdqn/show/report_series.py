@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from flashdqn.runs.columns import RETURN, SCORE, STEP, WINDOW_EPISODES, Column, Columns, Kind
+from flashdqn.runs.columns import RETURN, SCORE, STEP, WINDOW_EPISODES, Column, ColumnKind, Columns
 from flashdqn.runs.rows import float_or_nan
 from flashdqn.runs.tables import METRICS_FILE, Cells, read_columns, read_table
 from flashdqn.show.bars import split_into_slices
@@ -17,9 +17,9 @@ from flashdqn.show.charts import Span
 MOST = 100  # windows in a chart: more cannot be told apart
 
 #: Kinds of which the last value of several windows stands for all.
-STANDING = (Kind.COUNTER, Kind.SETTING, Kind.MEMORY)
+STANDING = (ColumnKind.COUNTER, ColumnKind.SETTING, ColumnKind.MEMORY)
 #: Kinds that are means over episodes.
-PER_EPISODE = (Kind.EPISODE, Kind.SCORE, Kind.OUTCOME, Kind.CAUSE)
+PER_EPISODE = (ColumnKind.EPISODE, ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Series:
         """Phases that took any time."""
         return [
             column
-            for column in self.columns.of_kind(Kind.PHASE)
+            for column in self.columns.of_kind(ColumnKind.PHASE)
             if any(value > 0 for value in self.get(column))
         ]
 
@@ -88,12 +88,12 @@ def downsample_series(series: Series, most: int) -> Series:
     return Series(values, series.columns, len(cuts))
 
 
-def _combine_windows(kind: Kind, values: Sequence[float], weights: Sequence[float]) -> float:
+def _combine_windows(kind: ColumnKind, values: Sequence[float], weights: Sequence[float]) -> float:
     if kind in STANDING:
         return values[-1]
-    if kind is Kind.COUNT:
+    if kind is ColumnKind.COUNT:
         return math.fsum(value for value in values if math.isfinite(value))
-    return _combined_rate(values, weights) if kind is Kind.RATE else _weighted_mean(values, weights)
+    return _combined_rate(values, weights) if kind is ColumnKind.RATE else _weighted_mean(values, weights)
 
 
 def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
