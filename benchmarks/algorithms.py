@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.learn.algorithms import ALGORITHMS
-from measure import context, read_csv, train_apart, write_json
+from flashdqn.runs.tables import read_evaluations
+from measure import context, train_apart, write_json
 from quality import RESULTS as QUALITY
 from quality import SETTINGS
 
@@ -41,7 +42,7 @@ def train(algo: str, seed: int, device: str, common: Row) -> Row:
     """One training, as its evaluations."""
     with tempfile.TemporaryDirectory() as out:
         path = train_apart("snake", common | {"algo": algo, "seed": seed, "device": device}, out)
-        rows = [[int(row["step"]), row["mean_score"]] for row in read_csv(path / "evaluations.csv")]
+        rows = [[row.step, row.mean_score] for row in read_evaluations(path)]
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
     return {"algo": algo, "seed": seed, "seconds": summary["seconds"], "evaluations": rows}
 

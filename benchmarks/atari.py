@@ -29,8 +29,10 @@ from flashdqn.core.contract import close_env
 from flashdqn.envs import GymConfig, VecEnv, build_env
 from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
+from flashdqn.runs.columns import GRAPHS, PHASES
+from flashdqn.runs.tables import read_metrics
 from flashdqn.training.assemble import assemble_parts
-from measure import context, cpu_seconds, read_csv, write_json
+from measure import context, cpu_seconds, write_json
 
 FRAMES = 4  # to a step
 KINDS = ("auto", "sync", "async", "envpool")
@@ -113,14 +115,14 @@ def train(options: argparse.Namespace, out: str) -> dict[str, Any]:
         "runtime": {"precision": options.precision},
     }
     run = flashdqn.train("atari-pong", out=out, **settings)
-    rows = read_csv(run.path / "metrics.csv")
+    rows = read_metrics(run.path)
     resumed = flashdqn.train(resume=run.path, steps=options.steps + options.steps // 10)
     keys = ("steps", "updates", "seconds", "train_ratio", "train_ratio_asked", "mode", "warm_up_seconds")
     result = {key: run.summary[key] for key in keys}
-    result["steps_per_second"] = statistics.median(row["steps_per_second"] for row in rows)
-    result["memory_mb"] = rows[-1]["memory_mb"]
-    for phase in ("act", "step", "append", "sample", "update", "collect", "learn"):
-        result[f"us_{phase}"] = statistics.median(row[f"us_{phase}"] for row in rows)
+    result["steps_per_second"] = statistics.median(row.steps_per_second for row in rows)
+    result["memory_mb"] = rows[-1].memory_mb
+    for phase in (*PHASES, *GRAPHS):
+        result[f"us_{phase}"] = statistics.median(row.phases[phase] for row in rows)
     result["score"] = run.score
     result["resumed_steps"], result["resumed_updates"] = resumed.summary["steps"], resumed.summary["updates"]
     return result | {"envs": options.envs, "batch_size": options.batch_size, "torso": options.torso}

@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from measure import context, read_csv, train_apart, write_json
+from flashdqn.runs.tables import read_evaluations
+from measure import context, train_apart, write_json
 
 
 def parse_variant(text: str) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def train(preset: str, settings: dict[str, Any]) -> dict[str, Any]:
     """One training in a process of its own: its evaluations and its summary."""
     with tempfile.TemporaryDirectory() as out:
         path = train_apart(preset, settings, out)
-        rows = [(int(row["step"]), row["mean_score"]) for row in read_csv(path / "evaluations.csv")]
+        rows = [(row.step, row.mean_score) for row in read_evaluations(path)]
         return {
             "evaluations": rows,
             "summary": json.loads((path / "summary.json").read_text(encoding="utf-8")),

@@ -34,7 +34,10 @@ from rich.console import Console
 from rich.table import Table
 
 from flashdqn.presets import base_config
-from measure import context, read_csv, train_apart, write_json
+from flashdqn.runs.columns import PHASE_PREFIX
+from flashdqn.runs.rows import row_to_cells
+from flashdqn.runs.tables import read_metrics
+from measure import context, train_apart, write_json
 
 HERE = Path(__file__).parent
 FIRST = 5  # windows
@@ -57,7 +60,7 @@ def train(preset: str, device: str, settings: dict[str, Any]) -> Rows:
 
 def windows(run: Path, since: float) -> Rows:
     """The reports after so many transitions, with the transitions and the seconds of each window."""
-    rows, before = [row for row in read_csv(run / "metrics.csv") if row["step"] > since], since
+    rows, before = [row_to_cells(row) for row in read_metrics(run) if row.step > since], since
     for row in rows:
         row["transitions"], before = row["step"] - before, row["step"]
         row["window_seconds"] = row["transitions"] * row["us_total"] / 1e6
@@ -154,7 +157,7 @@ def memory_growth(preset: str, device: str) -> dict[str, float]:
 
 def phase_table(runs: list[Rows]) -> tuple[Table, dict[str, list[float]]]:
     """Microseconds per transition by phase: in the first five windows, and in the rest."""
-    names = [n for n in runs[0][0] if n.startswith("us_") and any(row[n] for row in runs[0])]
+    names = [n for n in runs[0][0] if n.startswith(PHASE_PREFIX) and any(row[n] for row in runs[0])]
     grid = Table("µs per transition", title="where the time goes (medians over windows and repeats)")
     for name in (f"first {FIRST} windows", "the rest", "difference", "of all"):
         grid.add_column(name, justify="right")
@@ -165,7 +168,7 @@ def phase_table(runs: list[Rows]) -> tuple[Table, dict[str, list[float]]]:
         rest = statistics.median(row[name] for run in runs for row in run[FIRST:] or run)
         found[name] = [first, rest]
         cells = f"{first:.2f}", f"{rest:.2f}", f"{first - rest:+.2f}", f"{(first - rest) / whole_cost:+.1%}"
-        grid.add_row(name.removeprefix("us_"), *cells)
+        grid.add_row(name.removeprefix(PHASE_PREFIX), *cells)
     return grid, found
 
 

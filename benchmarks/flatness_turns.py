@@ -26,6 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 import flatness
+from flashdqn.runs.columns import PHASE_PREFIX
+from flashdqn.runs.tables import read_metrics
 from flatness import (
     EDGE_EPISODES,
     FIRST,
@@ -39,7 +41,7 @@ from flatness import (
     window_length,
     windows,
 )
-from measure import context, read_csv, resume_apart, train_apart, write_json
+from measure import context, resume_apart, train_apart, write_json
 
 HERE = Path(__file__).parent
 
@@ -61,7 +63,7 @@ def first_part(arguments: argparse.Namespace, every: int, out: Path) -> tuple[Ro
 def last_part(kept: Path, episodes: int, out: Path) -> Rows:
     """The windows of its last 1000 episodes."""
     run = Path(shutil.copytree(kept, out / "resumed"))
-    since = read_csv(run / "metrics.csv")[-1]["step"]
+    since = read_metrics(run)[-1].step
     resume_apart(run, {"episodes": episodes})
     return windows(run, since)
 
@@ -113,7 +115,7 @@ def one_round(arguments: argparse.Namespace, every: int, kept: Path, *, last_fir
 
 def phases(rows: Rows) -> dict[str, float]:
     """Microseconds per transition by phase: medians over windows."""
-    names = [name for name in rows[0] if name.startswith("us_") and any(row[name] for row in rows)]
+    names = [name for name in rows[0] if name.startswith(PHASE_PREFIX) and any(row[name] for row in rows)]
     return {name: statistics.median(row[name] for row in rows) for name in names}
 
 
@@ -123,7 +125,7 @@ def phase_table(rounds: list[dict[str, Any]]) -> Table:
         grid.add_column(name, justify="right")
     for name in rounds[0]["phases"][0]:
         first, last = (statistics.median(one["phases"][k].get(name, 0.0) for one in rounds) for k in (0, 1))
-        grid.add_row(name.removeprefix("us_"), f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}")
+        grid.add_row(name.removeprefix(PHASE_PREFIX), f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}")
     return grid
 
 

@@ -26,7 +26,8 @@ from flashdqn.compute.device import choose_device
 from flashdqn.envs import FuelBreaks, FuelBreaksConfig
 from flashdqn.presets import PRESETS
 from flashdqn.replay.ring import ring_bytes
-from measure import context, read_csv, write_json
+from flashdqn.runs.tables import read_metrics
+from measure import context, write_json
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -76,9 +77,9 @@ def time_training(preset: str, precision: str, fires: int, asked: argparse.Names
             log={"every": asked.window, "checkpoint_every": 0, "tensorboard": False},
             runtime={"precision": precision},
         )
-        rows = read_csv(run.path / "metrics.csv")
-    windows = [row["steps_per_second"] for row in rows if row["step"] > asked.starts]
-    memory = [row["memory_mb"] for row in rows]
+        rows = read_metrics(run.path)
+    windows = [row.steps_per_second for row in rows if row.step > asked.starts]
+    memory = [row.memory_mb for row in rows]
     ordered = sorted(windows)
     return {
         "preset": preset,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import os
@@ -69,12 +68,6 @@ def cpu_seconds(vector: object) -> float:
         words = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         total += (int(words[11]) + int(words[12])) / tick  # utime and stime
     return total
-
-
-def read_csv(path: Path) -> list[dict[str, float]]:
-    """A table of numbers."""
-    with path.open(encoding="utf-8") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

@@ -28,7 +28,8 @@ from rich.table import Table
 
 from flashdqn import load
 from flashdqn.compute.device import choose_device
-from measure import context, read_csv, train_apart, write_json
+from flashdqn.runs.tables import read_evaluations
+from measure import context, train_apart, write_json
 from quality import interval
 from scaling import machine
 
@@ -71,7 +72,7 @@ def train(way: str, seed: int, device: str) -> dict[str, Any]:
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
         last = sorted(folder for folder in (path / "checkpoints").iterdir() if folder.is_dir())[-1]
         games = load(last, "cpu").evaluate(1000)
-        scores = [row["mean_score"] for row in read_csv(path / "evaluations.csv")]
+        scores = [row.mean_score for row in read_evaluations(path)]
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
     return {
         "way": way,

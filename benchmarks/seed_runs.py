@@ -38,8 +38,8 @@ from rich.table import Table
 
 from flashdqn.compute.device import choose_device
 from flashdqn.config import RATIOS
-from flashdqn.runs.folder import read_table
-from measure import context, read_csv, train_apart, write_json
+from flashdqn.runs.tables import read_metrics
+from measure import context, train_apart, write_json
 from scaling import machine
 
 HERE = Path(__file__).parent
@@ -86,9 +86,9 @@ def train(features: str, ratio: str, episodes: int, device: str, console: Consol
         with followed(Path(out), episodes, console):
             path = train_apart("snake", settings(features, ratio, device, episodes=episodes), out)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        last = read_csv(path / "metrics.csv")[-1]
+        last = read_metrics(path)[-1]
     evaluation = summary.get("evaluation", {})
-    transitions, seconds = summary["steps"], last["seconds"]
+    transitions, seconds = summary["steps"], last.seconds
     return {
         "features": features,
         "ratio": ratio,
@@ -114,11 +114,11 @@ def followed(out: Path, episodes: int, console: Console, every: float = 15.0) ->
 
     def follow() -> None:
         while not over.wait(every):
-            for path in out.glob("*/metrics.csv"):
-                if rows := read_table(path):
-                    done, rate = int(rows[-1]["episodes"]), float(rows[-1]["steps_per_second"])
-                    steps = f"{int(rows[-1]['step']):,} transitions, {rate:,.0f} a second"
-                    console.print(f"    {done:,} of {episodes:,} episodes, {steps}", highlight=False)
+            for path in out.glob("*"):
+                if rows := read_metrics(path):
+                    last = rows[-1]
+                    steps = f"{last.step:,} transitions, {last.steps_per_second:,.0f} a second"
+                    console.print(f"    {last.episodes:,} of {episodes:,} episodes, {steps}", highlight=False)
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -143,8 +143,8 @@ class Clock:
         """Seconds per transition, by a short run."""
         with tempfile.TemporaryDirectory() as out:
             path = train_apart("snake", settings(features, ratio, device, max_time=seconds), out)
-            last = read_csv(path / "metrics.csv")[-1]
-        return last["seconds"] / max(1.0, last["step"] - STARTS)
+            last = read_metrics(path)[-1]
+        return last.seconds / max(1.0, last.step - STARTS)
 
     def foretell(self, ratio: str, episodes: int) -> float:
         """Seconds of a run."""

@@ -25,7 +25,8 @@ from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.baselines import Heuristic
 from flashdqn.networks import build_network
 from flashdqn.presets import PRESETS
-from measure import context, read_csv, train_apart, write_json
+from flashdqn.runs.tables import read_metrics
+from measure import context, train_apart, write_json
 
 BATCH, CAPACITY, STARTS = 32, 10_000, 1_000
 
@@ -65,13 +66,13 @@ def ours(device: str, seconds: float, envs: int, mode: str) -> dict[str, Any]:
     }
     with tempfile.TemporaryDirectory() as out:
         run = train_apart("sfc-paper", settings, out)
-        rows = read_csv(run / "metrics.csv")
+        rows = read_metrics(run)
         used = json.loads((run / "summary.json").read_text(encoding="utf-8"))["mode"]
-    speeds = [row["steps_per_second"] for row in rows[1:]] or [rows[0]["steps_per_second"]]
+    speeds = [row.steps_per_second for row in rows[1:] or rows]
     return {
         "who": f"flashdqn, {envs} networks, {used}",
         "steps_per_second": statistics.median(speeds),
-        "ratio": rows[-1]["ratio"],
+        "ratio": rows[-1].ratio,
     }
 
 

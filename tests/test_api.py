@@ -13,7 +13,7 @@ import flashdqn
 from flashdqn import Agent, Config, ConfigError, EnvError, Run
 from flashdqn.envs import check_env
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +163,11 @@ def test_load_takes_the_best_or_the_one_named(finished_run: Run, agent: Agent) -
 
 
 def test_load_refuses_what_is_no_run(tmp_path: Path, finished_run: Run) -> None:
-    with pytest.raises(flashdqn.CheckpointError, match="is no run folder"):
+    with pytest.raises(flashdqn.CheckpointError, match="is not a run folder"):
         flashdqn.load(tmp_path)
     with pytest.raises(flashdqn.CheckpointError, match="does not exist"):
         flashdqn.load(tmp_path / "nowhere")
-    with pytest.raises(flashdqn.CheckpointError, match="is no checkpoint"):
+    with pytest.raises(flashdqn.CheckpointError, match="is not a checkpoint"):
         flashdqn.load(finished_run.path / "checkpoints" / "000000000001")
 
 

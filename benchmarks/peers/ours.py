@@ -7,12 +7,13 @@ TensorBoard events are inside. Evaluation and checkpoints are off, as they are f
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import tempfile
 from typing import Any
 
 import flashdqn
+from flashdqn.runs.rows import MetricsRow
+from flashdqn.runs.tables import read_metrics
 from peers import task
 
 REPORT_EVERY = 2_000  # transitions: the window begins and ends at a report
@@ -44,16 +45,16 @@ def settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
     }
 
 
-def window(rows: list[dict[str, str]]) -> dict[str, Any]:
+def window(rows: list[MetricsRow]) -> dict[str, Any]:
     """From the first report after the burn-in to the last."""
-    late = [row for row in rows if float(row["seconds"]) >= task.BURN_IN_SECONDS]
+    late = [row for row in rows if row.seconds >= task.BURN_IN_SECONDS]
     if len(late) < 2:
         raise SystemExit("Too few reports in the window: give more --seconds.")
     first, last = late[0], late[-1]
     return {
-        "steps": int(last["step"]) - int(first["step"]),
-        "seconds": round(float(last["seconds"]) - float(first["seconds"]), 4),
-        "updates": int(last["updates"]) - int(first["updates"]),
+        "steps": last.step - first.step,
+        "seconds": round(last.seconds - first.seconds, 4),
+        "updates": last.updates - first.updates,
     }
 
 
@@ -61,8 +62,7 @@ def main() -> None:
     asked = task.arguments()
     with tempfile.TemporaryDirectory() as out:
         run = flashdqn.train("snake", progress=False, **settings(asked, out))
-        with (run.path / "metrics.csv").open(encoding="utf-8") as file:
-            result = window(list(csv.DictReader(file)))
+        result = window(read_metrics(run.path))
         hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
     about = {"envs": asked.envs, "threads": hardware["threads"], "version": flashdqn.__version__}
     task.report(result, algorithm="DQN", **about)

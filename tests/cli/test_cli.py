@@ -31,7 +31,7 @@ from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import ConfigError
 from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 from flashdqn.show.terminal import show_summary
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import LiveDisplay, Plain, choose_progress
@@ -156,14 +156,14 @@ def test_an_output_folder_that_cannot_be_written(kind: str, call: Called, tmp_pa
         (["envs", "--all"], "takes no arguments"),
         (["eval"], "RUN"),
         (["eval", "nowhere"], "nowhere does not exist"),
-        (["eval", "."], ". is no run folder: it has no config.json"),
+        (["eval", "."], ". is not a run folder: it has no config.json"),
         (["eval", "x", "--episods", "3"], "did you mean '--episodes'?"),
         (["eval", "x", "y"], "one word too many"),
         (["eval", "x", "--episodes", "few"], "--episodes cannot be 'few'"),
         (["eval", "x", "--episodes", "0"], "--episodes must be at least 1"),
         (["train", "--resume"], "--resume needs a value"),
         (["train", "--resume", "nowhere"], "nowhere does not exist"),
-        (["train", "--resume", "."], ". is no run folder"),
+        (["train", "--resume", "."], ". is not a run folder"),
         (["train", "snake", "--resume", "."], "leave out the preset"),
     ],
 )

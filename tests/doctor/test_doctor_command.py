@@ -79,7 +79,7 @@ def test_a_script_that_fails_shows_why_and_what_was_seen(
         (["-m"], "-m needs the name of a module"),
         (["missing.py"], "There is no script 'missing.py'."),
         (["--json", "no/such/folder/report.json", "missing.py"], "There is no folder 'no/such/folder'"),
-        (["--html", ".", "missing.py"], "'.' cannot be written to."),
+        (["--html", ".", "missing.py"], "'.' cannot be written to: it is a folder."),
         (["--python", "no/python", "SCRIPT"], "There is no Python at 'no/python'."),
         (["--seconds", "soon", "SCRIPT"], "soon"),
         (["--second", "5", "SCRIPT"], "--second"),

@@ -147,6 +147,15 @@ def test_attributes_have_sensible_values(attribute: str, value: object) -> None:
     expect_breach(env, f"`{attribute}` must be", repr(value))
 
 
+@pytest.mark.parametrize("strange", ["score", "wall"])
+def test_a_cause_is_an_outcome_other_than_the_score(strange: str) -> None:
+    env = Chain()
+    env.cause_names = ("steps",)  # type: ignore[attr-defined]
+    check_env(env)
+    env.cause_names = ("steps", strange)  # type: ignore[attr-defined]
+    expect_breach(env, "`cause_names`", repr(strange))
+
+
 @pytest.mark.parametrize("value", ["", 3])
 def test_name_is_a_string(value: object) -> None:
     env = Chain()

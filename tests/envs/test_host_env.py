@@ -12,10 +12,12 @@ from torch import Tensor
 from toy_envs import MaskedBandit
 
 import flashdqn
+from flashdqn.core.contract import get_cause_names
 from flashdqn.envs import VecEnv, build_env, check_env
 from flashdqn.envs.frame_stack import FrameStack
 from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.packed import ALIGNMENT, Packing
+from flashdqn.presets import base_config
 
 CPU = torch.device("cpu")
 DTYPES = [torch.bool, torch.uint8, torch.int32, torch.float32, torch.int64, torch.float64]
@@ -127,3 +129,11 @@ def test_steps_wait_for_the_actions_alone() -> None:
         moved.step(action)
     assert not done.query()
     torch.cuda.synchronize()
+
+
+def test_causes_are_the_environments_own() -> None:
+    game = build_env(base_config("snake").env, 2, CPU)
+    assert get_cause_names(game) == ("wall", "self", "entrapment", "timeout", "win")
+    assert get_cause_names(HostEnv(game, CPU)) == get_cause_names(game)
+    assert get_cause_names(FrameStack(game, 2)) == get_cause_names(game)
+    assert get_cause_names(MaskedBandit(2)) == ()

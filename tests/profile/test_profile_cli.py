@@ -113,7 +113,7 @@ def test_phases_alone(call: Called) -> None:
         (["snake", "--envs", "0"], "envs must be at least 1"),
         (["snake", "twice"], "the preset comes first"),
         (["--resume", "runs/x"], "--config RUN/config.json"),
-        (["snake", "--json", "no/such/folder.json"], "cannot be written"),
+        (["snake", "--json", "no/such/folder.json"], "There is no folder"),
         (["snake", "--json", "."], "cannot be written"),
         (["snake", "--replay.capacity", "1000000000000"], "use --replay.capacity"),
     ],

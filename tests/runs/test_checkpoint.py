@@ -22,7 +22,8 @@ import flashdqn
 from flashdqn.core.errors import CheckpointError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.checkpoint import MANIFEST, STATE, WEIGHTS
-from flashdqn.runs.folder import RunFolder, read_table
+from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.tables import append_row, read_table
 
 FILES = (WEIGHTS, STATE, MANIFEST)
 
@@ -266,7 +267,7 @@ def test_torn_tables_are_mended_on_the_way_back(run_copy: Path) -> None:
             file.write(torn)
         assert read_table(table) == before
         RunFolder(run_copy).rewind(10**9)
-        RunFolder(run_copy).add_row("metrics.csv", before[-1] | {"step": "999999"})
+        append_row(table, before[-1] | {"step": "999999"})
         assert [row["step"] for row in read_table(table)] == [row["step"] for row in before] + ["999999"]
         RunFolder(run_copy).rewind(int(before[-1]["step"]))
         assert read_table(table) == before

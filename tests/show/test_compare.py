@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashdqn.cli import main as cli
+from flashdqn.runs.columns import SECONDS, STEP
 from flashdqn.show.chart_axis import STEPS
 from flashdqn.show.charts import Span
 from flashdqn.show.compare import make_comparison_page
@@ -139,10 +140,10 @@ def test_together_is_the_mean_in_a_band_where_all_are() -> None:
 
 def test_evaluations_know_their_time(run_copy: Path) -> None:
     run = read_run(run_copy)
-    over_steps, over_time = evaluation_curve(run, "step"), evaluation_curve(run, "seconds")
+    over_steps, over_time = evaluation_curve(run, STEP), evaluation_curve(run, SECONDS)
     assert list(over_steps.ys) == list(over_time.ys)
     assert list(over_time.xs) == sorted(over_time.xs)
-    assert 0 < over_time.xs[-1] <= run.series.last("seconds") + 1e-9
+    assert 0 < over_time.xs[-1] <= run.series.last(SECONDS) + 1e-9
 
 
 def test_curves_below_zero_lie_in_the_picture() -> None:

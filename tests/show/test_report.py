@@ -22,14 +22,22 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.cli import main as cli
+from flashdqn.config.settings import flatten_keys
 from flashdqn.core.errors import ConfigError
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.columns import (
+    LENGTH,
+    STEP,
+    STEPS_PER_SECOND,
+    WINDOW_EPISODES,
+    Columns,
+    make_phase_column,
+)
+from flashdqn.runs.tables import read_table
 from flashdqn.show import recording, report
-from flashdqn.show.report import write_report
+from flashdqn.show.report import find_preset_changes, write_report
 from flashdqn.show.report_charts import compute_phase_shares
-from flashdqn.show.report_files import flatten_keys, read_run
+from flashdqn.show.report_files import read_run
 from flashdqn.show.report_series import Series, downsample_series, read_series
-from flashdqn.show.report_settings import find_preset_changes
 from flashdqn.training import session
 from flashdqn.training.progress import Silent
 
@@ -153,7 +161,7 @@ def test_a_long_run_has_a_small_report(run_copy: Path) -> None:
         for k in range(8_000):
             writer.writerow(rows[k % len(rows)] | {"step": str(500 * (k + 1)), "seconds": str(0.1 * (k + 1))})
     assert write_report(run_copy).stat().st_size < 700_000
-    assert read_series(run_copy).get("step")[-1] == 500 * 8_000
+    assert read_series(run_copy).get(STEP)[-1] == 500 * 8_000
 
 
 def test_a_report_that_fails_is_a_note_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +220,7 @@ def test_what_differs_from_the_preset(finished_run: Run) -> None:
     assert find_preset_changes(flatten_keys(json.loads(json.dumps({"preset": "snake"})))) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 400), st.integers(1, 60), st.randoms())
 def test_squeezed_series_keep_their_sums(length: int, most: int, random: Any) -> None:
     """Against the naive sums over all rows."""
@@ -221,25 +229,23 @@ def test_squeezed_series_keep_their_sums(length: int, most: int, random: Any) ->
     episodes = [float(random.randint(0, 5)) for _ in range(length)]
     lengths = [random.uniform(1, 100) if n else math.nan for n in episodes]
     phases = [random.uniform(0, 9) for _ in range(length)]
-    columns = {
-        "step": steps,
-        "steps_per_second": rates,
-        "window_episodes": episodes,
-        "length": lengths,
-        "us_act": phases,
-    }
-    short = downsample_series(Series(columns, length), most)
+    act = make_phase_column("act")
+    columns = (STEP, STEPS_PER_SECOND, WINDOW_EPISODES, LENGTH, act)
+    values = (steps, rates, episodes, lengths, phases)
+    by_name = {column.name: numbers for column, numbers in zip(columns, values, strict=True)}
+    whole = Series(by_name, Columns(columns), length)
+    short = downsample_series(whole, most)
     assert short.length == min(length, most)
-    assert short.last("step") == steps[-1]
+    assert short.last(STEP) == steps[-1]
 
     def taken(series: Series) -> tuple[float, float, float]:
-        spans = [span.end - span.start for span in series.spans()]
-        seconds = sum(n / rate for n, rate in zip(spans, series.get("steps_per_second"), strict=True))
-        numbers = zip(series.get("window_episodes"), series.get("length"), strict=True)
+        spans = [span.end - span.start for span in series.spans]
+        seconds = sum(n / rate for n, rate in zip(spans, series.get(STEPS_PER_SECOND), strict=True))
+        numbers = zip(series.get(WINDOW_EPISODES), series.get(LENGTH), strict=True)
         total = sum(n * one for n, one in numbers if n)
-        return seconds, total, sum(n * us for n, us in zip(spans, series.get("us_act"), strict=True))
+        return seconds, total, sum(n * us for n, us in zip(spans, series.get(act), strict=True))
 
-    assert taken(short) == pytest.approx(taken(Series(columns, length)))
+    assert taken(short) == pytest.approx(taken(whole))
 
 
 def _rising(length: int, random: Any) -> list[int]:

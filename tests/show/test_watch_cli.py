@@ -100,7 +100,7 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(FlashDQNError, match="is no run folder"):
+    with pytest.raises(FlashDQNError, match="is not a run folder"):
         cli.dispatch_command(["watch", str(tmp_path)])
 
 

@@ -149,10 +149,9 @@ def test_episode_figures_start_anew_after_a_resume() -> None:
     for _ in range(40):
         new.collector.collect()
     figures = new.metrics.read()
-    assert (
-        figures["return"] == figures["score"]
-    )  # the return is the metrics' sum, the score the environment's own
-    assert figures["length"] <= 6
+    # the return is the metrics' sum, the score the environment's own
+    assert figures.return_ == figures.outcomes["score"]
+    assert figures.length <= 6
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:

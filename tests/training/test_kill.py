@@ -11,7 +11,7 @@ from pathlib import Path
 import flashdqn
 from conftest import start, tiny_config, tiny_flags
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 
 ENDLESS = 1_000_000_000
 

@@ -14,7 +14,7 @@ from toy_envs import Chain
 
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
-from flashdqn.training.metrics import EpisodeMetrics
+from flashdqn.training.metrics import EpisodeMeans, EpisodeMetrics
 
 CPU = torch.device("cpu")
 NAMES = ("score", "colour")
@@ -50,6 +50,10 @@ class MetricsTwin:
             return {"episodes": 0, **dict.fromkeys(names, math.nan)}
         means = (sum(column) / len(rows) for column in zip(*rows, strict=True))
         return {"episodes": len(rows), **dict(zip(names, means, strict=True))}
+
+
+def flatten_means(means: EpisodeMeans) -> dict[str, float]:
+    return {"episodes": means.episodes, "return": means.return_, "length": means.length, **means.outcomes}
 
 
 def random_steps(num_envs: int, count: int, chance: float, seed: int) -> list[tuple[Step, Tensor, Tensor]]:
@@ -93,8 +97,8 @@ def test_every_window_equals_the_twin(
             metrics = EpisodeMetrics(num_envs, NAMES, CPU)
             metrics.load_state_dict(state)
         if number in reports:
-            assert metrics.read() == pytest.approx(twin.read(), nan_ok=True)
-    assert metrics.read() == pytest.approx(twin.read(), nan_ok=True)
+            assert flatten_means(metrics.read()) == pytest.approx(twin.read(), nan_ok=True)
+    assert flatten_means(metrics.read()) == pytest.approx(twin.read(), nan_ok=True)
 
 
 def test_by_hand_on_a_chain() -> None:
@@ -111,17 +115,18 @@ def test_by_hand_on_a_chain() -> None:
         seen.append(totals.tolist())
     assert seen == [[2, 0], [4, 2], [4, 2], [6, 2], [8, 4], [8, 4]]
     # "steps" is the environment's own count of the length, and must agree
-    assert metrics.read() == {"episodes": 4.0, "return": 1.0, "length": 2.0, "score": 1.0, "steps": 2.0}
+    assert metrics.read() == EpisodeMeans(4, 1.0, 2.0, {"score": 1.0, "steps": 2.0})
 
 
 def test_a_window_without_episodes_has_no_means() -> None:
     metrics = EpisodeMetrics(3, NAMES, CPU)
     read = metrics.read()
-    assert read.pop("episodes") == 0
-    assert all(math.isnan(value) for value in read.values())
-    assert tuple(read) == ("return", "length", *NAMES)
+    assert read.episodes == 0
+    assert all(math.isnan(value) for value in (read.return_, read.length, *read.outcomes.values()))
+    assert tuple(read.outcomes) == NAMES
 
 
 def test_an_outcome_may_not_take_the_name_of_a_figure_of_ours() -> None:
-    with pytest.raises(EnvError, match="length"):
-        EpisodeMetrics(2, ("score", "length"), torch.device("cpu"))
+    for name in ("length", "loss", "mean_score", "us_act"):
+        with pytest.raises(EnvError, match=name):
+            EpisodeMetrics(2, ("score", name), torch.device("cpu"))

@@ -17,7 +17,7 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.training.loop import Loop
 

@@ -19,7 +19,7 @@ from fake_loggers import FakeMlflow, FakeWandb
 
 from conftest import tiny_config
 from flashdqn import ConfigError, Run
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.tables import read_table
 from flashdqn.training import sinks
 from flashdqn.training.progress import Silent
 from flashdqn.training.session import resume_run, start_run

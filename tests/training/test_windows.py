@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 from test_modes import make, small
 
 from flashdqn.runs.folder import RunFolder
+from flashdqn.training.metrics import EpisodeMeans
 from flashdqn.training.progress import Plain, Silent
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
@@ -50,7 +50,7 @@ def slow_reads(reporter: Reporter, clock: Clock, seconds: float, monkeypatch: py
     """A report that has to wait for the device: what it waits for is the window's own work."""
     read = reporter.parts.metrics.read
 
-    def wait() -> dict[str, float]:
+    def wait() -> EpisodeMeans:
         clock.now += seconds
         return read()
 
@@ -64,7 +64,7 @@ def test_what_a_report_waits_for_counts_in_its_own_window_and_never_in_the_next(
     slow_reads(reporter, clock, 1.0, monkeypatch)
     for _ in range(3):
         train(reporter, clock, 1000, 3.0)
-        assert reporter.report(0.0)["steps_per_second"] == 250.0  # 1000 in 3 + 1 seconds
+        assert reporter.report(0.0).steps_per_second == 250.0  # 1000 in 3 + 1 seconds
 
 
 def test_evaluations_and_checkpoints_are_no_training(tmp_path: Path, clock: Clock) -> None:
@@ -73,7 +73,7 @@ def test_evaluations_and_checkpoints_are_no_training(tmp_path: Path, clock: Cloc
     for aside in ("evaluate", "checkpoint"):
         with reporter.parts.phases(aside, host=True):
             clock.now += 5.0
-    assert reporter.report(0.0)["steps_per_second"] == 500.0
+    assert reporter.report(0.0).steps_per_second == 500.0
 
 
 def test_a_window_without_an_iteration_has_no_speed(tmp_path: Path, clock: Clock) -> None:
@@ -82,10 +82,10 @@ def test_a_window_without_an_iteration_has_no_speed(tmp_path: Path, clock: Clock
     train(reporter, clock, 1000, 2.0)
     reporter.report(0.0)
     reporter.parts.counts.transitions += 64
-    row: dict[str, Any] = reporter.report(0.0)
-    assert row["step"] == 1064
-    assert math.isnan(row["steps_per_second"])
-    assert math.isnan(row["us_total"])
+    row = reporter.report(0.0)
+    assert row.step == 1064
+    assert math.isnan(row.steps_per_second)
+    assert math.isnan(row.us_total)
     console = Console(width=200, record=True)
     progress = Plain(console)
     progress.tick(1.0, 1064, 0, 2.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 from flashdqn.cli.arguments import flag_names, parse
 from flashdqn.config import Seconds
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import check_writable_file
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -58,7 +58,7 @@ def run_command(arguments: list[str]) -> int:
         )
     for path in (parsed.html, parsed.json):
         if path is not None:
-            check_output_file(path)
+            check_writable_file(path)
     patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
     check_patient(patient)
     console = SteadyConsole()
@@ -73,15 +73,6 @@ def run_command(arguments: list[str]) -> int:
         write_report_json(report, parsed.json)
         console.print(f"JSON    {parsed.json}", highlight=False, markup=False)
     return 1 if report.ended == "failed" else 0
-
-
-def check_output_file(path: Path) -> None:
-    """Better said before the watching than after it."""
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise ConfigError(f"There is no folder '{path.parent}' to write {path.name} to.")
-    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise ConfigError(f"'{path}' cannot be written to.")
 
 
 def split_script_arguments(arguments: list[str]) -> tuple[list[str], bool, str, list[str]]:

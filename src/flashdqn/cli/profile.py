@@ -15,6 +15,7 @@ from flashdqn.cli.arguments import flag_names, flag_value, parse
 from flashdqn.cli.train import replace_budget, resolve_base_config
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import check_writable_file
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -73,8 +74,9 @@ def run_command(arguments: list[str]) -> int:
 
     sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
     parsed = parse_profile(arguments)
-    check_flag_file("--json", parsed.json)
-    check_flag_file("--html", parsed.html)
+    for path in (parsed.json, parsed.html):
+        if path is not None:
+            check_writable_file(path)
     options = Options(parsed.rounds, parsed.seconds, split_names(parsed.only), split_names(parsed.skip))
     console = SteadyConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
     found = take_profile(
@@ -108,12 +110,3 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
 def split_names(text: str) -> tuple[str, ...]:
     """What stands between commas."""
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
-
-
-def check_flag_file(flag: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written before anything is measured."""
-    if path is None:
-        return
-    where = path if path.exists() else path.parent
-    if path.is_dir() or not path.parent.is_dir() or not os.access(where, os.W_OK):
-        raise ConfigError(f"{flag} {path} cannot be written: give a file in a folder that exists.")

@@ -10,8 +10,8 @@ from typing import Annotated
 import tyro
 
 from flashdqn.cli.arguments import parse
-from flashdqn.cli.doctor import check_output_file
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import check_writable_file
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -44,14 +44,14 @@ def run_command(arguments: list[str]) -> int:
         raise ConfigError("Which run? For example: flashdqn report runs/snake-flood-20261115-120000")
     folders = list(dict.fromkeys(RunFolder.open(path).path.resolve() for path in parsed.runs))
     if parsed.out is not None:
-        check_output_file(parsed.out)
+        check_writable_file(parsed.out)
     console = SteadyConsole(soft_wrap=True)
     if len(folders) == 1:
         written = write_report(folders[0], parsed.out)
         console.print(f"Report  {written}", highlight=False, markup=False)
         return 0
     out = parsed.out or Path("comparison.html")
-    check_output_file(out)
+    check_writable_file(out)
     written = write_comparison(folders, out)
     console.print(f"Comparison of {len(folders)} runs  {written}", highlight=False, markup=False)
     return 0

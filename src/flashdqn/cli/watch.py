@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from flashdqn.cli.arguments import parse
-from flashdqn.cli.doctor import check_output_file
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import check_writable_file
 from flashdqn.show.terminal import SteadyConsole
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def check_watch_arguments(parsed: WatchArguments) -> WatchArguments:
             raise ConfigError(f"{given} needs {needed}.")
     for path in (parsed.gif, parsed.png):
         if path is not None:
-            check_output_file(path)
+            check_writable_file(path)
     return parsed
 
 

@@ -142,3 +142,12 @@ def _convert_value(value: Any, hint: Any, key: str, name: str) -> Any:
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         raise ConfigError(f"'{key}' must be {names.get(hint, hint)}, and is {value!r}.")
     return value
+
+
+def flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        inside = isinstance(value, Mapping) and value
+        found |= flatten_keys(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
+    return found

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
 
 
@@ -45,6 +46,7 @@ class ObsSpec:
 class VecEnv(Protocol):
     """`num_envs` copies of one task, stepped together. `flashdqn.envs.check_env` tests one against this.
 
+    An environment whose outcomes say how an episode ended names those as `cause_names`.
     An environment whose games cannot be saved says `resumable = False`. Its `state_dict` holds what it needs for a
     deterministic new start, and after `load_state_dict` the next step ignores its action and starts a new episode
     in every row, as after an end.
@@ -104,6 +106,18 @@ def get_decoder(env: VecEnv) -> Decoder | None:
 def stores_masks(env: VecEnv) -> bool:
     """Whether a ring must keep the masks: there are some, and they do not follow from the observations."""
     return env.mask is not None and get_decoder(env) is None
+
+
+def get_cause_names(env: VecEnv) -> tuple[str, ...]:
+    """Those outcomes that say how an episode ended: one of them is 1, the others 0. None unless the environment
+    names them as `cause_names`."""
+    names: tuple[str, ...] = tuple(getattr(env, "cause_names", ()))
+    if strange := [name for name in names if name not in env.outcome_names or name == "score"]:
+        raise EnvError(
+            f"{env.name}: `cause_names` has {', '.join(map(repr, strange))}, but a cause is one of `outcome_names` "
+            "other than the score. Remove it, or add it there."
+        )
+    return names
 
 
 def is_resumable(env: VecEnv) -> bool:

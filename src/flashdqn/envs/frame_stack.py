@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import ObsSpec, VecEnv, close_env, is_capturable, is_resumable
+from flashdqn.core.contract import ObsSpec, VecEnv, close_env, get_cause_names, is_capturable, is_resumable
 from flashdqn.core.types import Step
 
 STATE = "stacked."
@@ -22,7 +22,7 @@ class FrameStack:
         frame = env.obs_spec
         self.env, self.device = env, env.device
         self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
-        self.outcome_names = env.outcome_names
+        self.outcome_names, self.cause_names = env.outcome_names, get_cause_names(env)
         self.obs_spec = ObsSpec((frame.shape[0] * stack, *frame.shape[1:]), frame.dtype, stack)
         self.first_action: int = getattr(env, "first_action", 0)
         self.resumable, self.capturable = is_resumable(env), is_capturable(env)

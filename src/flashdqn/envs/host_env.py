@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv, close_env, get_decoder, is_resumable
+from flashdqn.core.contract import VecEnv, close_env, get_cause_names, get_decoder, is_resumable
 from flashdqn.core.types import Step
 from flashdqn.envs.packed import Packing
 
@@ -28,6 +28,7 @@ class HostEnv:
         self.env, self.device = env, device
         self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
         self.obs_spec, self.outcome_names = env.obs_spec, env.outcome_names
+        self.cause_names = get_cause_names(env)
         self.resumable = is_resumable(env)
         self.decoder = get_decoder(env)
         self.first_action: int = getattr(env, "first_action", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import flashdqn
 from flashdqn.agent.agent import Agent
 from flashdqn.agent.description import Description
+from flashdqn.core.files import read_json_object
 from flashdqn.envs import SfcConfig, SnakeConfig
 from flashdqn.runs.checkpoint import hash_weights
 
@@ -19,7 +19,7 @@ SNAKE = {"relative": ("straight", "right", "left"), "absolute": ("up", "right", 
 
 def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
     """What a checkpoint's policy is; the score is the run's where the checkpoint is the one that was judged."""
-    summary = _read_summary(run / "summary.json")
+    summary = read_json_object(run / "summary.json")
     judged = summary.get("best_checkpoint") == point.name
     score = summary.get("evaluation", {}).get("mean_score") if judged else None
     config, decoder = agent.config, getattr(agent.network, "decoder", None)
@@ -52,10 +52,3 @@ def name_task_actions(env: Any, count: int) -> tuple[str, ...]:
         vnfs = [vnf.name for vnf in env.read().vnfs]
         return (*(f"allocate {name}" for name in vnfs), *(f"uninstall {name}" for name in vnfs), "wait")
     return tuple(map(str, range(count)))
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}

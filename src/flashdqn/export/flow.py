@@ -13,6 +13,7 @@ from flashdqn.agent.onnx import OnnxAgent
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.core.files import check_writable_file
 from flashdqn.export.describe import describe_policy
 from flashdqn.export.int8 import WAYS, Way, quantize_onnx
 from flashdqn.export.measure import (
@@ -93,7 +94,7 @@ def export_policy(wanted: Wanted, say: Say = lambda text: None) -> Exported:
     """Write the file and compare it with PyTorch on the agent's own games."""
     folder, point = find_checkpoint(wanted)
     file = wanted.out or folder.path / default_name(wanted)
-    check_export_path(file)
+    check_writable_file(file)
     agent = load(point, "cpu")
     with limit_threads(1, 1):  # small networks are fastest so, and every contestant gets the same
         description = describe_policy(agent, point, folder.path)
@@ -208,11 +209,3 @@ def default_name(wanted: Wanted) -> str:
     if wanted.to == "torchscript":
         return "policy.pt"
     return "policy-int8.onnx" if wanted.int8 else "policy.onnx"
-
-
-def check_export_path(file: Path) -> None:
-    """Better said before the work than after it."""
-    if file.is_dir():
-        raise ConfigError(f"'{file}' is a folder: --out names the file.")
-    if not file.resolve().parent.is_dir():
-        raise ConfigError(f"There is no folder '{file.parent}' to write {file.name} to.")

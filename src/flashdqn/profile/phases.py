@@ -17,8 +17,8 @@ from flashdqn.envs import build_evaluation_env
 from flashdqn.profile.graph_phases import measure_graph_parts
 from flashdqn.profile.ready import Ready, TurnResult
 from flashdqn.profile.result import Aside, Spent, TimedPhase
+from flashdqn.runs.columns import GRAPHS, PHASES
 from flashdqn.training.evaluate import evaluate
-from flashdqn.training.progress import GRAPHS, PHASES
 
 #: An untrained agent may walk in circles: an evaluation is cut off after so many steps.
 LONGEST = 2_000

@@ -2,7 +2,7 @@
 
     checkpoints/000001000000/
         weights.safetensors     the online network: enough to play
-        state.safetensors       target, optimiser, ring, environments, generators (the newest two have it)
+        state.safetensors       target, optimizer, ring, environments, generators (the newest two have it)
         manifest.json           counters, and a checksum of each file and of itself
     checkpoints/best.json       which one evaluated best
 
@@ -115,7 +115,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         checksum = manifest.pop("checksum")
     except OSError:
-        raise CheckpointError(f"{path} is no checkpoint: it has no readable {MANIFEST}.") from None
+        raise CheckpointError(f"{path} is not a checkpoint: it has no readable {MANIFEST}.") from None
     except (ValueError, KeyError, AttributeError):
         raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} cannot be read.") from None
     if checksum != _compute_checksum(manifest):

@@ -1,6 +1,7 @@
 """The run folder: `runs/<preset>-<time>/`, which every other command reads.
 
 config.json        the configuration, fully resolved, with versions and hardware
+columns.json       what kind of number each column of the tables holds
 metrics.csv        a row per report
 evaluations.csv    a row per evaluation
 summary.json       how the run ended
@@ -12,9 +13,8 @@ checkpoints/       see checkpoint.py
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import math
 import os
 import re
 import shutil
@@ -27,7 +27,18 @@ from typing import Any
 from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.core.files import read_json_object
 from flashdqn.runs import checkpoint
+from flashdqn.runs.columns import STEP
+from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
+from flashdqn.runs.tables import (
+    EVALUATIONS_FILE,
+    METRICS_FILE,
+    append_row,
+    read_evaluations,
+    read_table,
+    write_table,
+)
 
 
 class RunFolder:
@@ -40,7 +51,7 @@ class RunFolder:
     @classmethod
     def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:
         """A new folder with its config.json."""
-        task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 is no name for a folder
+        task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 cannot be the name of a folder
         name = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
         for number in range(1000):
             path = Path(config.out) / (f"{name}-{number}" if number else name)
@@ -64,7 +75,7 @@ class RunFolder:
         if path.resolve().parent.name == "checkpoints":
             path = path.resolve().parent.parent
         if not (path / "config.json").is_file():
-            what = "does not exist" if not path.exists() else "is no run folder: it has no config.json"
+            what = "does not exist" if not path.exists() else "is not a run folder: it has no config.json"
             raise CheckpointError(f"{path} {what}.")
         return cls(path)
 
@@ -99,10 +110,7 @@ class RunFolder:
 
     def finished(self) -> bool:
         """Whether the run came to its end: one killed while summing up did not."""
-        try:
-            return bool(json.loads((self.path / "summary.json").read_text(encoding="utf-8"))["finished"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        return bool(read_json_object(self.path / "summary.json").get("finished", False))
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to go on from: the one named, or the newest."""
@@ -125,10 +133,10 @@ class RunFolder:
 
     def rewind(self, step: int) -> None:
         """Forget what came after `step`: it is about to be done again."""
-        for name in ("metrics.csv", "evaluations.csv"):
-            kept = [row for row in read_table(self.path / name) if int(row["step"]) <= step]
+        for name in (METRICS_FILE, EVALUATIONS_FILE):
+            kept = [row for row in read_table(self.path / name) if int(row[STEP.name]) <= step]
             if kept:
-                _write_table(self.path / name, list(kept[0]), kept)
+                write_table(self.path / name, kept)
             else:
                 (self.path / name).unlink(missing_ok=True)
         for path in checkpoint.list_checkpoints(self.checkpoints):
@@ -139,8 +147,9 @@ class RunFolder:
     def _find_best(self) -> None:
         """Point best.json at the best evaluation of those that are left; the first of equals."""
         scores = {
-            self.checkpoints / f"{int(row['step']):012d}": float(row["mean_score"])
-            for row in read_table(self.path / "evaluations.csv")
+            self.checkpoints / f"{row.step:012d}": row.mean_score
+            for row in read_evaluations(self.path)
+            if math.isfinite(row.mean_score)
         }
         there = [path for path in scores if path.exists()]
         if there:
@@ -149,34 +158,18 @@ class RunFolder:
         else:
             (self.checkpoints / "best.json").unlink(missing_ok=True)
 
-    def add_row(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to metrics.csv or evaluations.csv."""
-        path = self.path / name
-        new = not path.exists()
-        with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    def last_evaluation(self) -> int:
+        """The step of the last evaluation; -1 where there was none."""
+        rows = read_evaluations(self.path)
+        return rows[-1].step if rows else -1
 
+    def add_metrics(self, row: MetricsRow) -> None:
+        """A window of training."""
+        append_row(self.path / METRICS_FILE, row_to_cells(row))
 
-def read_table(path: Path) -> list[dict[str, str]]:
-    """The whole rows of a table; one cut short by a crash is left out."""
-    if not path.exists():
-        return []
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    whole = text[: text.rfind("\n") + 1]
-    rows = list(csv.DictReader(io.StringIO(whole, newline="")))
-    return [row for row in rows if None not in row.values() and None not in row and row["step"].isdigit()]
-
-
-def _write_table(path: Path, header: list[str], rows: list[dict[str, str]]) -> None:
-    temporary = path.with_suffix(".writing")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, header)
-        writer.writeheader()
-        writer.writerows(rows)
-    temporary.replace(path)
+    def add_evaluation(self, row: EvaluationRow) -> None:
+        """An evaluation."""
+        append_row(self.path / EVALUATIONS_FILE, row_to_cells(row))
 
 
 def check_output_folder(out: str) -> None:

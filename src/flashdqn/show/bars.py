@@ -26,18 +26,19 @@ def draw_sparkline(values: Sequence[float], width: int) -> str:
 
 
 def downsample_values(values: Sequence[float], most: int) -> list[float]:
-    """At most so many values, each the mean of its neighbours that are numbers."""
-    return [_mean_of_finite(values[piece]) for piece in split_into_slices(len(values), most)]
+    """At most `most` values, each the mean of those neighbors that are numbers."""
+    return [mean_of_finite(values[piece]) for piece in split_into_slices(len(values), most)]
 
 
 def split_into_slices(length: int, most: int) -> list[slice]:
-    """A row cut into at most so many pieces of about the same length."""
+    """A row cut into at most `most` pieces of about the same length."""
     number = min(length, most)
     edges = [round(k * length / number) for k in range(number + 1)] if number else []
     return [slice(start, end) for start, end in pairwise(edges)]
 
 
-def _mean_of_finite(values: Sequence[float]) -> float:
+def mean_of_finite(values: Sequence[float]) -> float:
+    """The mean of those that are numbers; NaN where none is."""
     numbers = [value for value in values if math.isfinite(value)]
     return sum(numbers) / len(numbers) if numbers else math.nan
 

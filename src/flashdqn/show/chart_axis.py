@@ -29,7 +29,7 @@ class Scale:
 
 
 def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`, at most so many: steps of 1, 2 or 5 times a power of ten."""
+    """Round numbers from `low` to `high`, at most `most`: steps of 1, 2 or 5 times a power of ten."""
     span = high - low
     if not math.isfinite(span) or span <= 0:
         return [low] if math.isfinite(low) else [0.0]

@@ -166,7 +166,7 @@ def _draw_panel_title(text: str, top: float) -> str:
 def _draw_panel_line(
     spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, colour: str
 ) -> str:
-    """A line through the middles, broken where nothing is known; a dot where a value has no neighbour."""
+    """A line through the middles, broken where nothing is known; a dot where a value has no neighbor."""
     path, dots, pen = [], [], False
     known = [math.isfinite(value) for value in values]
     for k, (span, value) in enumerate(zip(spans, values, strict=True)):

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from flashdqn.runs.columns import SECONDS, STEP, STEPS_PER_SECOND, Column
+from flashdqn.runs.rows import float_or_nan
 from flashdqn.show import charts
+from flashdqn.show.bars import mean_of_finite
 from flashdqn.show.chart_axis import STEPS, TIME, Axis
 from flashdqn.show.compare_groups import (
     RunGroup,
     average_curves,
-    choose_score_column,
     evaluation_curve,
     final_score,
     find_differing_settings,
@@ -25,7 +27,7 @@ from flashdqn.show.overlay import Curve, draw_overlay_chart
 from flashdqn.show.page import escape, format_value, make_page, make_section, make_table
 from flashdqn.show.report import STYLE
 from flashdqn.show.report_charts import COLOURS
-from flashdqn.show.report_files import RunFiles, float_or_nan, read_run
+from flashdqn.show.report_files import RunFiles, read_run
 
 
 def write_comparison(paths: Sequence[Path], out: Path) -> Path:
@@ -84,27 +86,27 @@ def make_score_table(groups: Sequence[RunGroup]) -> str:
 
 def draw_comparison_curves(groups: Sequence[RunGroup]) -> str:
     """Score against transitions and against time, in evaluation and while exploring; and throughput."""
-    column = choose_score_column(groups[0].runs[0])
+    column = groups[0].runs[0].series.score
     explored = lambda run, over: metric_curve(run, column, over)  # noqa: E731
     drawn = [
         _draw_group_chart(
-            "Evaluation, against transitions", "mean score", groups, evaluation_curve, "step", STEPS
+            "Evaluation, against transitions", "mean score", groups, evaluation_curve, STEP, STEPS
         ),
         _draw_group_chart(
-            "Evaluation, against training time", "mean score", groups, evaluation_curve, "seconds", TIME
+            "Evaluation, against training time", "mean score", groups, evaluation_curve, SECONDS, TIME
         ),
         _draw_group_chart(
-            "While exploring, against transitions", f"mean {column}", groups, explored, "step", STEPS
+            "While exploring, against transitions", f"mean {column.name}", groups, explored, STEP, STEPS
         ),
         _draw_group_chart(
-            "While exploring, against training time", f"mean {column}", groups, explored, "seconds", TIME
+            "While exploring, against training time", f"mean {column.name}", groups, explored, SECONDS, TIME
         ),
         _draw_group_chart(
             "Throughput",
             "transitions/s",
             groups,
-            lambda run, over: metric_curve(run, "steps_per_second", over),
-            "step",
+            lambda run, over: metric_curve(run, STEPS_PER_SECOND, over),
+            STEP,
             STEPS,
         ),
     ]
@@ -145,8 +147,8 @@ def _draw_group_chart(
     title: str,
     name: str,
     groups: Sequence[RunGroup],
-    curve: Callable[[RunFiles, str], Curve],
-    over: str,
+    curve: Callable[[RunFiles, Column], Curve],
+    over: Column,
     axis: Axis,
 ) -> str:
     merged = [
@@ -158,13 +160,8 @@ def _draw_group_chart(
 
 
 def _format_costs(group: RunGroup) -> tuple[str, str, str]:
-    steps = [float_or_nan(run.summary.get("steps", run.series.last("step"))) for run in group.runs]
-    seconds = [float_or_nan(run.summary.get("seconds", run.series.last("seconds"))) for run in group.runs]
-    speeds = sorted(v for run in group.runs for v in run.series.get("steps_per_second") if math.isfinite(v))
+    steps = [float_or_nan(run.summary.get("steps", run.series.last(STEP))) for run in group.runs]
+    seconds = [float_or_nan(run.summary.get("seconds", run.series.last(SECONDS))) for run in group.runs]
+    speeds = sorted(v for run in group.runs for v in run.series.get(STEPS_PER_SECOND) if math.isfinite(v))
     speed = format_rate(speeds[len(speeds) // 2]) if speeds else "–"
-    return format_count(_mean_over_runs(steps)), format_duration(_mean_over_runs(seconds)), speed
-
-
-def _mean_over_runs(values: Sequence[float]) -> float:
-    known = [value for value in values if math.isfinite(value)]
-    return sum(known) / len(known) if known else math.nan
+    return format_count(mean_of_finite(steps)), format_duration(mean_of_finite(seconds)), speed

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flashdqn.runs.columns import MEAN_SCORE, SCORE_ERROR, SECONDS, STEP, Column
+from flashdqn.runs.rows import float_or_nan
 from flashdqn.show.numbers import format_rate
 from flashdqn.show.overlay import Curve
 from flashdqn.show.page import format_value
-from flashdqn.show.report_files import RunFiles, float_or_nan
-from flashdqn.show.report_settings import is_incidental_setting
+from flashdqn.show.report_files import RunFiles
 
 POINTS = 60  # of a mean curve
+#: What a run decides or is told by its surroundings: not a choice about learning.
+INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
 #: Student's t, two-sided 95%, by degrees of freedom
 T95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -46,6 +49,11 @@ def group_runs(runs: Sequence[RunFiles]) -> list[RunGroup]:
     return [RunGroup(name, tuple(members)) for name, members in zip(names, found, strict=True)]
 
 
+def is_incidental_setting(name: str) -> bool:
+    """Whether a setting says nothing about what is learned: where it ran, and what it logged."""
+    return name in INCIDENTAL or name.startswith("log.")
+
+
 def find_differing_settings(settings: Sequence[dict[str, Any]]) -> list[str]:
     """Settings that are not the same everywhere; one that an old run does not know counts as different."""
     names = dict.fromkeys(name for one in settings for name in one if not is_incidental_setting(name))
@@ -70,13 +78,13 @@ def name_groups(settings: Sequence[dict[str, Any]]) -> list[str]:
 
 def final_score(run: RunFiles) -> tuple[float, float]:
     """A run's score and half of its 95% interval: the best checkpoint's on fresh games, else the last there is."""
-    score, error = float_or_nan(run.games.get("mean_score")), float_or_nan(run.games.get("score_error"))
+    score, error = (float_or_nan(run.games.get(column.name)) for column in (MEAN_SCORE, SCORE_ERROR))
     if math.isfinite(score):
         return score, 1.96 * error
     _, scores, spread = run.evaluated()
     if scores:
         return scores[-1], spread[-1]
-    explored = [value for value in run.series.get(choose_score_column(run)) if math.isfinite(value)]
+    explored = [value for value in run.series.get(run.series.score) if math.isfinite(value)]
     return (explored[-1], math.nan) if explored else (math.nan, math.nan)
 
 
@@ -100,12 +108,7 @@ def format_score_interval(score: float, half: float) -> str:
     return f"{format_rate(score)} ± {format_rate(half)}" if math.isfinite(half) else format_rate(score)
 
 
-def choose_score_column(run: RunFiles) -> str:
-    """What the task calls a good game."""
-    return "score" if run.series.has("score") else "return"
-
-
-def evaluation_curve(run: RunFiles, over: str) -> Curve:
+def evaluation_curve(run: RunFiles, over: Column) -> Curve:
     """Evaluations over transitions or seconds, with their intervals."""
     steps, scores, spread = run.evaluated()
     low = [score - half for score, half in zip(scores, spread, strict=True)]
@@ -113,7 +116,7 @@ def evaluation_curve(run: RunFiles, over: str) -> Curve:
     return Curve(run.name, "", _locate_steps(run, steps, over), scores, low, high)
 
 
-def metric_curve(run: RunFiles, column: str, over: str) -> Curve:
+def metric_curve(run: RunFiles, column: Column, over: Column) -> Curve:
     """A column of the metrics over transitions or seconds."""
     return Curve(run.name, "", run.series.get(over), run.series.get(column))
 
@@ -142,10 +145,10 @@ def average_curves(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
     )
 
 
-def _locate_steps(run: RunFiles, steps: Sequence[float], over: str) -> list[float]:
-    """Where some steps lie on the axis; evaluations know no time of their own, and take it from the reports."""
-    if over == "step":
+def _locate_steps(run: RunFiles, steps: Sequence[float], over: Column) -> list[float]:
+    """Where some steps lie on the axis; evaluations have no times, and take them from the reports."""
+    if over == STEP:
         return list(steps)
-    clock = Curve("", "", [0.0, *run.series.get("step")], [0.0, *run.series.get("seconds")])
+    clock = Curve("", "", [0.0, *run.series.get(STEP)], [0.0, *run.series.get(SECONDS)])
     last = clock.xs[-1] if run.series.length else 0.0
     return [clock.at(min(step, last)) for step in steps]

@@ -43,7 +43,7 @@ def choose_film_width(view: View) -> int:
 
 
 def draw_turn(view: View, turn: GameTurn, width: int = 480) -> Image.Image:
-    """One moment, so many pixels wide."""
+    """One moment, `width` pixels wide."""
     return paint_scene((*view.ground, *turn.scene), view.size, width)
 
 
@@ -53,7 +53,7 @@ def save_picture(view: View, turn: GameTurn, path: Path, width: int = 480) -> No
 
 
 def thin_turns(turns: Sequence[GameTurn], most: int = MOST_FRAMES) -> list[GameTurn]:
-    """At most so many, evenly over the game, and always the last."""
+    """At most `most` turns, evenly over the game, and always the last."""
     stride = -(-len(turns) // most)
     return [*turns[:-1:stride], turns[-1]]
 

@@ -47,7 +47,7 @@ def format_bytes(number: float) -> str:
 
 
 def choose_size_unit(largest: float) -> tuple[int, str]:
-    """The unit in which so many bytes are read well."""
+    """The unit in which this number of bytes is easy to read."""
     if largest >= GIB:
         return GIB, "GiB"
     return (MIB, "MiB") if largest >= MIB else (KIB, "KiB")

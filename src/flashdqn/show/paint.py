@@ -22,7 +22,7 @@ Place = tuple[float, float]
 def paint_scene(
     scene: Iterable[Shape], size: Place, width: int, palette: dict[str, str] = LIGHT, ground: str = "#ffffff"
 ) -> Image.Image:
-    """An image so many pixels wide, as high as the scene's proportions ask."""
+    """An image `width` pixels wide, as high as the scene's proportions ask."""
     height = max(1, round(width * size[1] / size[0]))
     brush = Brush(width * SMOOTH, height * SMOOTH, width * SMOOTH / size[0], palette, ground)
     for shape in scene:

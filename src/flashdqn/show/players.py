@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from flashdqn.core.errors import CheckpointError
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import RunFolder, read_table
+from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.tables import read_evaluations
 
 UNTRAINED = "untrained"
 
@@ -45,12 +47,12 @@ class Players:
     def lineup(self) -> list[CheckpointPlayer]:
         """Oldest first; a run that goes on while it is watched has more of them each time."""
         best = checkpoint.best(self.folder.checkpoints)
-        scores = {int(row["step"]): float(row.get("mean_score", "nan")) for row in self._evaluations()}
+        scores = {row.step: row.mean_score for row in read_evaluations(self.folder.path)}
         players = [CheckpointPlayer(UNTRAINED, 0)]
         for path in self._paths().values():
             step = int(path.name)
-            score = scores.get(step)
-            known = score if score is not None and score == score else None
+            score = scores.get(step, math.nan)
+            known = score if math.isfinite(score) else None
             players.append(
                 CheckpointPlayer(path.name, step, known, best is not None and best[0].name == path.name)
             )
@@ -72,9 +74,6 @@ class Players:
         return {
             path.name: path for path in paths if path.name.isdigit() and path.resolve() == inside / path.name
         }
-
-    def _evaluations(self) -> list[dict[str, str]]:
-        return read_table(self.folder.path / "evaluations.csv")
 
     def _weights(self, name: str) -> dict[str, torch.Tensor]:
         path = self._paths().get(name) if re.fullmatch(r"\d{1,20}", name) else None

@@ -41,7 +41,7 @@ def record(run: Path, seconds: float = SECONDS) -> dict[str, Any]:
 
 
 class Thinning:
-    """Keeps at most so many moments as a page can hold: of a longer game every second, fourth, eighth, …"""
+    """Keeps at most as many moments as a page can hold: of a longer game every second, fourth, eighth, …"""
 
     def __init__(self, drawn: int = MOST_DRAWN, pictures: int = MOST_PICTURES) -> None:
         self.turns: list[GameTurn] = []

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from flashdqn.config.settings import flatten_keys, to_dict
+from flashdqn.core.errors import FlashDQNError
+from flashdqn.presets import base_config
+from flashdqn.runs.columns import (
+    EPISODES,
+    GAMES,
+    MEAN_SCORE,
+    MEMORY_MB,
+    RATIO,
+    SCORE_ERROR,
+    SECONDS,
+    STEP,
+    STEPS_PER_SECOND,
+    UPDATES,
+)
+from flashdqn.runs.rows import float_or_nan
 from flashdqn.show import charts
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.numbers import format_count, format_duration, format_rate
@@ -21,11 +39,11 @@ from flashdqn.show.recording import embed_game, record
 from flashdqn.show.report_charts import (
     draw_cost_charts,
     draw_learning_charts,
+    draw_other_charts,
     draw_outcome_charts,
     draw_phase_summary,
 )
-from flashdqn.show.report_files import RunFiles, flatten_keys, float_or_nan, read_run
-from flashdqn.show.report_settings import make_settings_section
+from flashdqn.show.report_files import RunFiles, read_run
 from flashdqn.show.terminal import format_outcome
 from flashdqn.show.web.page import player_script, read_web_file
 
@@ -59,6 +77,7 @@ def make_report_page(run: RunFiles) -> str:
         make_section("Learning", make_learning_section(run)),
         game,
         _make_optional_section("What came of the games", draw_outcome_charts(run)),
+        _make_optional_section("Other columns", draw_other_charts(run)),
         _make_optional_section("Where the time went", draw_phase_summary(run) + draw_cost_charts(run)),
         _make_optional_section("Evaluations", make_evaluations_table(run)),
         make_section("Configuration", make_settings_section(run.settings)),
@@ -97,32 +116,32 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     """The run in a few numbers: name, value, and what it is counted in."""
     summary, games, series = run.summary, run.games, run.series
     found = []
-    if math.isfinite(score := float_or_nan(games.get("mean_score"))):
-        half = 1.96 * float_or_nan(games.get("score_error"))
-        spread = f"± {half:.2g} (95%), {games.get('episodes', '–')} games" if math.isfinite(half) else ""
+    if math.isfinite(score := float_or_nan(games.get(MEAN_SCORE.name))):
+        half = 1.96 * float_or_nan(games.get(SCORE_ERROR.name))
+        spread = f"± {half:.2g} (95%), {games.get(GAMES.name, '–')} games" if math.isfinite(half) else ""
         found.append(("score of the best", format_value(score), spread))
     steps, seconds = (
-        float_or_nan(summary.get("steps", series.last("step"))),
-        float_or_nan(summary.get("seconds", series.last("seconds"))),
+        float_or_nan(summary.get("steps", series.last(STEP))),
+        float_or_nan(summary.get("seconds", series.last(SECONDS))),
     )
     found.append(
         (
             "transitions",
             format_count(steps),
-            f"{format_count(float_or_nan(summary.get('episodes', series.last('episodes'))))} episodes",
+            f"{format_count(float_or_nan(summary.get('episodes', series.last(EPISODES))))} episodes",
         )
     )
-    updates = float_or_nan(summary.get("updates", series.last("updates")))
-    ratio = float_or_nan(summary.get("train_ratio", series.last("ratio")))
+    updates = float_or_nan(summary.get("updates", series.last(UPDATES)))
+    ratio = float_or_nan(summary.get("train_ratio", series.last(RATIO)))
     found.append(("gradient steps", format_count(updates), f"{format_rate(ratio)} per transition"))
     warm = float_or_nan(summary.get("warm_up_seconds"))
     warmed = f"after {format_duration(warm)} of warm-up" if math.isfinite(warm) else "of training"
     found.append(("time", format_duration(seconds), warmed))
-    speeds = sorted(value for value in series.get("steps_per_second") if math.isfinite(value))
+    speeds = sorted(value for value in series.get(STEPS_PER_SECOND) if math.isfinite(value))
     if speeds:
         found.append(("throughput", format_rate(speeds[len(speeds) // 2]), "transitions/s, median window"))
-    if series.has("memory_mb"):
-        largest = max(value for value in series.get("memory_mb") if math.isfinite(value))
+    if series.has(MEMORY_MB):
+        largest = max(value for value in series.get(MEMORY_MB) if math.isfinite(value))
         found.append(("memory", f"{largest:,.0f} MB", "at its largest"))
     return found
 
@@ -145,6 +164,41 @@ def make_game_section(run: RunFiles) -> tuple[str, bool]:
     return make_section(
         "A game of the best checkpoint", f'<p class="soft">{escape(words)}.</p>{embed_game(game)}'
     ), True
+
+
+def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
+    """Setting, its value, and the preset's; None where the preset is not known any more."""
+    try:
+        preset = to_dict(base_config(str(settings.get("preset", ""))))
+    except FlashDQNError:
+        return None
+    known = flatten_keys(json.loads(json.dumps(preset)))  # with lists for tuples, as in a file
+    differing = []
+    for name, value in settings.items():
+        if name in ("preset", "out"):
+            continue
+        if name not in known or known[name] != value:
+            differing.append((name, value, known.get(name)))
+    return differing
+
+
+def make_settings_section(settings: dict[str, Any]) -> str:
+    """What differs from the preset first, then all of them."""
+    preset = format_value(settings.get("preset", "–"))
+    changed = find_preset_changes(settings)
+    if changed is None:
+        first = f"<p>The preset {escape(preset)} is not known here.</p>"
+    elif not changed:
+        first = f"<p>All as in the preset {escape(preset)}.</p>"
+    else:
+        rows = [(name, format_value(value), format_value(old)) for name, value, old in changed]
+        first = f"<p>What differs from the preset {escape(preset)}:</p>" + make_table(
+            ("setting", "here", "preset"), rows
+        )
+    every = (
+        f"<details><summary>All {len(settings)} settings</summary>{make_name_value_table(settings)}</details>"
+    )
+    return first + (every if settings else "")
 
 
 def make_evaluations_table(run: RunFiles) -> str:

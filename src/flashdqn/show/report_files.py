@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashdqn.runs.folder import read_table
-from flashdqn.show.report_series import Series, read_series
+from flashdqn.config.settings import flatten_keys
+from flashdqn.core.files import read_json_object
+from flashdqn.runs.columns import MEAN_SCORE, SCORE_ERROR, STEP
+from flashdqn.runs.tables import EVALUATIONS_FILE, Cells, read_columns, read_table
+from flashdqn.show.report_series import Series, make_series, read_series
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class RunFiles:
     hardware: dict[str, Any]
     summary: dict[str, Any]
     series: Series
-    evaluations: list[dict[str, str]]
+    evaluations: list[Cells]  # as the file has them
+    evaluation_series: Series  # the same as numbers, by column
 
     @property
     def name(self) -> str:
@@ -37,52 +40,26 @@ class RunFiles:
 
     def evaluated(self) -> tuple[list[float], list[float], list[float]]:
         """Transitions, mean scores, and half of their 95% intervals."""
-        rows = [row for row in self.evaluations if math.isfinite(float_or_nan(row.get("mean_score")))]
-        errors = [float_or_nan(row.get("score_error")) for row in rows]
-        return (
-            [float_or_nan(row.get("step")) for row in rows],
-            [float_or_nan(row.get("mean_score")) for row in rows],
-            [1.96 * error if math.isfinite(error) else 0.0 for error in errors],
-        )
+        columns = map(self.evaluation_series.get, (STEP, MEAN_SCORE, SCORE_ERROR))
+        known = [row for row in zip(*columns, strict=True) if math.isfinite(row[1])]
+        halves = [1.96 * error if math.isfinite(error) else 0.0 for _, _, error in known]
+        return [step for step, _, _ in known], [score for _, score, _ in known], halves
 
 
 def read_run(path: Path) -> RunFiles:
     """All of it."""
-    config = _read_json(path / "config.json")
+    config = read_json_object(path / "config.json")
+    evaluations = read_table(path / EVALUATIONS_FILE)
     return RunFiles(
         path,
         flatten_keys(_mapping_or_empty(config.get("config"))),
         flatten_keys(_mapping_or_empty(config.get("hardware"))),
-        _read_json(path / "summary.json"),
+        read_json_object(path / "summary.json"),
         read_series(path),
-        read_table(path / "evaluations.csv"),
+        evaluations,
+        make_series(evaluations, read_columns(path / EVALUATIONS_FILE, evaluations)),
     )
-
-
-def flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        inside = isinstance(value, Mapping) and value
-        found |= flatten_keys(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
-    return found
-
-
-def float_or_nan(value: Any) -> float:
-    """NaN where it is none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -1,4 +1,4 @@
-"""The rows of a run's metrics.csv as series for charts: few enough to be told apart, whatever columns there are."""
+"""The rows of a run's tables as series for charts: few enough to be told apart, whatever columns there are."""
 
 from __future__ import annotations
 
@@ -8,81 +8,92 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from flashdqn.runs.folder import read_table
+from flashdqn.runs.columns import RETURN, SCORE, STEP, WINDOW_EPISODES, Column, ColumnKind, Columns
+from flashdqn.runs.rows import float_or_nan
+from flashdqn.runs.tables import METRICS_FILE, Cells, read_columns, read_table
 from flashdqn.show.bars import split_into_slices
 from flashdqn.show.charts import Span
 
 MOST = 100  # windows in a chart: more cannot be told apart
 
-#: columns that every task has; the others are the task's own outcomes
-KNOWN = (
-    "step", "updates", "episodes", "seconds", "steps_per_second", "ratio", "eps", "lr", "loss", "q", "grad_norm",
-    "window_episodes", "return", "length", "score", "memory_mb",
-)  # fmt: skip
+#: Kinds of which the last value of several windows stands for all.
+STANDING = (ColumnKind.COUNTER, ColumnKind.SETTING, ColumnKind.MEMORY)
+#: Kinds that are means over episodes.
+PER_EPISODE = (ColumnKind.EPISODE, ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
 
 
 @dataclass(frozen=True)
 class Series:
-    """Columns of the same length; one that a run does not have is all NaN."""
+    """Values by the names of their columns, all of one length; a column that a run does not have is all NaN."""
 
-    columns: dict[str, list[float]]
+    values: dict[str, list[float]]
+    columns: Columns
     length: int
 
-    def get(self, name: str) -> list[float]:
+    def get(self, column: Column) -> list[float]:
         """One column."""
-        return self.columns.get(name, [math.nan] * self.length)
+        return self.values.get(column.name, [math.nan] * self.length)
 
-    def last(self, name: str) -> float:
+    def last(self, column: Column) -> float:
         """How it stood at the end."""
-        return self.get(name)[-1] if self.length else math.nan
+        return self.get(column)[-1] if self.length else math.nan
 
-    def has(self, name: str) -> bool:
+    def has(self, column: Column) -> bool:
         """Whether there is anything in it."""
-        return any(math.isfinite(value) for value in self.columns.get(name, ()))
+        return any(math.isfinite(value) for value in self.values.get(column.name, ()))
 
     @property
-    def outcomes(self) -> list[str]:
-        """The task's own columns."""
-        return [name for name in self.columns if name not in KNOWN and not name.startswith("us_")]
+    def score(self) -> Column:
+        """What the task calls a good game: its score, or else the return."""
+        return SCORE if self.has(SCORE) else RETURN
 
     @property
-    def phases(self) -> list[str]:
+    def phases(self) -> list[Column]:
         """Phases that took any time."""
-        names = [name for name in self.columns if name.startswith("us_") and name != "us_total"]
-        return [name for name in names if any(value > 0 for value in self.columns[name])]
+        return [
+            column
+            for column in self.columns.of_kind(ColumnKind.PHASE)
+            if any(value > 0 for value in self.get(column))
+        ]
 
-    def spans(self, name: str = "step") -> list[Span]:
-        """From each row to the next, over transitions or seconds."""
-        ends = self.get(name)
-        return [Span(start, end) for start, end in pairwise((0.0, *ends))]
+    @property
+    def spans(self) -> list[Span]:
+        """From each row to the next, over transitions."""
+        return [Span(start, end) for start, end in pairwise((0.0, *self.get(STEP)))]
+
+
+def make_series(rows: Sequence[Cells], columns: Columns) -> Series:
+    """The rows of a table by column."""
+    names = [column.name for column in columns.all]
+    return Series({name: [float_or_nan(row.get(name)) for row in rows] for name in names}, columns, len(rows))
 
 
 def read_series(run: Path, most: int = MOST) -> Series:
-    """The metrics of a run, with neighbouring rows taken together where there are too many."""
-    rows = read_table(run / "metrics.csv")
-    names = list(rows[0]) if rows else []
-    columns = {name: [_cell_to_float(row.get(name)) for row in rows] for name in names}
-    return downsample_series(Series(columns, len(rows)), most)
+    """The metrics of a run, with neighboring rows taken together where there are too many."""
+    rows = read_table(run / METRICS_FILE)
+    return downsample_series(make_series(rows, read_columns(run / METRICS_FILE, rows)), most)
 
 
 def downsample_series(series: Series, most: int) -> Series:
-    """At most so many rows: counters as they stood at the end of each, the rest as means over what they count."""
+    """At most `most` rows; what becomes of several values depends on the kind of their column."""
     cuts = split_into_slices(series.length, most)
-    transitions = [span.end - span.start for span in series.spans()]
-    episodes = series.get("window_episodes") if series.has("window_episodes") else [1.0] * series.length
-    columns = {}
-    for name, values in series.columns.items():
-        if name in ("step", "updates", "episodes", "seconds", "ratio", "memory_mb", "eps", "lr"):
-            columns[name] = [values[cut][-1] for cut in cuts]
-        elif name == "window_episodes":
-            columns[name] = [math.fsum(v for v in values[cut] if math.isfinite(v)) for cut in cuts]
-        elif name == "steps_per_second":
-            columns[name] = [_combined_rate(values[cut], transitions[cut]) for cut in cuts]
-        else:
-            per_episode = name in ("return", "length", "score") or name in series.outcomes
-            weights = episodes if per_episode else transitions
-            columns[name] = [_weighted_mean(values[cut], weights[cut]) for cut in cuts]
-    return Series(columns, len(cuts))
+    transitions = [span.end - span.start for span in series.spans]
+    counted = series.has(WINDOW_EPISODES)
+    episodes = series.get(WINDOW_EPISODES) if counted else [1.0] * series.length
+    values = {}
+    for column in series.columns.all:
+        weights = episodes if column.kind in PER_EPISODE else transitions
+        whole = series.get(column)
+        values[column.name] = [_combine_windows(column.kind, whole[cut], weights[cut]) for cut in cuts]
+    return Series(values, series.columns, len(cuts))
+
+
+def _combine_windows(kind: ColumnKind, values: Sequence[float], weights: Sequence[float]) -> float:
+    if kind in STANDING:
+        return values[-1]
+    if kind is ColumnKind.COUNT:
+        return math.fsum(value for value in values if math.isfinite(value))
+    return _combined_rate(values, weights) if kind is ColumnKind.RATE else _weighted_mean(values, weights)
 
 
 def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -96,14 +107,7 @@ def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _combined_rate(values: Sequence[float], transitions: Sequence[float]) -> float:
-    """All transitions over all the time that they took: no mean of rates."""
+    """All transitions over all the time that they took, which is not the mean of the rates."""
     known = [(v, n) for v, n in zip(values, transitions, strict=True) if math.isfinite(v) and v > 0 and n > 0]
     seconds = sum(number / value for value, number in known)
     return sum(number for _, number in known) / seconds if seconds > 0 else math.nan
-
-
-def _cell_to_float(text: str | None) -> float:
-    try:
-        return float(text) if text is not None else math.nan
-    except ValueError:
-        return math.nan

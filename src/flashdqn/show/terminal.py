@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,12 @@ def show_summary(console: Console, run: Any) -> None:
         f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
     )
     if "evaluation" in summary:
-        say(format_final_evaluation(summary["evaluation"], int(summary["best_checkpoint"])))
+        from flashdqn.runs.tables import (
+            read_cause_names,  # here: the doctor has a terminal, too, and no torch
+        )
+
+        step, causes = int(summary["best_checkpoint"]), read_cause_names(run.path)
+        say(format_final_evaluation(summary["evaluation"], step, causes))
     say(f"Weights {summary['weights']}")
     say(f"Run     {run.path}")
     say(f"Curve   {run.path / 'curve.png'}")
@@ -65,14 +70,17 @@ def format_first_warm_up(summary: Mapping[str, Any]) -> str:
     return f" (the first time: {first:.1f} s)" if first > summary["warm_up_seconds"] else ""
 
 
-def format_final_evaluation(games: Mapping[str, Any], step: int) -> str:
-    """The score of the best checkpoint, and how its games ended."""
-    ends = ", ".join(format_outcome(name, value) for name, value in games["outcomes"].items() if value > 0)
+def format_final_evaluation(games: Mapping[str, Any], step: int, causes: Collection[str]) -> str:
+    """The score of the best checkpoint, how its games ended, and what else came of them."""
+    outcomes = {name: format_outcome(name, value) for name, value in games["outcomes"].items() if value > 0}
+    ends = ", ".join(text for name, text in outcomes.items() if name in causes)
+    others = ", ".join(text for name, text in outcomes.items() if name not in causes)
     return (
         f"Score over {games['episodes']} evaluation games: {games['mean_score']:.2f} ± {games['score_error']:.2f} "
         f"(best checkpoint, at {step:,} steps); {games['mean_length']:.0f} steps a game"
         + (f"; {games['unfinished']} more games were cut off" if games["unfinished"] else "")
         + (f"; ends: {ends}" if ends else "")
+        + (f"; outcomes: {others}" if others else "")
     )
 
 

@@ -73,7 +73,7 @@ def print_game(
 
 
 class Pace:
-    """Keeps to so many moves a second, and knows how many there really were."""
+    """Keeps to a number of moves a second, and knows how many there really were."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class Counts:
         self._travelling: deque[tuple[Tensor, torch.cuda.Event]] = deque()
         self._idle: list[
             tuple[Tensor, torch.cuda.Event]
-        ] = []  # pinned memory is dear to allocate: it is reused
+        ] = []  # pinned memory is expensive to allocate: it is reused
 
     def publish(self) -> None:
         """Called once per iteration, after the totals were raised."""

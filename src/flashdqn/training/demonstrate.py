@@ -77,8 +77,8 @@ def run_demonstrations(
         "episodes": counts.episodes,
         "transitions": counts.transitions,
         "updates": parts.learner.updates,
-        "mean_return": shown["return"],
-        **({"mean_score": shown["score"]} if "score" in shown else {}),
+        "mean_return": shown.return_,
+        **({"mean_score": shown.outcomes["score"]} if "score" in shown.outcomes else {}),
         "seconds": round(played - start, 3),
         "pretrain_seconds": round(time.perf_counter() - played, 3),
     }

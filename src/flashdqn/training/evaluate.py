@@ -13,8 +13,9 @@ from flashdqn.core.ops import masked_argmax
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.networks import mean_mode
+from flashdqn.runs.columns import SCORE
 
-#: Asking the device whether all games are over stops it: ask every so many steps.
+#: Asking the device whether all games are over stops it: ask once in this many steps.
 ASK_EVERY = 32
 #: A game that goes on for longer is cut off, and counted apart: an agent may walk in circles for ever.
 STEP_LIMIT = 50_000
@@ -22,7 +23,7 @@ STEP_LIMIT = 50_000
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over the games that ended, NaN where none did; `outcomes` are the task's own, as causes of death."""
+    """Means over the games that ended, NaN where none did; `outcomes` are the task's own."""
 
     episodes: int
     unfinished: int  # games still going on when the step limit cut them off
@@ -73,9 +74,9 @@ def _play_games(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int
     done = ~running
     returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
     means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
-    scores = outcomes[:, env.outcome_names.index("score")] if "score" in means else returns
+    scores = outcomes[:, env.outcome_names.index(SCORE.name)] if SCORE.name in means else returns
     spread = float(scores.std()) if len(scores) > 1 else 0.0
-    means.pop("score", None)
+    means.pop(SCORE.name, None)
     return Evaluation(
         episodes=len(scores),
         unfinished=int(running.sum()),

@@ -15,7 +15,7 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import RunFolder, read_table
+from flashdqn.runs.folder import RunFolder
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple
 from flashdqn.training.demonstrate import run_demonstrations
@@ -70,8 +70,7 @@ class Loop:
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
         self.folder.rewind(counters["transitions"])
-        evaluations = read_table(self.folder.path / "evaluations.csv")
-        self._evaluated = int(evaluations[-1]["step"]) if evaluations else -1
+        self._evaluated = self.folder.last_evaluation()
         self.reporter.begin(counters["reported_step"], counters["reported_updates"])
 
     def run(self) -> bool:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
+from flashdqn.runs.columns import LENGTH, RESERVED, RETURN, WINDOW_EPISODES
+
+
+@dataclass(frozen=True)
+class EpisodeMeans:
+    """The episodes that ended in a window; NaN where none did."""
+
+    episodes: int
+    return_: float
+    length: float
+    outcomes: dict[str, float]
 
 
 class EpisodeMetrics:
     """Per environment the running return and length; over the window the sums of the finished episodes."""
 
     def __init__(self, num_envs: int, outcome_names: tuple[str, ...], device: torch.device) -> None:
-        if taken := {"episodes", "return", "length"} & set(outcome_names):
+        if taken := RESERVED & set(outcome_names):
             raise EnvError(
                 f"An environment's outcomes cannot be called {', '.join(sorted(taken))}: rename them."
             )
-        self.names = ("episodes", "return", "length", *outcome_names)
+        self.names = (WINDOW_EPISODES.name, RETURN.name, LENGTH.name, *outcome_names)
         self.running = torch.zeros((num_envs, len(self.names)), device=device)
         self.running[:, 0] = 1.0
         self.sums = torch.zeros(len(self.names), device=device)
@@ -37,12 +50,14 @@ class EpisodeMetrics:
         running[:, 1:3] *= keep[:, None]
         totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))
 
-    def read(self) -> dict[str, float]:
-        """Episodes in the window, and their means; the window starts anew."""
+    def read(self) -> EpisodeMeans:
+        """Episodes in the window, and their means; a new window starts."""
         episodes, *sums = self.sums.tolist()
         self.sums.zero_()
-        means = (value / episodes if episodes else float("nan") for value in sums)
-        return {"episodes": episodes, **dict(zip(self.names[1:], means, strict=True))}
+        mean_return, length, *outcomes = (value / episodes if episodes else math.nan for value in sums)
+        return EpisodeMeans(
+            int(episodes), mean_return, length, dict(zip(self.names[3:], outcomes, strict=True))
+        )
 
     def cut_off(self) -> None:
         """Forget the unfinished episodes: they will not go on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,11 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from flashdqn.runs.columns import GRAPHS, PHASES
+from flashdqn.runs.rows import MetricsRow
 from flashdqn.training.evaluate import Evaluation
-
-#: What a step of the loop consists of; a CUDA graph is timed as a whole.
-PHASES = ("act", "step", "append", "sample", "update")
-GRAPHS = ("collect", "learn")
 
 
 class Progress(Protocol):
@@ -31,7 +29,7 @@ class Progress(Protocol):
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
         """Once per iteration: must cost nothing."""
 
-    def report(self, row: dict[str, Any]) -> None:
+    def report(self, row: MetricsRow) -> None:
         """A window closed."""
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -53,7 +51,7 @@ class Silent:
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
         """Nothing."""
 
-    def report(self, row: dict[str, Any]) -> None:
+    def report(self, row: MetricsRow) -> None:
         """Nothing."""
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -89,16 +87,16 @@ class Plain:
             self._start_share, self._start = share, seconds
         self._share, self._seconds = share, seconds
 
-    def report(self, row: dict[str, Any]) -> None:
+    def report(self, row: MetricsRow) -> None:
         """A line, if the last one is old enough or nothing will follow."""
         if time.perf_counter() < self._next and self._share < 1.0:
             return
         self._next = time.perf_counter() + self.EVERY
         self.note(
-            f"{self._share:4.0%}  {row['step']:>11,} steps  {row['episodes']:>8,} episodes  "
-            f"{rate_text(row):>9} steps/s  {window_score_text(row)}  length {format_metric(row['length'])}  "
-            f"ε {row['eps']:.3f}  loss {format_metric(row['loss'])}  "
-            f"ratio {row['ratio']:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
+            f"{self._share:4.0%}  {row.step:>11,} steps  {row.episodes:>8,} episodes  "
+            f"{rate_text(row):>9} steps/s  {window_score_text(row)}  length {format_metric(row.length)}  "
+            f"ε {row.eps:.3f}  loss {format_metric(row.loss)}  "
+            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
         )
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -124,7 +122,7 @@ class LiveDisplay(Plain):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._title, self._steps, self._episodes = "", 0, 0
-        self._row: dict[str, Any] = {}
+        self._row: MetricsRow | None = None
         self._evaluation = "not yet"
         self._live: Live | None = None
 
@@ -142,7 +140,7 @@ class LiveDisplay(Plain):
             self._next = time.perf_counter() + self.EVERY
             self._live.update(self.panel(), refresh=True)
 
-    def report(self, row: dict[str, Any]) -> None:
+    def report(self, row: MetricsRow) -> None:
         """Keep the row for the next drawing."""
         self._row = row
 
@@ -166,22 +164,21 @@ class LiveDisplay(Plain):
         bar.add_column(justify="right", no_wrap=True)
         bar.add_row(ProgressBar(total=1.0, completed=self._share), f"{self._share:.0%}  left {self.left()}")
         table = Table.grid(padding=(0, 3))
-        known = bool(row)
         table.add_row(
             label_value("steps", f"{self._steps:,}"),
             label_value("episodes", f"{self._episodes:,}"),
-            label_value("steps/s", rate_text(row) if known else "–"),
+            label_value("steps/s", rate_text(row) if row else "–"),
             label_value("time", format_clock(self._seconds)),
         )
         table.add_row(
-            label_value("score", window_score_text(row).removeprefix("score ") if known else "–"),
-            label_value("length", format_metric(row["length"]) if known else "–"),
-            label_value("ε", f"{row['eps']:.3f}" if known else "–"),
-            label_value("loss", format_metric(row["loss"]) if known else "–"),
+            label_value("score", window_score_text(row).removeprefix("score ") if row else "–"),
+            label_value("length", format_metric(row.length) if row else "–"),
+            label_value("ε", f"{row.eps:.3f}" if row else "–"),
+            label_value("loss", format_metric(row.loss) if row else "–"),
         )
         lines: list[RenderableType] = [head, bar, table]
-        if known:
-            ratio = f"{row['ratio']:.5f} (asked {self._asked:g})"
+        if row:
+            ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
             lines += [label_value("ratio", ratio), label_value("time in", phase_text(row))]
         return Group(*lines, label_value("evaluation", self._evaluation))
 
@@ -201,17 +198,15 @@ def format_metric(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.3g}"
 
 
-def rate_text(row: dict[str, Any]) -> str:
+def rate_text(row: MetricsRow) -> str:
     """Transitions per second in the window; a dash where it has none of its own."""
-    speed = float(row["steps_per_second"])
-    return "–" if math.isnan(speed) else f"{speed:,.0f}"
+    return "–" if math.isnan(row.steps_per_second) else f"{row.steps_per_second:,.0f}"
 
 
-def window_score_text(row: dict[str, Any]) -> str:
+def window_score_text(row: MetricsRow) -> str:
     """The window's mean score, or its mean return where the task has no score."""
-    return (
-        f"score {format_metric(row['score'])}" if "score" in row else f"return {format_metric(row['return'])}"
-    )
+    score = row.score
+    return f"return {format_metric(row.return_)}" if score is None else f"score {format_metric(score)}"
 
 
 def evaluation_text(result: Evaluation) -> str:
@@ -221,12 +216,11 @@ def evaluation_text(result: Evaluation) -> str:
     return f"evaluation: score {result.mean_score:.2f} ± {result.score_error:.2f} over {games}{cut}"
 
 
-def phase_text(row: dict[str, Any]) -> str:
+def phase_text(row: MetricsRow) -> str:
     """Share of the training time per phase."""
-    parts = {name: row[f"us_{name}"] for name in (*PHASES, *GRAPHS)}
-    graph = row["us_learn"] > 0 or row["us_collect"] > 0
-    parts = {name: part for name, part in parts.items() if part > 0 or (name in PHASES and not graph)}
-    total = max(1e-12, row["us_total"], sum(parts.values()))  # on CUDA the parts are samples
+    graph = any(row.phases[name] > 0 for name in GRAPHS)
+    parts = {n: part for n, part in row.phases.items() if part > 0 or (n in PHASES and not graph)}
+    total = max(1e-12, row.us_total, sum(parts.values()))  # on CUDA the parts are samples
     shares = {name: part / total for name, part in parts.items()}
     shares["other"] = max(0.0, 1 - sum(shares.values()))
     return "  ".join(f"{name} {share:.0%}" for name, share in shares.items())

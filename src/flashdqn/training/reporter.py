@@ -9,10 +9,14 @@ from typing import Any
 
 from flashdqn.compute.device import used_bytes
 from flashdqn.config import Config
+from flashdqn.core.contract import get_cause_names
+from flashdqn.runs.columns import GRAPHS, PHASES, STEP, make_evaluation_columns, make_metrics_columns
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
+from flashdqn.runs.tables import write_columns
 from flashdqn.training.assemble import Parts
 from flashdqn.training.evaluate import Evaluation
-from flashdqn.training.progress import GRAPHS, PHASES, Progress
+from flashdqn.training.progress import Progress
 from flashdqn.training.ratio import Ratio
 from flashdqn.training.sinks import Sink, open_sinks
 
@@ -38,6 +42,12 @@ class Reporter:
     def begin(self, step: int, updates: int) -> None:
         """Start at the beginning, or from where a resumed run's last report lay."""
         self.step, self.updates = step, updates
+        outcomes, causes = self.parts.env.outcome_names, get_cause_names(self.parts.env)
+        write_columns(
+            self.folder.path,
+            make_metrics_columns(outcomes, causes),
+            make_evaluation_columns(outcomes, causes),
+        )
         here = self.parts.counts.transitions
         self._sinks = open_sinks(self.config, self.folder.path, here, self.progress.note)
 
@@ -46,24 +56,22 @@ class Reporter:
         self._opened, self._timed_from = time.perf_counter(), self.parts.counts.transitions
         self._iterations = self.parts.phases.iterations
 
-    def report(self, seconds: float) -> dict[str, Any]:
+    def report(self, seconds: float) -> MetricsRow:
         """Close the window: one row for metrics.csv, the sinks and the display."""
-        parts = self.parts
-        with parts.phases("report", host=True):
-            row = self._row(seconds)
-            self.folder.add_row("metrics.csv", row)
-            self._write({f"train/{k}": v for k, v in row.items() if k != "step"}, row["step"])
-        self.step, self.updates = row["step"], row["updates"]
+        with self.parts.phases("report", host=True):
+            row = self._close_window(seconds)
+            self.folder.add_metrics(row)
+            self._send("train", row)
+        self.step, self.updates = row.step, row.updates
         self.open_window()
         self.progress.report(row)
         return row
 
     def evaluation(self, step: int, result: Evaluation) -> None:
         """One row for evaluations.csv and the sinks."""
-        row = result.to_dict()
-        row |= {"step": step, **row.pop("outcomes")}
-        self.folder.add_row("evaluations.csv", {"step": step} | row)
-        self._write({f"eval/{k}": v for k, v in row.items() if k != "step"}, step)
+        row = EvaluationRow(step=step, **vars(result))
+        self.folder.add_evaluation(row)
+        self._send("eval", row)
         self.progress.evaluation(step, result)
 
     def flush(self) -> None:
@@ -77,7 +85,7 @@ class Reporter:
             sink.close(summary)
         self._sinks = []
 
-    def _row(self, seconds: float) -> dict[str, Any]:
+    def _close_window(self, seconds: float) -> MetricsRow:
         parts, counts = self.parts, self.parts.counts
         episodes = parts.metrics.read()
         sums = parts.learner.read_sums()
@@ -88,25 +96,28 @@ class Reporter:
         training = max(1e-9, window - sum(phases.get(name, 0.0) for name in ASIDE))
         if parts.phases.iterations == self._iterations:  # transitions that became known late, on CUDA
             training = math.nan
-        window_episodes = int(episodes.pop("episodes"))
-        row: dict[str, Any] = {
-            "step": step,
-            "updates": updates,
-            "episodes": counts.episodes,
-            "seconds": round(seconds, 3),
-            "steps_per_second": round(transitions / training, 1),
-            "ratio": self.ratio.achieved(step, updates),
-            "eps": float(parts.collector.eps.mean()),
-            "lr": float(parts.learner.lr),
-        }
-        row |= {name: value / done if done else float("nan") for name, value in sums.items()}
-        row |= {"window_episodes": window_episodes} | episodes
-        for name in (*PHASES, *GRAPHS):
-            row[f"us_{name}"] = round(phases.get(name, 0.0) / max(1, transitions) * 1e6, 4)
-        row["memory_mb"] = round(used_bytes(parts.learner.device) / 1e6, 1)
-        row["us_total"] = round(training / max(1, transitions) * 1e6, 4)
-        return row
+        count = max(1, transitions)
+        return MetricsRow(
+            step=step,
+            updates=updates,
+            episodes=counts.episodes,
+            seconds=round(seconds, 3),
+            steps_per_second=round(transitions / training, 1),
+            ratio=self.ratio.achieved(step, updates),
+            eps=float(parts.collector.eps.mean()),
+            lr=float(parts.learner.lr),
+            **{name: value / done if done else math.nan for name, value in sums.items()},
+            window_episodes=episodes.episodes,
+            return_=episodes.return_,
+            length=episodes.length,
+            outcomes=episodes.outcomes,
+            phases={n: round(phases.get(n, 0.0) / count * 1e6, 4) for n in (*PHASES, *GRAPHS)},
+            memory_mb=round(used_bytes(parts.learner.device) / 1e6, 1),
+            us_total=round(training / count * 1e6, 4),
+        )
 
-    def _write(self, values: dict[str, float], step: int) -> None:
+    def _send(self, table: str, row: MetricsRow | EvaluationRow) -> None:
+        cells = row_to_cells(row)
+        del cells[STEP.name]
         for sink in self._sinks:
-            sink.scalars(values, step)
+            sink.scalars({f"{table}/{name}": value for name, value in cells.items()}, row.step)

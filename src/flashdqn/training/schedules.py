@@ -59,6 +59,6 @@ def learning_rate(config: LearnConfig, transitions: int) -> float:
 
 
 def importance_exponent(config: ReplayConfig, transitions: int) -> float:
-    """β of prioritised replay, which rises linearly to 1 (Schaul et al. 2016, section 3.4)."""
+    """β of prioritized replay, which rises linearly to 1 (Schaul et al. 2016, section 3.4)."""
     share = min(1.0, transitions / config.beta_over)
     return config.beta + (1.0 - config.beta) * share

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from flashdqn.core.contract import ObsSpec, VecEnv, is_resumable
+from flashdqn.core.contract import ObsSpec, VecEnv, get_cause_names, is_resumable
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.check.episode import (
     PlayRecord,
@@ -93,6 +93,7 @@ def _check_attributes(env: VecEnv) -> None:
         value = getattr(env, attribute)
         if not is_right(value):
             raise EnvError(f"{rule}, but it is {value!r}. Set it before the environment is used.")
+    get_cause_names(env)
 
 
 def _make_report(env: VecEnv, record: PlayRecord) -> CheckReport:

@@ -91,6 +91,7 @@ class Snake:
 
     name = "snake"
     outcome_names: tuple[str, ...] = rules.OUTCOMES
+    cause_names: tuple[str, ...] = rules.OUTCOMES[rules.OUT_WALL :]
     mask: Tensor | None = None
 
     def __init__(self, config: SnakeConfig, num_envs: int, device: torch.device | str = "cpu") -> None:

@@ -1,13 +1,12 @@
 """Where figures go besides the run folder: TensorBoard, Weights & Biases, MLflow.
 
 A sink may fail, or take its time: the network is down, the disk is full. That is noted once, and training goes on;
-a sink that talks to a server works in a thread of its own, so that nobody waits for it.
+a sink that talks to a server works in its own thread, so that nobody waits for it.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from flashdqn.config import Config, LogConfig
-from flashdqn.config.settings import to_dict
+from flashdqn.config.settings import flatten_keys, to_dict
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import read_json_object
 from flashdqn.runs.checkpoint import write_json_atomically
 from flashdqn.training.sinks.background import Background, Guarded
 
@@ -94,18 +94,10 @@ def installed(module: str) -> bool:
 
 def read_runs(path: Path) -> dict[str, str]:
     """The sinks' own runs, by sink."""
-    try:
-        return dict(json.loads((path / RUNS).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
+    return read_json_object(path / RUNS)
 
 
-def flatten_settings(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    named: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            named |= flatten_settings(value, f"{prefix}{key}.")
-        else:
-            named[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
-    return named
+def flatten_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings by their dotted names, as plain data: no empty groups, and lists for tuples."""
+    named = {name: value for name, value in flatten_keys(data).items() if not isinstance(value, Mapping)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in named.items()}

@@ -1,4 +1,4 @@
-"""Sinks that may fail without harm: guarded, and in a thread of their own."""
+"""Sinks that may fail without harm: guarded, and in their own threads."""
 
 from __future__ import annotations
 

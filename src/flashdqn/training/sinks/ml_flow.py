@@ -66,7 +66,7 @@ class MLflow:
 
 
 def tracking_address(uri: str) -> str | None:
-    """What MLflow takes: a URI as it is; a folder as a database in it, for MLflow gives up plain folders."""
+    """What MLflow takes: a URI as it is; a folder as a database in it, because MLflow gives up plain folders."""
     if not uri:
         return None
     if "://" in uri or uri == "databricks" or uri.startswith("databricks:"):

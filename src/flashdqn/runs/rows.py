@@ -1,0 +1,106 @@
+"""Rows of a run's tables as objects: fields where columns are fixed, mappings where a task names them.
+
+Fields stand in the order of the columns. A field's name is its column's, but for `return_`, which Python keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from flashdqn.runs.columns import PHASE_PREFIX, RESERVED, SCORE, ColumnKind, Columns
+
+Row = TypeVar("Row", "MetricsRow", "EvaluationRow")
+
+
+@dataclass(frozen=True)
+class MetricsRow:
+    """A window of training: one row of metrics.csv."""
+
+    step: int
+    updates: int
+    episodes: int
+    seconds: float
+    steps_per_second: float
+    ratio: float
+    eps: float
+    lr: float
+    loss: float
+    q: float
+    grad_norm: float
+    window_episodes: int
+    return_: float
+    length: float
+    outcomes: Mapping[str, float]  # as the task names them, the score among them
+    phases: Mapping[str, float]  # µs per transition
+    memory_mb: float
+    us_total: float
+
+    @property
+    def score(self) -> float | None:
+        """The mean score; None where the task has none."""
+        return self.outcomes.get(SCORE.name)
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """An evaluation: one row of evaluations.csv."""
+
+    step: int
+    episodes: int
+    unfinished: int
+    mean_score: float
+    score_error: float
+    mean_return: float
+    mean_length: float
+    outcomes: Mapping[str, float]  # as the task names them, without the score
+
+
+def row_to_cells(row: MetricsRow | EvaluationRow) -> dict[str, float]:
+    """A row by the names of its columns, in their order."""
+    cells: dict[str, float] = {}
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name == "phases":
+            cells |= {f"{PHASE_PREFIX}{name}": part for name, part in value.items()}
+        elif field.name == "outcomes":
+            cells |= value
+        else:
+            cells[field.name.rstrip("_")] = value
+    return cells
+
+
+def parse_row(row: type[Row], cells: Mapping[str, Any], columns: Columns) -> Row:
+    """A row as a file has it; what is missing there is NaN, or 0 where it is a whole number."""
+    values: dict[str, Any] = {}
+    for field in fields(row):
+        if field.name == "phases":
+            names = [column.name for column in columns.of_kind(ColumnKind.PHASE)]
+            values["phases"] = {n.removeprefix(PHASE_PREFIX): float_or_nan(cells.get(n)) for n in names}
+        elif field.name == "outcomes":
+            found = columns.of_kind(ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
+            own = [column.name for column in found if column.name not in RESERVED]
+            values["outcomes"] = {name: float_or_nan(cells.get(name)) for name in own}
+        else:
+            read = int_or_zero if field.type == "int" else float_or_nan
+            values[field.name] = read(cells.get(field.name.rstrip("_")))
+    return row(**values)
+
+
+def float_or_nan(value: Any) -> float:
+    """A number; NaN where there is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def int_or_zero(value: Any) -> int:
+    """A whole number; 0 where there is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        number = float_or_nan(value)
+        return int(number) if math.isfinite(number) else 0
