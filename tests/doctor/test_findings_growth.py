@@ -60,7 +60,7 @@ STEADY = {"vector_steps": 100.0, "transitions": 100.0, "updates": 10.0}
 def test_graphs_that_are_kept(
     maker: Maker, script: Path, name: str, kind: str, mark: str | None, title: str
 ) -> None:
-    maker.container(name, range(100, 1100, 100), type=kind, holds_graph=True)
+    maker.container(name, range(100, 1100, 100), type=kind, is_graph=kind == "graph", holds_graph=True)
     maker.train({0: 1.0}, **STEADY)
     maker.raw["windows"][-1]["memory"] = 300 * MB
     (found,) = detect_graph_leaks(maker.evidence())

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_examples import NAN, example, findings, windows
 
-from flashdqn.doctor import phases
 from flashdqn.doctor.html_charts import COLOURS
 from flashdqn.doctor.report_series import (
     build_courses,
@@ -32,6 +31,7 @@ from flashdqn.doctor.report_words import (
     shorten_path,
     strip_controls,
 )
+from flashdqn.doctor.watch.kinds import Phase
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_growth_is_read_with_and_without_times() -> None:
 
 
 def test_every_phase_has_its_words_and_its_colour() -> None:
-    assert set(PHASES) == set(COLOURS) == set(phases.PHASES)
+    assert set(PHASES) == set(COLOURS) == set(Phase)
 
 
 def test_the_manual_explains_every_phase_and_bound() -> None:

@@ -20,6 +20,7 @@ from flashdqn.doctor.report_words import (
     list_head_figures,
     shorten_path,
 )
+from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.show.bars import draw_sparkline
 from flashdqn.show.charts import draw_legend_patch
 from flashdqn.show.numbers import format_percent
@@ -38,7 +39,7 @@ def render_head(report: Report) -> str:
         f'<header><p class="brand">flashdqn doctor</p><h1>{escape(format_command(report))}</h1>'
         f"<p>{escape(describe_watch_time(report))}</p>"
         f'<p class="soft">{escape(describe_machine(report))}</p></header>'
-        + (render_traceback(report) if report.ended == "failed" and report.error else "")
+        + (render_traceback(report) if report.ended is Ending.FAILED and report.error else "")
         + f'<div class="tiles">{tiles}</div>'
         f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>{escape(report.bound_because)}</div>'
     )
@@ -92,12 +93,8 @@ def _render_hot_line(line: HotLine, wide: bool) -> str:
     words = (
         f'<span class="share">{escape(format_percent(line.share))}</span> '
         f"<b>{escape(format_place(line))}</b>{escape(function)} "
-        + (
-            f'<span class="soft">{draw_legend_patch(get_phase_color(line.phase))}{escape(line.phase)}</span>'
-            if line.phase
-            else ""
-        )
-        + f'<code class="one">{escape(line.source)}</code>'
+        f'<span class="soft">{draw_legend_patch(get_phase_color(line.phase))}{escape(line.phase)}</span>'
+        f'<code class="one">{escape(line.source)}</code>'
     )
     around = line.context or (((line.line, line.source),) if line.source else ())
     if not around:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flashdqn.doctor.watch.kinds import Ending, Phase
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -36,9 +38,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """A share of the time with a name: environment, acting, replay, forward, backward, …"""
+    """What a phase takes of the time."""
 
-    name: str
+    name: Phase
     seconds: float
     share: float
 
@@ -53,7 +55,7 @@ class HotLine:
     source: str
     """The line's text, stripped; empty where the file could not be read."""
     share: float
-    phase: str
+    phase: Phase
     """What most of that time was."""
     context: tuple[tuple[int, str], ...] = ()
     """The lines around it: number and text."""
@@ -93,7 +95,7 @@ class Window:
     """Resident memory of the process at its end, in bytes."""
     device_memory: int
     """Memory that torch holds on the GPU, in bytes; 0 on the CPU."""
-    phases: dict[str, float]
+    phases: dict[Phase, float]
     """Seconds by phase."""
 
 
@@ -103,8 +105,7 @@ class Report:
 
     script: str
     arguments: tuple[str, ...]
-    ended: str
-    """finished, stopped (its time was up), interrupted (Ctrl-C), failed or killed."""
+    ended: Ending
     error: str
     """The script's own traceback when it failed."""
     seconds: float

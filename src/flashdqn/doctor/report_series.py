@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from flashdqn.doctor.report import Report, Window
+from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.show.bars import split_into_slices
 from flashdqn.show.numbers import format_bytes, format_count, format_rate
 
@@ -92,13 +93,13 @@ def list_growing_containers(report: Report) -> list[Growing]:
     ]
 
 
-def list_phase_names(report: Report) -> list[str]:
+def list_phase_names(report: Report) -> list[Phase]:
     """Every phase that took time, the longest first."""
     known = [phase for phase in report.phases if phase.seconds > 0 or phase.share > 0]
     return [phase.name for phase in sorted(known, key=lambda phase: -_finite_or_zero(phase.share))]
 
 
-def compute_window_shares(window: Window, names: Sequence[str]) -> list[float]:
+def compute_window_shares(window: Window, names: Sequence[Phase]) -> list[float]:
     """Of a window's time, the share of each phase."""
     seconds = [max(0.0, _finite_or_zero(window.phases.get(name, 0.0))) for name in names]
     total = sum(seconds)

@@ -31,29 +31,30 @@ from flashdqn.doctor.report_words import (
     strip_controls,
 )
 from flashdqn.doctor.terminal_sheet import Sheet, highlight_for_terminal
+from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.bars import draw_sparkline, draw_text_bar
 from flashdqn.show.numbers import format_duration, format_percent
 
 BAR, SPARK = 36, 34
 HOTTEST = 10
 COLOURS = {
-    "environment": "green",
-    "acting": "yellow",
-    "replay": "magenta",
-    "forward": "cyan",
-    "backward": "blue",
-    "optimizer": "bright_cyan",
-    "data movement": "red",
-    "printing": "bright_magenta",
-    "logging": "bright_magenta",
-    "compilation": "bright_yellow",
+    Phase.ENVIRONMENT: "green",
+    Phase.ACTING: "yellow",
+    Phase.REPLAY: "magenta",
+    Phase.FORWARD: "cyan",
+    Phase.BACKWARD: "blue",
+    Phase.OPTIMIZER: "bright_cyan",
+    Phase.DATA_MOVEMENT: "red",
+    Phase.PRINTING: "bright_magenta",
+    Phase.LOGGING: "bright_magenta",
+    Phase.COMPILATION: "bright_yellow",
 }
 
 
 def show_report(report: Report, console: Console) -> None:
     """Everything, the script's own traceback first."""
     sheet = Sheet(console)
-    if report.ended == "failed" and report.error:
+    if report.ended is Ending.FAILED and report.error:
         sheet.verbatim(report.error)
     _print_head(sheet, report)
     _print_verdict(sheet, report)
@@ -95,7 +96,7 @@ def _print_phases(sheet: Sheet, phases: tuple[PhaseShare, ...]) -> None:
     sheet.title("Where the time goes")
     for phase in sorted(phases, key=lambda phase: -phase.share if phase.share == phase.share else 0.0):
         figures = f"{format_duration(phase.seconds):>13}{format_percent(phase.share):>6}"
-        words = f"  {strip_controls(phase.name)[:16]:<17}{figures}  "
+        words = f"  {phase.name:<17}{figures}  "
         sheet.line(Text.assemble(words, (draw_text_bar(phase.share, BAR), COLOURS.get(phase.name, "white"))))
 
 
@@ -135,12 +136,11 @@ def _print_hot_lines(sheet: Sheet, lines: tuple[HotLine, ...]) -> None:
     sheet.title("Hottest lines")
     for line in lines[:HOTTEST]:
         words = f"{format_place(line)}  {line.function}".rstrip()
-        phase = f"  ({line.phase})" if line.phase else ""
         sheet.line(
             Text.assemble(
                 f"{format_percent(line.share):>6}  ",
                 (strip_controls(words), "cyan"),
-                (strip_controls(phase), "dim"),
+                (f"  ({line.phase})", "dim"),
             )
         )
         if line.source:

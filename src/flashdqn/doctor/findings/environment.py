@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_innermost_frame, find_script_frame
 from flashdqn.doctor.findings.rules import compute_certainty
 from flashdqn.doctor.report import Finding
+from flashdqn.doctor.watch.kinds import Phase
 
 COMPILED = 10.0
 """How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
@@ -17,7 +18,7 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
     python, lines, functions = 0.0, dict[tuple[str, int], float](), dict[str, float]()
     for number, seconds in evidence.by_stack.items():
         stack = evidence.frames(number)
-        if evidence.names[number] != "environment":
+        if evidence.names[number] is not Phase.ENVIRONMENT:
             continue
         own, last = find_script_frame(stack), find_innermost_frame(stack)
         if (
@@ -33,7 +34,7 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     file, line = max(lines, key=lambda place: lines[place])
-    transitions = max(evidence.record.total("transitions"), 1.0)
+    transitions = max(evidence.record.totals.transitions, 1)
     top = sorted(functions.items(), key=lambda item: -item[1])[:3]
     yield Finding(
         name="python-env",
@@ -56,14 +57,13 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
 
 def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
     """A network asked about one observation at a time."""
-    probe = evidence.record.raw["probes"].get("batch")
-    acting = [f for f in evidence.record.forwards if f.role == "acting"]
+    probe = evidence.record.probes.batch
+    acting = [f for f in evidence.record.forwards if f.role is Phase.ACTING]
     if not probe or not acting or evidence.record.width != 1:
         return
     site = max(acting, key=lambda f: f.seconds)
-    share = evidence.share("acting")
-    number = max(int(name) for name in probe)
-    factor = probe["1"] / (probe[str(number)] / number)
+    share = evidence.share(Phase.ACTING)
+    number = probe.environments
     yield Finding(
         name="single-env-acting",
         title=f"One environment at a time: {site.network} ({site.parameters:,} parameters) is asked "
@@ -71,16 +71,16 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
         file=site.file,
         line=site.line,
         share=share,
-        speedup=estimate_speedup(share, factor),
+        speedup=estimate_speedup(share, probe.factor),
         evidence=(
             f"Acting takes {share:.0%} of the time: {1e6 * site.seconds / site.count:,.0f} µs a call, "
             f"batch {site.batch}.",
-            f"On a copy of the network: {1e6 * probe['1']:,.0f} µs for one observation, "
-            f"{1e6 * probe[str(number)]:,.0f} µs for {number}.",
+            f"On a copy of the network: {1e6 * probe.one:,.0f} µs for one observation, "
+            f"{1e6 * probe.many:,.0f} µs for {number}.",
         ),
         advice=f"Step {number} environments together and ask the network once for all of them. Keep the ratio of "
         "updates to transitions as it is.",
         example=f'envs = gymnasium.make_vec("CartPole-v1", num_envs={number})\n'
         "actions = network(torch.as_tensor(observations)).argmax(1)",
-        certainty=compute_certainty(evidence, share, 0.15) if factor > 1.5 else 0.0,
+        certainty=compute_certainty(evidence, share, 0.15) if probe.factor > 1.5 else 0.0,
     )

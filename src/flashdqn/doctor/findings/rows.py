@@ -10,10 +10,10 @@ from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
 from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
 from flashdqn.doctor.phases import OFTEN
-from flashdqn.doctor.record import CallSite
 from flashdqn.doctor.report import Finding
+from flashdqn.doctor.watch.kinds import COPIES, EventKind, Phase
+from flashdqn.doctor.watch.rows import CallSite
 
-COPIES = ("item", "tolist", "cpu", "numpy", "to", "cuda", "bool", "int", "float")
 LEAST_SHARE = 0.05
 BATCHED = 50.0
 """How much less the same work costs in one call: a cautious figure for a batch of a few dozen rows and more."""
@@ -86,7 +86,7 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             continue
         phases = evidence.phase_inside(file, first, last)
         share = sum(phases.values()) / evidence.seconds
-        if phases["environment"] > 0.5 * sum(phases.values()):
+        if phases[Phase.ENVIRONMENT] > 0.5 * sum(phases.values()):
             continue  # that is for `python-env` to say
         yield Finding(
             name="row-loop",
@@ -116,7 +116,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     for file, places in groups.items():
         worst = max(places, key=lambda place: evidence.at([place]))
         share = evidence.at([*places, *find_sampling_lines(evidence, worst)])
-        updates = max(evidence.record.total("updates"), 1.0)
+        updates = max(evidence.record.totals.updates, 1)
         yield Finding(
             name="list-batches",
             title="Every batch is put together from Python lists, one transition after the other",
@@ -126,7 +126,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
             speedup=estimate_speedup(share, BATCHED),
             evidence=(
                 f"Making tensors and arrays out of lists takes {share:.0%} of the time, "
-                f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,.0f} updates.",
+                f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,} updates.",
                 f"The most costly line: {source.read_line(*worst)}",
             ),
             advice="Keep the replay as preallocated arrays or tensors and index them with a vector of row numbers.",
@@ -145,7 +145,7 @@ def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
         if file == place[0]
         and function is not None
         and source.covers_line(function, line)
-        and phases.most_common(1)[0][0] == "replay"
+        and phases.longest() is Phase.REPLAY
         and not builds_from_list(file, line)
     ]
 
@@ -157,9 +157,10 @@ def find_hot_places(evidence: Evidence) -> list[Place]:
 
 
 def find_row_loop(evidence: Evidence, file: str, line: int) -> Range | None:
-    """The outermost loop around a line that is no training loop: no environment steps and no updates in it."""
+    """The outermost loop around a line that is not a training loop: no environment steps and no updates in it."""
     chain = source.find_nodes_in_function(file, line)
-    busy = [s for s in evidence.record.kinds("env step", "optimizer", "backward") if s.file == file]
+    kinds = (EventKind.ENV_STEP, EventKind.OPTIMIZER, EventKind.BACKWARD)
+    busy = [site for site in evidence.record.kinds(*kinds) if site.file == file]
     for node in chain:
         if not isinstance(node, source.Loop | source.Comprehension):
             continue

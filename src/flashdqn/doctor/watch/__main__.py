@@ -1,4 +1,4 @@
-"""Run a script under watch: `python __main__.py PLAN.json`; see `script.Plan`.
+"""Run a script under watch: `python __main__.py PLAN.json`; see `schema.WatchPlan`.
 
 The package is loaded under a name of its own, so that none of its modules can stand in the way of the script's.
 """

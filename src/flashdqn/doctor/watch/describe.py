@@ -7,6 +7,7 @@ from typing import Any
 
 from . import counters as tally
 from .frames import get_qualified_name
+from .rows import ForwardSite, OptimizerUse
 from .torch_hooks import optimizers
 
 
@@ -21,7 +22,7 @@ def detect_torch_device(torch: Any) -> str:
     return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
 
 
-def describe_forwards() -> list[dict[str, Any]]:
+def describe_forwards() -> tuple[ForwardSite, ...]:
     """Each line that called a network."""
     trained = {
         id(parameter)
@@ -34,38 +35,38 @@ def describe_forwards() -> list[dict[str, Any]]:
         code = entry.code
         parameters = list(entry.module.parameters()) if entry.module is not None else []
         rows.append(
-            {
-                "file": code.co_filename,
-                "line": line,
-                "function": get_qualified_name(code),
-                "count": entry.count,
-                "seconds": entry.seconds,
-                "acting": entry.acting,
-                "learning": entry.learning,
-                "graded": entry.graded,
-                "batch": max(entry.batches, key=lambda size: entry.batches[size], default=0),
-                "shape": list(getattr(entry.data, "shape", ())),
-                "network": type(entry.module).__name__,
-                "parameters": sum(parameter.numel() for parameter in parameters),
-                "trained": any(id(parameter) in trained for parameter in parameters),
-                "given_gradients": entry.given_gradients,
-            }
+            ForwardSite(
+                file=code.co_filename,
+                line=line,
+                function=get_qualified_name(code),
+                count=entry.count,
+                seconds=entry.seconds,
+                acting=entry.acting,
+                learning=entry.learning,
+                graded=entry.graded,
+                batch=max(entry.batches, key=lambda size: entry.batches[size], default=0),
+                shape=tuple(getattr(entry.data, "shape", ())),
+                network=type(entry.module).__name__,
+                parameters=sum(parameter.numel() for parameter in parameters),
+                trained=any(id(parameter) in trained for parameter in parameters),
+                given_gradients=entry.given_gradients,
+            )
         )
-    return rows
+    return tuple(rows)
 
 
-def describe_optimizers() -> list[dict[str, Any]]:
+def describe_optimizers() -> tuple[OptimizerUse, ...]:
     """Each optimizer that was stepped."""
-    return [
-        {
-            "class": type(optimizer).__name__,
-            "fused": bool(optimizer.param_groups[0].get("fused")),
-            "can_fuse": "fused" in optimizer.param_groups[0],
-            "tensors": sum(len(group["params"]) for group in optimizer.param_groups),
-            "elements": sum(p.numel() for group in optimizer.param_groups for p in group["params"]),
-            "steps": optimizers.steps[key],
-            "seconds": optimizers.seconds[key],
-        }
+    return tuple(
+        OptimizerUse(
+            name=type(optimizer).__name__,
+            fused=bool(optimizer.param_groups[0].get("fused")),
+            can_fuse="fused" in optimizer.param_groups[0],
+            tensors=sum(len(group["params"]) for group in optimizer.param_groups),
+            elements=sum(p.numel() for group in optimizer.param_groups for p in group["params"]),
+            steps=optimizers.steps[key],
+            seconds=optimizers.seconds[key],
+        )
         for key, optimizer in list(optimizers.held.items())
         if optimizer.param_groups
-    ]
+    )
