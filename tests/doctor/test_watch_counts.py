@@ -201,10 +201,10 @@ def test_transitions_and_steps_add_up(record: WatchRecord) -> None:
     steps = 11 + 7 + 10 + 8 + 3 + 2 + 9 + 4
     assert record.totals.vector_steps == steps
     assert record.totals.transitions == steps + 7 * (8 + 3)
-    assert record.widths == {"1": steps - 11, "8": 11}
+    assert record.widths == {1: steps - 11, 8: 11}
     assert record.totals.updates == 5
-    assert record.counted["vector_steps"] == steps
-    assert record.counted["updates"] == 5
+    assert record.counted.vector_steps == steps
+    assert record.counted.updates == 5
 
 
 def test_episodes_and_their_lengths(record: WatchRecord) -> None:
@@ -236,15 +236,16 @@ def test_networks_are_known_by_what_follows_their_calls(record: WatchRecord, scr
 
 def test_the_rest_of_the_record(record: WatchRecord, script: Path) -> None:
     assert record.ended == "finished"
-    assert record.failures == []
+    assert record.failures == ()
     (claim,) = record.claims
-    assert (claim["value"], claim["line"]) == (12_345.0, line_of(script, "# claim"))
-    assert claim["transitions"] == record.totals.transitions
+    assert (claim.value, claim.line) == (12_345.0, line_of(script, "# claim"))
+    assert claim.transitions == record.totals.transitions
     (optimizer,) = record.optimizers
-    assert (optimizer["class"], optimizer["steps"], optimizer["tensors"]) == ("SGD", 5, 4)
-    assert optimizer["elements"] == 58
-    assert {"threads", "optimizer", "flush", "no_grad", "matmul"} <= set(record.probes)
-    assert "failed" not in record.probes
+    assert (optimizer.name, optimizer.steps, optimizer.tensors) == ("SGD", 5, 4)
+    assert optimizer.elements == 58
+    probes = record.probes
+    assert None not in (probes.threads, probes.optimizer, probes.flush, probes.no_grad, probes.flops)
+    assert probes.failed == ()
 
 
 def test_a_patients_copies_are_counted_on_its_lines() -> None:

@@ -220,5 +220,5 @@ def test_and_it_was_watched(watched: tuple[WatchRecord, dict[str, Any]]) -> None
     record, _ = watched
     assert record.totals.updates >= 300
     assert record.totals.vector_steps >= 300
-    assert record.failures == []
+    assert record.failures == ()
     assert bool(record.operations) == record.deep

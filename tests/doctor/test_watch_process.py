@@ -108,7 +108,7 @@ def test_a_script_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
     }
     assert record.ended == "finished"
     assert record.script == str(beside / "start.py")
-    assert record.arguments == ["--seed", "3", "-m", "x"]
+    assert record.arguments == ("--seed", "3", "-m", "x")
 
 
 def test_a_module_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +413,7 @@ def test_environments_in_processes_of_their_own(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, VECTOR, hollow=True))
     assert record.ended == "finished", record.error
     assert told(tmp_path) == {"seen": [[1, 1], [2, 2], [3, 3], [0, 0]]}
-    assert record.widths == {"2": 4}  # steps of both, seen from here
+    assert record.widths == {2: 4}  # steps of both, seen from here
     assert (record.totals.episodes, record.totals.episode_steps) == (2, 6)
 
 
