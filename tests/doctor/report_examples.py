@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashdqn.doctor.report import Finding, HotLine, PhaseShare, Report, Window
+from flashdqn.doctor.report.contents import (
+    Finding,
+    GrowingContainer,
+    HotLine,
+    Limit,
+    PhaseShare,
+    Report,
+    Window,
+)
 from flashdqn.doctor.watch.kinds import Ending, Phase
 
 NAN = float("nan")
@@ -34,7 +42,7 @@ def example(**changes: Any) -> Report:
         episodes=41,
         batch_size=64,
         environments=8,
-        bound="copies",
+        bound=Limit.COPIES,
         bound_because="43% of the time goes into 25,600 copies of less than 1 KiB each.",
         overhead=0.031,
         samples=5_874,
@@ -45,12 +53,9 @@ def example(**changes: Any) -> Report:
         findings=findings(script),
         notes=("The GPU's own time was not measured: that takes the deep mode.",),
         growth=(
-            {
-                "name": "losses",
-                "where": f"{script}:31",
-                "type": "list",
-                "sizes": [10 + 850 * k for k in range(60)],
-            },
+            GrowingContainer(
+                "losses", f"{script}:31", "list", tuple((float(k), 10 + 850 * k) for k in range(60))
+            ),
         ),
     )
     return replace(report, **changes)
@@ -170,7 +175,7 @@ def findings(script: str) -> tuple[Finding, ...]:
 
 def healthy() -> Report:
     return example(
-        bound="compute",
+        bound=Limit.COMPUTE,
         bound_because="71% of the time is in matrix products of the network.",
         findings=(),
         growth=(),
@@ -192,8 +197,8 @@ def empty() -> Report:
     return Report(
         script="empty.py", arguments=(), ended=Ending.FINISHED, error="", seconds=0.0, python="3.11.7", torch="",
         device="cpu", cores=1, threads=0, transitions=0, vector_steps=0, updates=0, episodes=0, batch_size=0,
-        environments=0, bound="unknown", bound_because="", overhead=0.0, samples=0, deep=False, phases=(), lines=(),
-        windows=(), findings=(), notes=(), growth=(),
+        environments=0, bound=Limit.UNKNOWN, bound_because="", overhead=0.0, samples=0, deep=False, phases=(),
+        lines=(), windows=(), findings=(), notes=(), growth=(),
     )  # fmt: skip
 
 
@@ -210,13 +215,13 @@ def nasty() -> Report:
         error=NASTY,
         python=NASTY,
         device=NASTY,
-        bound=NASTY,
+        bound=Limit.UNKNOWN,
         bound_because=NASTY,
         windows=windows(5),
         lines=(line,),
         findings=(finding,),
         notes=(NASTY,),
-        growth=({"name": NASTY, "where": NASTY, "type": NASTY, "sizes": [(0.0, 1), (1.0, 9)]},),
+        growth=(GrowingContainer(NASTY, NASTY, NASTY, ((0.0, 1), (1.0, 9))),),
     )
 
 
@@ -231,7 +236,6 @@ def unknown() -> Report:
         lines=(HotLine("train.py", 1, "", "", NAN, Phase.ACTING),),
         windows=(window, replace(window, start=NAN, seconds=NAN), replace(window, start=2.0, seconds=0.0)),
         findings=(finding,),
-        growth=({"name": "x", "sizes": [NAN, None]}, {}),
     )
 
 

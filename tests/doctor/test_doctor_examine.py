@@ -11,9 +11,8 @@ import pytest
 from record_maker import Maker, library, stand_in
 
 from flashdqn.doctor.examine import build_report
-from flashdqn.doctor.json_file import write_report_json
 from flashdqn.doctor.record import read_record
-from flashdqn.doctor.report import Report
+from flashdqn.doctor.report.contents import Report, write_report_json
 from flashdqn.doctor.watch.kinds import Phase
 
 
@@ -89,7 +88,7 @@ def test_what_is_in_a_report(maker: Maker, tmp_path: Path) -> None:
         ("environment", 3.0, 0.3),
     ]
     assert [(line.line, line.phase) for line in report.lines] == [(6, "backward"), (5, "environment")]
-    assert [row["name"] for row in report.growth] == ["returns"]
+    assert [row.name for row in report.growth] == ["returns"]
     assert report.windows[0].episode_length == 15.0
     assert report.windows[0].phases == {"environment": 0.3, "backward": 0.7}
     found = strict(report, tmp_path / "report.json")

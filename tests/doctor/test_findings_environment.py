@@ -8,7 +8,7 @@ import pytest
 from record_maker import Maker, library, stand_in, standard
 
 from flashdqn.doctor.findings.environment import COMPILED, detect_python_env, detect_single_env
-from flashdqn.doctor.findings.everything import diagnose
+from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
 

@@ -8,7 +8,6 @@ import pytest
 from record_maker import Maker, library
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.growth import (
     detect_graph_leaks,
     detect_growing_containers,
@@ -16,6 +15,7 @@ from flashdqn.doctor.findings.growth import (
     detect_memory_growth,
     detect_slow_down,
 )
+from flashdqn.doctor.findings.rules import diagnose
 
 MB = 2**20
 

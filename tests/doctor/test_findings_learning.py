@@ -8,13 +8,13 @@ import pytest
 from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.learning import (
     detect_many_updates,
     detect_missing_no_grad,
     detect_subnormals,
     detect_unfused_optimizer,
 )
+from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.watch.kinds import Phase
 
 SOURCE = """

@@ -8,13 +8,13 @@ import pytest
 from record_maker import Maker, library
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.machine import (
     detect_compilation,
     detect_excess_threads,
     detect_host_syncs,
     detect_idle_gpu,
 )
+from flashdqn.doctor.findings.rules import diagnose
 
 SOURCE = """
     torch.set_num_threads(8)  # threads

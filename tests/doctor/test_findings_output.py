@@ -8,8 +8,8 @@ import pytest
 from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.output import detect_logging, detect_printing, detect_wrong_claims
+from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.watch.kinds import Phase
 
 SOURCE = """

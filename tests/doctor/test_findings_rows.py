@@ -8,9 +8,9 @@ import pytest
 from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.rows import BATCHED, detect_list_batches, detect_row_copies, detect_row_loops
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import Phase
 
 SOURCE = """

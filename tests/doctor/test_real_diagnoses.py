@@ -1,4 +1,4 @@
-"""`flashdqn doctor` for real, on three patients and on the healthy script. (`benchmarks/doctor.py` sees them all.)"""
+"""`flashdqn doctor` for real, on three patients and on the healthy script; `benchmarks/doctor.py` sees them all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 PATIENTS = Path(__file__).parent / "patients"
-#: Diseases that take much of the time, and are known by looks and counts alone: no probe, which others could disturb.
+#: Diseases that take much of the time, and are known by looks and counts: a busy machine disturbs probes more.
 DISEASES = ("list-batches", "per-row-copies", "python-env")
 SECONDS = (8, 20, 60)
 """How long to watch: longer where the machine was too busy for the doctor to be sure."""

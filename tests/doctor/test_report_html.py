@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from report_examples import NASTY, REPORTS, empty, example, failed, healthy, nasty, windows
 
-from flashdqn.doctor.html import render_doctor_page, write_doctor_page
-from flashdqn.doctor.html_code import highlight_as_html
+from flashdqn.doctor.report.page import render_doctor_page, write_doctor_page
+from flashdqn.doctor.report.page_cards import highlight_as_html
 
 
 class Page(HTMLParser):

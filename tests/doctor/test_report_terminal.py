@@ -10,8 +10,8 @@ from report_examples import NASTY, REPORTS, empty, example, failed, findings, he
 from rich.cells import cell_len
 from rich.console import Console
 
-from flashdqn.doctor.report import Report
-from flashdqn.doctor.terminal import show_report
+from flashdqn.doctor.report.contents import Report
+from flashdqn.doctor.report.terminal import show_report
 
 
 def shown(report: Report, width: int = 80, encoding: str = "utf-8", terminal: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,11 @@ def stacks_through(record: WatchRecord, script: Path, mark: str) -> list[int]:
 
 def called_frames(stack: tuple[Frame, ...]) -> list[Frame]:
     """The frames of the watch that the script's own code called."""
-    pairs = zip(stack, stack[1:], strict=False)
-    return [frame for caller, frame in pairs if (caller.owner, frame.owner) == (Owner.SCRIPT, Owner.WATCH)]
+    return [
+        frame
+        for caller, frame in pairwise(stack)
+        if (caller.owner, frame.owner) == (Owner.SCRIPT, Owner.WATCH)
+    ]
 
 
 @pytest.mark.parametrize("mark", EXPECTED)

@@ -12,7 +12,7 @@ import torch
 
 from flashdqn.doctor.watch import counters as tally
 from flashdqn.doctor.watch.growth import Census, read_local_variables
-from flashdqn.doctor.watch.rows import PartFailure
+from flashdqn.doctor.watch.rows import Container, PartFailure
 
 
 class Holder:

@@ -7,30 +7,25 @@ from pathlib import Path
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, SecondsBy
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.machine import measure_compilation
+from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.phases import LEARNING
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, PhaseShare, Report, Window
+from flashdqn.doctor.report.contents import (
+    CountedLine,
+    Finding,
+    GrowingContainer,
+    HotLine,
+    Limit,
+    PhaseShare,
+    Report,
+    Window,
+)
 from flashdqn.doctor.watch.kinds import COPIES, IMPLICIT_COPIES, Ending, Phase
 from flashdqn.doctor.watch.schema import WatchRecord
 
 LINES = 15
 SLOW = 0.25
 """Of what the machine does at best in a matrix product: below, a network's time is not its arithmetic."""
-
-#: A finding that takes much of the time says what the training is limited by.
-BOUNDS = {
-    "per-row-copies": "copies",
-    "host-syncs": "copies",
-    "row-loop": "python",
-    "list-batches": "python",
-    "growing-buffer": "python",
-    "python-env": "environment",
-    "single-env-acting": "acting",
-    "compile-in-training": "compilation",
-    "printing": "output",
-    "logging": "output",
-}
 
 
 def build_report(record: WatchRecord) -> Report:
@@ -70,7 +65,7 @@ def build_report(record: WatchRecord) -> Report:
         copies=list_tensor_copies(record),
         operations=list_operations(record),
         growth=tuple(
-            {"name": c.name, "where": c.where, "type": c.type, "sizes": [list(pair) for pair in c.sizes]}
+            GrowingContainer(c.name, c.where, c.type, c.sizes, "operations" if c.is_graph else "items")
             for c in sorted(record.containers, key=lambda c: -c.sizes[-1][1])
             if c.sizes[-1][1] > 1.2 * c.sizes[0][1]
         )[:10],
@@ -173,37 +168,40 @@ def compute_overhead(record: WatchRecord) -> float:
     return spent / max(whole - spent, 1e-9) if whole else 0.0
 
 
-def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, str]:
+def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Limit, str]:
     """What the training is bound by, and why one may say so."""
     if evidence.seconds < 1.0:
-        return "unknown", "training was not seen long enough"
+        return Limit.UNKNOWN, "training was not seen long enough"
     for finding in findings:
-        if finding.name in BOUNDS and finding.share > 0.4:
-            return BOUNDS[finding.name], f"{finding.share:.0%} of the training is `{finding.name}`, below"
+        if finding.limit is not Limit.UNKNOWN and finding.share > 0.4:
+            return finding.limit, f"{finding.share:.0%} of the training is `{finding.name}`, below"
     learning = evidence.share(*LEARNING)
     shares = {
-        "environment": evidence.share(Phase.ENVIRONMENT),
-        "acting": evidence.share(Phase.ACTING),
-        "copies": evidence.share(Phase.DATA_MOVEMENT),
-        "compilation": evidence.share(Phase.COMPILATION),
-        "output": evidence.share(Phase.PRINTING, Phase.LOGGING),
-        "python": evidence.share(Phase.PYTHON_REST),
+        Limit.ENVIRONMENT: evidence.share(Phase.ENVIRONMENT),
+        Limit.ACTING: evidence.share(Phase.ACTING),
+        Limit.COPIES: evidence.share(Phase.DATA_MOVEMENT),
+        Limit.COMPILATION: evidence.share(Phase.COMPILATION),
+        Limit.OUTPUT: evidence.share(Phase.PRINTING, Phase.LOGGING),
+        Limit.PYTHON: evidence.share(Phase.PYTHON_REST),
     }
-    largest = max(shares, key=lambda name: shares[name])
+    largest = max(shares, key=lambda limit: shares[limit])
     if shares[largest] >= learning:
         return largest, f"{shares[largest]:.0%} of the training goes there, and {learning:.0%} to learning"
     return find_learning_bottleneck(evidence, learning)
 
 
-def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[str, str]:
+def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit, str]:
     """Whether the learner computes, or mostly gets ready to."""
     record = evidence.record
     if record.jax and not record.totals.updates:
-        return "unknown", f"learning takes {learning:.0%} of the training, in updates that JAX has compiled"
+        return (
+            Limit.UNKNOWN,
+            f"learning takes {learning:.0%} of the training, in updates that JAX has compiled",
+        )
     around = evidence.share(Phase.LEARNING_REST, Phase.REPLAY)
     if around > 0.5 * learning:
         return (
-            "python",
+            Limit.PYTHON,
             f"learning takes {learning:.0%} of the training, and {around:.0%} goes by outside of its network",
         )
     seconds = learning * evidence.watched / max(record.totals.updates, 1)
@@ -211,8 +209,10 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[str, 
     if record.device == "cuda":
         busy = record.utilization
         if busy is None:
-            return "unknown", start + "; how busy the GPU was is not known (no nvidia-smi)"
-        return ("launches" if busy < 0.5 else "compute"), f"{start}; the GPU was busy {busy:.0%} of the time"
+            return Limit.UNKNOWN, start + "; how busy the GPU was is not known (no nvidia-smi)"
+        return (
+            Limit.LAUNCHES if busy < 0.5 else Limit.COMPUTE
+        ), f"{start}; the GPU was busy {busy:.0%} of the time"
     best = record.probes.flops
     needed = sum(
         2.0 * f.parameters * f.batch * f.count * (3 if f.graded else 1)
@@ -220,11 +220,11 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[str, 
         if f.role is Phase.FORWARD
     )
     if not best or not needed:
-        return "unknown", start
+        return Limit.UNKNOWN, start
     floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted by turns
     share = floor / seconds
     because = f"{start}, of which its products need about {1e6 * floor:,.0f} µs on this machine"
-    return ("compute" if share > SLOW else "launches"), because
+    return (Limit.COMPUTE if share > SLOW else Limit.LAUNCHES), because
 
 
 def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:

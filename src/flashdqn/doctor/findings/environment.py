@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_innermost_frame, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
+from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
 
 COMPILED = 10.0
 """How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
 
 
+@finding_rule
 def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
     """An environment whose time is spent in Python itself."""
     python, lines, functions = 0.0, dict[tuple[str, int], float](), dict[str, float]()
@@ -51,10 +52,12 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         advice="Compile the inner loops (numba), or do the step for all environments at once with arrays. The "
         "figure above takes it that such code is some ten times faster.",
         example="@numba.njit(cache=True)\ndef flood_fill(walls, row, column):\n    ...",
+        limit=Limit.ENVIRONMENT,
         certainty=compute_certainty(evidence, share, 0.15),
     )
 
 
+@finding_rule
 def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
     """A network asked about one observation at a time."""
     probe = evidence.record.probes.batch
@@ -82,5 +85,6 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
         "updates to transitions as it is.",
         example=f'envs = gymnasium.make_vec("CartPole-v1", num_envs={number})\n'
         "actions = network(torch.as_tensor(observations)).argmax(1)",
+        limit=Limit.ACTING,
         certainty=compute_certainty(evidence, share, 0.15) if probe.factor > 1.5 else 0.0,
     )

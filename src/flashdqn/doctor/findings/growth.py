@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
+from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import EventKind, Phase
 from flashdqn.doctor.watch.rows import Container, WatchWindow, WindowCounts
 from flashdqn.doctor.watch.schema import sum_counts
@@ -39,6 +39,7 @@ class Stretch:
         return sum(window.seconds for window in self.windows)
 
 
+@finding_rule
 def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
     """Losses kept with all that led to them."""
     places: dict[Place, Container] = {}
@@ -67,6 +68,7 @@ def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+@finding_rule
 def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
     """Lists that have no end, above all those that are gone through at every step."""
     containers = [c for c in evidence.record.containers if not c.holds_graph and is_growing(c, least=MANY)]
@@ -101,10 +103,12 @@ def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Give it an end, or keep a running figure instead of the whole history.",
         example="returns = collections.deque(maxlen=100)\nmean += (reward - mean) / count",
+        limit=Limit.PYTHON,
         certainty=compute_certainty(evidence, share, 0.03) if slower else 1.0,
     )
 
 
+@finding_rule
 def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
     """Steps that cost more and more, when nothing that grows explains it."""
     thirds = first_and_last_third(evidence)
@@ -150,6 +154,7 @@ def find_slowed_line(evidence: Evidence, early: Stretch, late: Stretch) -> Place
     return max(growth, key=lambda place: growth[place], default=(evidence.record.script, 0))
 
 
+@finding_rule
 def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
     """Memory that grows all along, on the host or on the GPU."""
     named = {f.name for rule in (detect_graph_leaks, detect_growing_containers) for f in rule(evidence)}
@@ -181,6 +186,7 @@ def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+@finding_rule
 def detect_longer_episodes(evidence: Evidence) -> Iterator[Finding]:
     """Episodes per second that fall because episodes get longer, not because anything gets slower."""
     thirds = first_and_last_third(evidence)

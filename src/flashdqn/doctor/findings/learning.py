@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flashdqn.doctor.evidence import Evidence, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import LEARNING
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import EventKind, Phase
 
 USUAL = 1 / 32
@@ -18,6 +18,7 @@ MUCH = 0.4
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
+@finding_rule
 def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     """Many updates for each step of the environments, or one for every single transition."""
     record = evidence.record
@@ -62,6 +63,7 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@finding_rule
 def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
     """An optimizer that goes through its tensors in Python, where torch has one kernel for all."""
     probe = evidence.record.probes.optimizer
@@ -91,6 +93,7 @@ def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@finding_rule
 def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
     """Numbers below the smallest normal one, over which the CPU takes many times longer."""
     counts, probe = evidence.record.subnormals, evidence.record.probes.flush
@@ -118,6 +121,7 @@ def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@finding_rule
 def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
     """Networks that act, or give targets, while a graph for gradients is built."""
     probe = evidence.record.probes.no_grad

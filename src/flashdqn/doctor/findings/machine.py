@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, estimate_speedup, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import LEARNING
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import EventKind, Phase
 
 COMPUTE = (Phase.ACTING, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.LEARNING_REST)
 SLOWER = 1.25
 
 
+@finding_rule
 def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
     """Something is compiled after training has begun."""
     lines = SecondsBy[Place]()
@@ -41,6 +42,7 @@ def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
         "A new shape compiles again: pad to a fixed one, or allow for dynamic shapes.",
         example="for batch in (1, 64):           # every shape that training will use\n"
         "    compiled(torch.zeros(batch, features))",
+        limit=Limit.COMPILATION,
         certainty=compute_certainty(evidence, share, 0.03) if sum(lines.values()) > 0.3 else 0.0,
     )
 
@@ -63,6 +65,7 @@ def compiles_at_start_only(evidence: Evidence) -> bool:
     return measure_compilation(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
 
 
+@finding_rule
 def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
     """More threads than the work is worth, or than there are cores."""
     record = evidence.record
@@ -94,6 +97,7 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@finding_rule
 def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
     """The host waits for the GPU, line by line."""
     sites = [site for site in evidence.record.sites if site.on_device and site.kind is not EventKind.ENV_STEP]
@@ -123,10 +127,12 @@ def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
         "rarely, many at once. What the GPU itself needs stays; only the waiting goes.",
         example="losses[update % 1000] = loss.detach()      # on the GPU\n"
         "if update % 1000 == 999:\n    print(losses.mean().item())             # one wait for a thousand",
+        limit=Limit.COPIES,
         certainty=compute_certainty(evidence, share, 0.05),
     )
 
 
+@finding_rule
 def detect_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
     """A GPU that has little to do."""
     busy = evidence.record.utilization

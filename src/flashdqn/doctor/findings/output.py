@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
+from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import EventKind, Phase
 from flashdqn.doctor.watch.rows import SpeedClaim
 
@@ -18,6 +18,7 @@ WRONG = 1.4
 """By how much a claim must differ from what was counted, time after time."""
 
 
+@finding_rule
 def detect_printing(evidence: Evidence) -> Iterator[Finding]:
     """Lines printed in the hot loop: writing them, and making their text."""
     sites = [site for site in evidence.record.kinds(EventKind.PRINT) if site.count >= 50]
@@ -49,10 +50,12 @@ def detect_printing(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Print now and then: every so many seconds, not every step. On a slow terminal it costs more yet.",
         example="if time.time() - last > 5:\n    print(summary)\n    last = time.time()",
+        limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.03),
     )
 
 
+@finding_rule
 def detect_logging(evidence: Evidence) -> Iterator[Finding]:
     """Loggers, writers and plots in the hot loop."""
     share = evidence.share(Phase.LOGGING)
@@ -72,10 +75,12 @@ def detect_logging(evidence: Evidence) -> Iterator[Finding]:
         evidence=(f"It takes {share:.0%} of the time. The most costly line: {source.read_line(file, line)}",),
         advice="Write less often: means over many steps tell as much.",
         example="if update % 1000 == 0:\n    writer.add_scalar('loss', loss, update)",
+        limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.05),
     )
 
 
+@finding_rule
 def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
     """A printed figure of steps per second that is not what was counted."""
     by_line: dict[tuple[str, int], list[SpeedClaim]] = {}

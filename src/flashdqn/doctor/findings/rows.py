@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import OFTEN
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import COPIES, EventKind, Phase
 from flashdqn.doctor.watch.rows import CallSite
 
@@ -33,6 +33,7 @@ MAKERS = {
 Range = tuple[str, int, int]
 
 
+@finding_rule
 def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
     """Values brought over one by one: `.item()`, `.cpu()`, `.numpy()` in a loop over rows."""
     record = evidence.record
@@ -68,10 +69,12 @@ def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
             example="index = torch.arange(position, position + n) % capacity\n"
             "observations[index] = obs      # [n, features], one copy for all environments\n"
             "actions[index] = action\nrewards[index] = reward",
+            limit=Limit.COPIES,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
+@finding_rule
 def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
     """A loop over rows around tensor operations that could be one operation."""
     copied = {(f.file, f.line) for f in detect_row_copies(evidence)}
@@ -103,10 +106,12 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             "`where` and the network take a whole batch at the price of a few rows.",
             example="q = network(next_obs)                       # [batch, actions], one call\n"
             "target = reward + discount * q.max(1).values  # no loop over the batch",
+            limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
+@finding_rule
 def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     """Batches put together from Python lists of single transitions."""
     groups: dict[str, list[Place]] = {}
@@ -132,6 +137,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
             advice="Keep the replay as preallocated arrays or tensors and index them with a vector of row numbers.",
             example="rows = torch.randint(size, (batch_size,))\n"
             "obs, action, reward = observations[rows], actions[rows], rewards[rows]",
+            limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 

@@ -1,14 +1,74 @@
-"""For the record: the machine, the networks that were called, the optimizers that were stepped."""
+"""What is known of a script, put into a record: the machine, the networks, the optimizers, and what all parts saw."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import platform
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from . import counters as tally
+from . import subnormal
 from .frames import get_qualified_name
+from .prints import claims
 from .rows import ForwardSite, OptimizerUse
+from .schema import WatchCosts, WatchRecord
 from .torch_hooks import optimizers
+
+if TYPE_CHECKING:
+    from .script import ScriptWatch
+
+
+def describe_watch(watch: ScriptWatch) -> WatchRecord:
+    """The record: all that is known now."""
+    frames, stacks = watch.looks.describe()
+    torch = sys.modules.get("torch")
+    return WatchRecord(
+        script=watch.plan.script,
+        arguments=watch.plan.arguments,
+        ended=watch.ended,
+        error=watch.error,
+        code=watch.code,
+        python=platform.python_version(),
+        torch=getattr(torch, "__version__", ""),
+        jax="jax" in sys.modules,
+        device=detect_torch_device(torch),
+        cores=count_process_cores(),
+        threads=getattr(torch, "get_num_threads", int)(),
+        training_began=tally.first_step[0] if tally.first_step else None,
+        frames=frames,
+        stacks=stacks,
+        windows=tuple(watch.clerk.windows),
+        sites=tally.describe_sites(),
+        forwards=describe_forwards(),
+        optimizers=describe_optimizers(),
+        loads=tuple(watch.turns.loads),
+        counted=replace(tally.counters.counted),
+        called=replace(tally.counters.called),
+        widths=dict(tally.widths),
+        containers=watch.census.describe(),
+        claims=tuple(claims),
+        subnormals=tuple(subnormal.counts),
+        operations=watch.operations.describe() if watch.operations else (),
+        deep=watch.plan.deep,
+        looks=watch.looks.number,
+        timer_taken=watch.looks.gave_way,
+        failures=(*watch.clerk.failures, *tally.failures.values()),
+        costs=describe_costs(watch),
+    )
+
+
+def describe_costs(watch: ScriptWatch) -> WatchCosts:
+    """What the watch itself took so far."""
+    return WatchCosts(
+        hooks=watch.turns.costs.spent(),
+        looks=watch.looks.seconds,
+        clerk=watch.clerk.seconds,
+        census=watch.census.seconds,
+        subnormals=subnormal.spent[0],
+        operations=watch.operations.own_seconds if watch.operations else 0.0,
+    )
 
 
 def count_process_cores() -> int:

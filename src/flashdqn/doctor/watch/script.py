@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import json
 import os
-import platform
 import signal
 import sys
 import threading
@@ -21,17 +20,17 @@ from . import main_module, subnormal
 from .classes import watch_class, watch_module_classes
 from .clerk import Clerk
 from .counters import catch_failures, describe_failure
-from .describe import count_process_cores, describe_forwards, describe_optimizers, detect_torch_device
+from .describe import count_process_cores, describe_watch
 from .duty_cycle import Turns
 from .frames import HERE
 from .growth import Census
 from .kinds import Ending
 from .on_import import AfterImport
 from .op_profile import Operations
-from .prints import claims, watch_prints
+from .prints import watch_prints
 from .probes import probe_all
 from .sampler import Looks, yield_alarm_to_script
-from .schema import WatchCosts, WatchPlan, WatchRecord
+from .schema import WatchPlan, WatchRecord
 from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
 
 
@@ -106,7 +105,7 @@ class ScriptWatch:
     @catch_failures
     def write_now(self) -> None:
         """The script goes on meanwhile, and may change what is being described: then the next one has to do."""
-        self.write(self.describe())
+        self.write(describe_watch(self))
 
     def check_time(self) -> None:
         """End the script when its time is up."""
@@ -140,7 +139,7 @@ class ScriptWatch:
         self.turns.take()
         if self.operations is not None:
             self.operations.stop()
-        record = self.describe()  # before the probes, which call the script's network too
+        record = describe_watch(self)  # before the probes, which call the script's network too
         self.write(record)
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
             try:
@@ -154,55 +153,6 @@ class ScriptWatch:
         text = json.dumps(record, default=vars)  # a dataclass is the dict of its fields
         path.with_suffix(".part").write_text(text, encoding="utf-8")
         path.with_suffix(".part").replace(path)
-
-    def describe(self) -> WatchRecord:
-        """The record: all that is known now."""
-        frames, stacks = self.looks.describe()
-        torch = sys.modules.get("torch")
-        return WatchRecord(
-            script=self.plan.script,
-            arguments=self.plan.arguments,
-            ended=self.ended,
-            error=self.error,
-            code=self.code,
-            python=platform.python_version(),
-            torch=getattr(torch, "__version__", ""),
-            jax="jax" in sys.modules,
-            device=detect_torch_device(torch),
-            cores=count_process_cores(),
-            threads=getattr(torch, "get_num_threads", int)(),
-            training_began=tally.first_step[0] if tally.first_step else None,
-            frames=frames,
-            stacks=stacks,
-            windows=tuple(self.clerk.windows),
-            sites=tally.describe_sites(),
-            forwards=describe_forwards(),
-            optimizers=describe_optimizers(),
-            loads=tuple(self.turns.loads),
-            counted=replace(tally.counters.counted),
-            called=replace(tally.counters.called),
-            widths=dict(tally.widths),
-            containers=self.census.describe(),
-            claims=tuple(claims),
-            subnormals=tuple(subnormal.counts),
-            operations=self.operations.describe() if self.operations else (),
-            deep=self.plan.deep,
-            looks=self.looks.number,
-            timer_taken=self.looks.gave_way,
-            failures=(*self.clerk.failures, *tally.failures.values()),
-            costs=self.describe_costs(),
-        )
-
-    def describe_costs(self) -> WatchCosts:
-        """What the watch itself took so far."""
-        return WatchCosts(
-            hooks=self.turns.costs.spent(),
-            looks=self.looks.seconds,
-            clerk=self.clerk.seconds,
-            census=self.census.seconds,
-            subnormals=subnormal.spent[0],
-            operations=self.operations.own_seconds if self.operations else 0.0,
-        )
 
 
 def run_script(watch: ScriptWatch) -> None:

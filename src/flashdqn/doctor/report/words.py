@@ -9,8 +9,8 @@ import site
 import sysconfig
 from pathlib import Path
 
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, Report
-from flashdqn.doctor.report_series import mean_episode_length, per_second
+from flashdqn.doctor.report.contents import CountedLine, Finding, HotLine, Limit, Report
+from flashdqn.doctor.report.series import mean_episode_length, per_second
 from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.numbers import NOTHING, format_count, format_duration, format_percent, format_rate
 
@@ -32,14 +32,14 @@ PHASES = {
 }
 
 BOUNDS = {
-    "environment": "the environment",
-    "acting": "choosing actions",
-    "copies": "copying data",
-    "launches": "starting many small operations",
-    "compute": "computing the network",
-    "compilation": "compilation",
-    "output": "printing and logging",
-    "python": "Python code around the training",
+    Limit.ENVIRONMENT: "the environment",
+    Limit.ACTING: "choosing actions",
+    Limit.COPIES: "copying data",
+    Limit.LAUNCHES: "starting many small operations",
+    Limit.COMPUTE: "computing the network",
+    Limit.COMPILATION: "compilation",
+    Limit.OUTPUT: "printing and logging",
+    Limit.PYTHON: "Python code around the training",
 }
 
 ENDINGS = {

@@ -7,15 +7,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, PhaseShare, Report
-from flashdqn.doctor.report_series import (
+from flashdqn.doctor.report.contents import (
+    CountedLine,
+    Finding,
+    GrowingContainer,
+    HotLine,
+    PhaseShare,
+    Report,
+)
+from flashdqn.doctor.report.series import (
     Course,
-    Growing,
     build_courses,
     count_first_windows,
-    list_growing_containers,
 )
-from flashdqn.doctor.report_words import (
+from flashdqn.doctor.report.sheet import Sheet, highlight_for_terminal
+from flashdqn.doctor.report.words import (
     CHANGES_LEARNING,
     describe_bottleneck,
     describe_machine,
@@ -30,7 +36,6 @@ from flashdqn.doctor.report_words import (
     shorten_path,
     strip_controls,
 )
-from flashdqn.doctor.terminal_sheet import Sheet, highlight_for_terminal
 from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.bars import draw_sparkline, draw_text_bar
 from flashdqn.show.numbers import format_duration, format_percent
@@ -64,7 +69,7 @@ def show_report(report: Report, console: Console) -> None:
     _print_counted_lines(sheet, "Values taken out of tensors, and tensors moved", report.copies)
     _print_counted_lines(sheet, "Operations of torch", report.operations)
     _print_over_time(sheet, report)
-    _print_growth(sheet, list_growing_containers(report))
+    _print_growth(sheet, report.growth)
     _print_notes(sheet, report)
 
 
@@ -187,23 +192,21 @@ def _format_course(course: Course) -> Text:
     return Text.assemble(f"  {course.name:<16}", (f"{line:<{SPARK}}", "cyan"), numbers)
 
 
-def _print_growth(sheet: Sheet, found: list[Growing]) -> None:
+def _print_growth(sheet: Sheet, found: tuple[GrowingContainer, ...]) -> None:
     if not found:
         return
     sheet.title("What grows")
     for one in found:
-        kind = f" ({one.kind})" if one.kind else ""
         sheet.say(
             Text.assemble(
                 (strip_controls(one.name), "bold"),
-                strip_controls(kind),
+                strip_controls(f" ({one.type})"),
                 "  ",
                 (strip_controls(shorten_path(one.where)), "cyan"),
             ),
             indent=2,
         )
-        if one.sizes:
-            sheet.line(Text.assemble("    ", (draw_sparkline(one.sizes, SPARK), "cyan"), f"  {one.extent}"))
+        sheet.line(Text.assemble("    ", (draw_sparkline(one.counts, SPARK), "cyan"), f"  {one.extent}"))
 
 
 def _print_notes(sheet: Sheet, report: Report) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from flashdqn.doctor.report import Report, Window
-from flashdqn.doctor.report_series import compute_window_shares, list_phase_names, merge_windows, per_second
-from flashdqn.doctor.report_words import PHASES
+from flashdqn.doctor.report.contents import Report, Window
+from flashdqn.doctor.report.series import compute_window_shares, list_phase_names, merge_windows, per_second
+from flashdqn.doctor.report.words import PHASES
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.show.charts import (
     Layer,

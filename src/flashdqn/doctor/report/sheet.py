@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from flashdqn.doctor.report_words import strip_controls
+from flashdqn.doctor.report.words import strip_controls
 
 ASCII = str.maketrans({"–": "-", "•": "*", "…": "~", "µ": "u", "×": "x", "█": "#", "▏": "|", "▎": "|"})
 
