@@ -64,11 +64,7 @@ def build_report(record: WatchRecord) -> Report:
         notes=collect_notes(evidence, findings),
         copies=list_tensor_copies(record),
         operations=list_operations(record),
-        growth=tuple(
-            GrowingContainer(c.name, c.where, c.type, c.sizes, "operations" if c.is_graph else "items")
-            for c in sorted(record.containers, key=lambda c: -c.sizes[-1][1])
-            if c.sizes[-1][1] > 1.2 * c.sizes[0][1]
-        )[:10],
+        growth=list_growing_containers(record),
     )
 
 
@@ -121,6 +117,15 @@ def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
         )
         for site in sorted(sites, key=lambda site: -site.seconds)[:LINES]
     )
+
+
+def list_growing_containers(record: WatchRecord) -> tuple[GrowingContainer, ...]:
+    """What got larger while it was watched, the largest first."""
+    return tuple(
+        GrowingContainer(c.name, c.where, c.type, c.sizes, "operations" if c.is_graph else "items")
+        for c in sorted(record.containers, key=lambda c: -c.sizes[-1][1])
+        if c.sizes[-1][1] > 1.2 * c.sizes[0][1]
+    )[:10]
 
 
 def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:

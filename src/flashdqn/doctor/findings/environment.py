@@ -8,6 +8,7 @@ from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_innermost_
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
+from flashdqn.doctor.watch.rows import Frame
 
 COMPILED = 10.0
 """How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
@@ -22,11 +23,7 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         if evidence.names[number] is not Phase.ENVIRONMENT:
             continue
         own, last = find_script_frame(stack), find_innermost_frame(stack)
-        if (
-            own is None
-            or last is None
-            or (last.plumbing and not last.file.endswith("collections/__init__.py"))
-        ):
+        if own is None or last is None or not is_plain_python(last):
             continue
         python += seconds
         lines[own.file, own.line] = lines.get((own.file, own.line), 0.0) + seconds
@@ -55,6 +52,11 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         limit=Limit.ENVIRONMENT,
         certainty=compute_certainty(evidence, share, 0.15),
     )
+
+
+def is_plain_python(frame: Frame) -> bool:
+    """The script's own code, or the deque and the Counter that it uses."""
+    return not frame.plumbing or frame.file.endswith("collections/__init__.py")
 
 
 @finding_rule

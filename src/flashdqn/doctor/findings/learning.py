@@ -22,11 +22,8 @@ COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     """Many updates for each step of the environments, or one for every single transition."""
     record = evidence.record
-    transitions, updates, steps = (
-        record.totals.transitions,
-        record.totals.updates,
-        record.totals.vector_steps,
-    )
+    totals = record.totals
+    transitions, updates, steps = totals.transitions, totals.updates, totals.vector_steps
     share = evidence.share(*LEARNING)
     if not transitions or not updates or not steps:
         return

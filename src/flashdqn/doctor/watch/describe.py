@@ -1,4 +1,4 @@
-"""What is known of a script, put into a record: the machine, the networks, the optimizers, and what all parts saw."""
+"""What is known of a script, put into a record: the machine, networks, optimizers, and what all parts have seen."""
 
 from __future__ import annotations
 
