@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--hard", action="store_true")
-    parser.add_argument("--once", type=float, help="watch one script hard, for so many seconds, and end")
+    parser.add_argument(
+        "--once", type=float, help="watch one script hard, for this number of seconds, and end"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     if arguments.once is not None:

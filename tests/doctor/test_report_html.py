@@ -159,13 +159,13 @@ def test_everything_is_escaped() -> None:
         "日本 = 1",
     ],
 )
-def test_code_is_coloured_and_stays_the_same(source: str) -> None:
+def test_code_is_colored_and_stays_the_same(source: str) -> None:
     found = Page(highlight_as_html(source))
     assert "".join(found.words) == source
     assert set(found.tags) <= {"span"}
 
 
-def test_keywords_strings_numbers_and_comments_have_colours() -> None:
+def test_keywords_strings_numbers_and_comments_have_colors() -> None:
     assert highlight_as_html("if form == 'a': # b") == (
         '<span class="k">if</span> form == <span class="s">&#x27;a&#x27;</span>: <span class="c"># b</span>'
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from report_examples import NAN, example, findings, windows
 
 from flashdqn.doctor.report.contents import GrowingContainer
-from flashdqn.doctor.report.page_charts import COLOURS
+from flashdqn.doctor.report.page_charts import COLORS
 from flashdqn.doctor.report.series import (
     build_courses,
     compute_window_shares,
@@ -120,8 +120,8 @@ def test_how_far_something_grew() -> None:
     assert replace(rows, unit="operations").extent == "3 to 4,000 operations"
 
 
-def test_every_phase_has_its_words_and_its_colour() -> None:
-    assert set(PHASES) == set(COLOURS) == set(Phase)
+def test_every_phase_has_its_words_and_its_color() -> None:
+    assert set(PHASES) == set(COLORS) == set(Phase)
 
 
 def test_the_manual_explains_every_phase_and_bound() -> None:

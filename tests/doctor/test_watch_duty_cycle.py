@@ -90,7 +90,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def test_cheap_counting_never_rests(world: World) -> None:
-    assert [world.window(steps=100, calls=2) for _ in range(10)] == [True] * 10  # one per cent of the time
+    assert [world.window(steps=100, calls=2) for _ in range(10)] == [True] * 10  # one percent of the time
     assert world.items() == 2000
     assert world.counters.counted.vector_steps == 1000
 

@@ -238,7 +238,7 @@ def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[st
     found = []
     if not record.totals.vector_steps:
         found.append(
-            "No environment was recognised: a class with `step` and `reset` whose steps return (observation, "
+            "No environment was recognized: a class with `step` and `reset` whose steps return (observation, "
             "reward, done, …). Figures per transition are missing."
         )
     if not record.totals.updates:

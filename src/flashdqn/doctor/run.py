@@ -1,4 +1,4 @@
-"""Run somebody's script under watch, in a process of its own, and read what was seen."""
+"""Run somebody's script under watch, in its own process, and read what was seen."""
 
 from __future__ import annotations
 

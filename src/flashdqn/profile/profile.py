@@ -191,7 +191,7 @@ class Starter:
 def measure_recommended(
     contest: ExperimentContest, found: list[Outcome], options: Options, starting: Starter
 ) -> list[Outcome]:
-    """Where several flags help without changing what is learnt: all of them at once, beside the baseline."""
+    """Where several flags help without changing what is learned: all of them at once, beside the baseline."""
     names = [one.name for one in select_safe_gains(found)]
     if len(names) < 2 or contest.interrupted:
         return []

@@ -11,7 +11,7 @@ from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
 
 COMPILED = 10.0
-"""How much faster compiled or vectorised code is than Python's loops over cells: a cautious figure."""
+"""How much faster compiled or vectorized code is than Python's loops over cells: a cautious figure."""
 
 
 @finding_rule

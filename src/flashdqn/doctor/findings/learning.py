@@ -1,4 +1,4 @@
-"""How much is learnt for each transition, and what an update costs beyond its mathematics."""
+"""How much is learned for each transition, and what an update costs beyond its mathematics."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def detect_printing(evidence: Evidence) -> Iterator[Finding]:
             f"{share:.0%} of the time.",
             f"Writing alone: {sum(site.seconds for site in sites):.2f} s.",
         ),
-        advice="Print now and then: every so many seconds, not every step. On a slow terminal it costs more yet.",
+        advice="Print now and then: every few seconds, not every step. On a slow terminal it costs more yet.",
         example="if time.time() - last > 5:\n    print(summary)\n    last = time.time()",
         limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.03),

@@ -157,7 +157,7 @@ def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
 
 
 def find_hot_places(evidence: Evidence) -> list[Place]:
-    """Lines of the script's own, the hottest first, that take at least one per cent."""
+    """The script's own lines, the hottest first, that take at least one percent."""
     spent = {place: sum(phases.values()) for place, phases in evidence.by_line.items()}
     return [p for p in sorted(spent, key=lambda p: -spent[p]) if spent[p] > 0.01 * evidence.seconds]
 

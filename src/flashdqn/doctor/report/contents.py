@@ -53,7 +53,7 @@ class Finding:
     example: str
     """A few lines of code."""
     changes_learning: bool = False
-    """Whether the cure changes what is learnt from: fewer updates, other data. Never to be sold as speed alone."""
+    """Whether the cure changes what is learned from: fewer updates, other data. Never to be sold as speed alone."""
     certainty: float = 1.0
     """How sure the evidence makes it: 0 to 1. Nothing below `CERTAIN` is reported."""
     limit: Limit = Limit.UNKNOWN
@@ -173,7 +173,7 @@ class Report:
     bound: Limit
     bound_because: str
     overhead: float
-    """By how much the doctor slowed the script, estimated: 0.03 is three per cent."""
+    """By how much the doctor slowed the script, estimated: 0.03 is three percent."""
     samples: int
     deep: bool
     phases: tuple[PhaseShare, ...]

@@ -23,7 +23,7 @@ from flashdqn.show.page import escape
 
 MOST = 120  # windows in a chart: more cannot be told apart
 BLUE, RUST, GREEN, OCHRE = "#2f8fb0", "#c8553d", "#4c9a6a", "#c9922e"
-COLOURS = {
+COLORS = {
     Phase.ENVIRONMENT: GREEN,
     Phase.ACTING: "#dcae4a",
     Phase.REPLAY: "#8a6bb8",
@@ -43,7 +43,7 @@ COLOURS = {
 
 def get_phase_color(phase: Phase) -> str:
     """The same in every picture."""
-    return COLOURS[phase]
+    return COLORS[phase]
 
 
 def draw_phase_bar(report: Report) -> str:

@@ -40,7 +40,7 @@ def mean_episode_length(windows: Iterable[Window]) -> float:
 
 
 def merge_windows(windows: Sequence[Window], most: int) -> list[Window]:
-    """At most so many windows, neighbours taken together."""
+    """At most `most` windows, neighbors taken together."""
     return [_combine_windows(windows[piece]) for piece in split_into_slices(len(windows), most)]
 
 

@@ -1,4 +1,4 @@
-"""A report for reading, on a terminal or in a pipe: 80 columns are enough, and colours are not needed."""
+"""A report for reading, on a terminal or in a pipe: 80 columns are enough, and colors are not needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from flashdqn.show.numbers import format_duration, format_percent
 
 BAR, SPARK = 36, 34
 HOTTEST = 10
-COLOURS = {
+COLORS = {
     Phase.ENVIRONMENT: "green",
     Phase.ACTING: "yellow",
     Phase.REPLAY: "magenta",
@@ -102,7 +102,7 @@ def _print_phases(sheet: Sheet, phases: tuple[PhaseShare, ...]) -> None:
     for phase in sorted(phases, key=lambda phase: -phase.share if phase.share == phase.share else 0.0):
         figures = f"{format_duration(phase.seconds):>13}{format_percent(phase.share):>6}"
         words = f"  {phase.name:<17}{figures}  "
-        sheet.line(Text.assemble(words, (draw_text_bar(phase.share, BAR), COLOURS.get(phase.name, "white"))))
+        sheet.line(Text.assemble(words, (draw_text_bar(phase.share, BAR), COLORS.get(phase.name, "white"))))
 
 
 def _print_findings(sheet: Sheet, report: Report) -> None:

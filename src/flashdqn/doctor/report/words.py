@@ -51,7 +51,7 @@ ENDINGS = {
 }
 
 CHANGES_LEARNING = (
-    "This is learning from less, not speed: the cure changes what is learnt from (fewer updates, or other data). "
+    "This is learning from less, not speed: the cure changes what is learned from (fewer updates, or other data). "
     "Judge it by the score reached, not by the clock."
 )
 

@@ -1,5 +1,5 @@
 """Environments and replays are known by what they can do: every class that is made with `step` and `reset`, or with
-`sample` and a way to add, is watched from then on, whoever wrote it.
+`sample` and a way to add, is watched from then on, no matter who wrote it.
 
 Only the outermost call counts: wrappers around wrappers are one step.
 """

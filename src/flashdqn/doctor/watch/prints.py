@@ -64,7 +64,7 @@ def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
 
 
 def may_claim_speed(text: str) -> bool:
-    """Whether it is worth reading. Whoever prints much prints mostly something else, and that is seen at once."""
+    """Whether it is worth reading. Most of what is printed is something else, and that is seen at once."""
     small = text.lower()
     return any(sign in small for sign in SIGNS) and HINT.search(text) is not None
 
