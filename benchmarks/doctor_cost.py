@@ -6,7 +6,7 @@ A run with the doctor and one without differ by more than that on a machine that
 watched, and in that run the watch is in place and out of the way by turns, a fifth of a second each: what looks,
 counts and stands in. The cost is the time of a step with it over that of the steps beside it without, as the median
 over all turns. What the watch does on a thread of its own is added. `compile_in_training` is left out: torch would
-compile anew at every turn.
+compile again at every turn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from rich.table import Table
 
 from doctor import PATIENTS, names
 from flashdqn.doctor.examine import build_report
-from flashdqn.doctor.record import make_record
-from flashdqn.doctor.run import Patient, describe
+from flashdqn.doctor.record import read_record
+from flashdqn.doctor.run import Patient, make_watch_plan
 from measure import context, write_json
 
 HERE = Path(__file__).parent
@@ -42,7 +43,7 @@ def apart(script: Path, seconds: float) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         plan, record, out = (Path(folder) / name for name in ("plan.json", "record.json", "out.json"))
         patient = Patient(str(script), (), seconds=seconds, probe=0.01)
-        plan.write_text(json.dumps(describe(patient, record)), encoding="utf-8")
+        plan.write_text(json.dumps(asdict(make_watch_plan(patient, record))), encoding="utf-8")
         # Threads are a disease of one of the patients: nothing from outside should decide on them.
         env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         command = [sys.executable, str(HERE / "doctor_turns.py"), str(plan), str(out)]
@@ -50,12 +51,12 @@ def apart(script: Path, seconds: float) -> Row:
         if done.returncode:
             raise SystemExit(f"{script.name} failed:\n{done.stderr[-2000:]}")
         times = json.loads(out.read_text(encoding="utf-8"))
-        raw = json.loads(record.read_text(encoding="utf-8")) | {"utilization": None}
+        seen = read_record(record.read_text(encoding="utf-8"))
     pairs = list(zip(times["on"], times["off"], strict=False))[WARM:]
     return {
         "ratios": [on / off for on, off in pairs],
-        "beside": raw["own"]["clerk_seconds"] / sum(window["seconds"] for window in raw["windows"]),
-        "said": 2 * build_report(make_record(raw)).overhead,  # it was there half of the time
+        "beside": seen.costs.clerk / seen.seconds,
+        "said": 2 * build_report(seen).overhead,  # it was there half of the time
     }
 
 

@@ -15,10 +15,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from flashdqn.compute.threads import cores
 from flashdqn.doctor import run
+from flashdqn.doctor.watch.kinds import Ending
 
 HERE = Path(__file__).parent
 SIGNS = ("Fatal Python error", "was ended by SIG", "ended without warning")
@@ -31,7 +33,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--hard", action="store_true")
-    parser.add_argument("--once", type=float, help="watch one script hard, for so many seconds, and end")
+    parser.add_argument(
+        "--once", type=float, help="watch one script hard, for this number of seconds, and end"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     if arguments.once is not None:
@@ -72,10 +76,10 @@ def watching(script: str, seconds: int, hard: bool) -> list[str]:
 
 def watch_hard(script: Path, seconds: float) -> None:
     """In this process's child, with a plan of our own."""
-    plan = run.describe
-    run.describe = lambda *given: plan(*given) | HARD
+    make_plan = run.make_watch_plan
+    run.make_watch_plan = lambda *given: replace(make_plan(*given), **HARD)
     record = run.watch_patient(run.Patient(str(script), (), seconds=seconds, probe=0.01))
-    print(f"ended without warning at {seconds} s" if record.raw["ended"] == "killed" else record.raw["ended"])
+    print(f"ended without warning at {seconds} s" if record.ended is Ending.KILLED else record.ended)
 
 
 if __name__ == "__main__":

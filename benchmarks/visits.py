@@ -94,8 +94,8 @@ def by_doctor(visit: Visit, seconds: float) -> tuple[dict[str, float], Any]:
     evidence = Evidence(record)
     spent: Counter[int] = Counter()
     for window in record.windows:
-        for number, weight in window["samples"].items():
-            spent[int(number)] += weight
+        for number, weight in window.samples.items():
+            spent[number] += weight
     stacks = (
         ([f"{frame.function.rpartition('.')[2]} {frame.file}" for frame in evidence.frames(number)], weight)
         for number, weight in spent.items()

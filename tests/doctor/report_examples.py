@@ -7,7 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashdqn.doctor.report import Finding, HotLine, PhaseShare, Report, Window
+from flashdqn.doctor.report.contents import (
+    Finding,
+    GrowingContainer,
+    HotLine,
+    Limit,
+    PhaseShare,
+    Report,
+    Window,
+)
+from flashdqn.doctor.watch.kinds import Ending, Phase
 
 NAN = float("nan")
 NASTY = '</script><script>alert("&")</script> [bold]brackets[/bold] [/] \x1b[31m <b>'
@@ -19,7 +28,7 @@ def example(**changes: Any) -> Report:
     report = Report(
         script=script,
         arguments=("--envs", "8", "--name", "two words"),
-        ended="stopped",
+        ended=Ending.STOPPED,
         error="",
         seconds=60.4,
         python="3.11.7",
@@ -33,7 +42,7 @@ def example(**changes: Any) -> Report:
         episodes=41,
         batch_size=64,
         environments=8,
-        bound="copies",
+        bound=Limit.COPIES,
         bound_because="43% of the time goes into 25,600 copies of less than 1 KiB each.",
         overhead=0.031,
         samples=5_874,
@@ -44,12 +53,9 @@ def example(**changes: Any) -> Report:
         findings=findings(script),
         notes=("The GPU's own time was not measured: that takes the deep mode.",),
         growth=(
-            {
-                "name": "losses",
-                "where": f"{script}:31",
-                "type": "list",
-                "sizes": [10 + 850 * k for k in range(60)],
-            },
+            GrowingContainer(
+                "losses", f"{script}:31", "list", tuple((float(k), 10 + 850 * k) for k in range(60))
+            ),
         ),
     )
     return replace(report, **changes)
@@ -57,17 +63,17 @@ def example(**changes: Any) -> Report:
 
 def phases() -> tuple[PhaseShare, ...]:
     seconds = {
-        "data movement": 25.9,
-        "backward": 10.2,
-        "environment": 7.4,
-        "forward": 6.1,
-        "optimizer": 3.9,
-        "replay": 2.8,
-        "acting": 1.7,
-        "start-up": 1.1,
-        "python (rest)": 0.9,
-        "printing": 0.3,
-        "logging": 0.1,
+        Phase.DATA_MOVEMENT: 25.9,
+        Phase.BACKWARD: 10.2,
+        Phase.ENVIRONMENT: 7.4,
+        Phase.FORWARD: 6.1,
+        Phase.OPTIMIZER: 3.9,
+        Phase.REPLAY: 2.8,
+        Phase.ACTING: 1.7,
+        Phase.START_UP: 1.1,
+        Phase.PYTHON_REST: 0.9,
+        Phase.PRINTING: 0.3,
+        Phase.LOGGING: 0.1,
     }
     return tuple(PhaseShare(name, value, value / 60.4) for name, value in seconds.items())
 
@@ -79,13 +85,13 @@ def windows(count: int = 60) -> tuple[Window, ...]:
         speed = 0.15 if k < 3 else 1 + 0.1 * math.sin(k)
         ended = 2 if k % 3 == 0 else 0
         parts = {
-            "data movement": 0.43,
-            "backward": 0.17,
-            "environment": 0.12,
-            "forward": 0.1,
-            "optimizer": 0.08,
+            Phase.DATA_MOVEMENT: 0.43,
+            Phase.BACKWARD: 0.17,
+            Phase.ENVIRONMENT: 0.12,
+            Phase.FORWARD: 0.1,
+            Phase.OPTIMIZER: 0.08,
         }
-        parts |= {"start-up": 0.8} if k < 2 else {"replay": 0.05, "acting": 0.05}
+        parts |= {Phase.START_UP: 0.8} if k < 2 else {Phase.REPLAY: 0.05, Phase.ACTING: 0.05}
         made.append(
             Window(
                 start=k * 1.0,
@@ -115,11 +121,11 @@ def lines(script: str) -> tuple[HotLine, ...]:
     around = tuple((350 + k, text) for k, text in enumerate(source))
     found = [(352, 0.27, "collect"), (353, 0.16, "collect"), (355, 0.04, "collect")]
     hot = [
-        HotLine(script, n, name, source[n - 350].strip(), share, "data movement", around)
+        HotLine(script, n, name, source[n - 350].strip(), share, Phase.DATA_MOVEMENT, around)
         for n, share, name in found
     ]
-    hot.append(HotLine("/elsewhere/torch/optim/adam.py", 247, "step", "adam(", 0.06, "optimizer"))
-    hot.append(HotLine("<string>", 2, "<module>", "", 0.004, ""))
+    hot.append(HotLine("/elsewhere/torch/optim/adam.py", 247, "step", "adam(", 0.06, Phase.OPTIMIZER))
+    hot.append(HotLine("<string>", 2, "<module>", "", 0.004, Phase.PYTHON_REST))
     return tuple(hot)
 
 
@@ -169,7 +175,7 @@ def findings(script: str) -> tuple[Finding, ...]:
 
 def healthy() -> Report:
     return example(
-        bound="compute",
+        bound=Limit.COMPUTE,
         bound_because="71% of the time is in matrix products of the network.",
         findings=(),
         growth=(),
@@ -183,53 +189,53 @@ def failed() -> Report:
         '    states[i].cpu()[bold]\nNameError: name "bold" is not defined. And this message goes on for '
         "much longer than eighty columns, as such messages do.\n"
     )
-    return example(ended="failed", error=error)
+    return example(ended=Ending.FAILED, error=error)
 
 
 def empty() -> Report:
     """Hardly begun."""
     return Report(
-        script="empty.py", arguments=(), ended="finished", error="", seconds=0.0, python="3.11.7", torch="",
+        script="empty.py", arguments=(), ended=Ending.FINISHED, error="", seconds=0.0, python="3.11.7", torch="",
         device="cpu", cores=1, threads=0, transitions=0, vector_steps=0, updates=0, episodes=0, batch_size=0,
-        environments=0, bound="unknown", bound_because="", overhead=0.0, samples=0, deep=False, phases=(), lines=(),
-        windows=(), findings=(), notes=(), growth=(),
+        environments=0, bound=Limit.UNKNOWN, bound_because="", overhead=0.0, samples=0, deep=False, phases=(),
+        lines=(), windows=(), findings=(), notes=(), growth=(),
     )  # fmt: skip
 
 
 def nasty() -> Report:
     """Every text that comes from outside tries to be something else."""
     finding = Finding(NASTY, NASTY, NASTY, 1, 0.5, 2.0, (NASTY,), NASTY, NASTY, True, 0.9)
-    line = HotLine(NASTY, 3, NASTY, NASTY, 0.5, NASTY, ((2, "</pre>"), (3, NASTY), (4, "\udcff \0 '''")))
+    line = HotLine(
+        NASTY, 3, NASTY, NASTY, 0.5, Phase.ACTING, ((2, "</pre>"), (3, NASTY), (4, "\udcff \0 '''"))
+    )
     return example(
         script=NASTY,
         arguments=(NASTY, "\udcff"),
-        ended="failed",
+        ended=Ending.FAILED,
         error=NASTY,
         python=NASTY,
         device=NASTY,
-        bound=NASTY,
+        bound=Limit.UNKNOWN,
         bound_because=NASTY,
-        phases=(PhaseShare(NASTY, 30.0, 0.5), PhaseShare("acting", 30.4, 0.5)),
-        windows=tuple(replace(window, phases={NASTY: 0.5, "acting": 0.5}) for window in windows(5)),
+        windows=windows(5),
         lines=(line,),
         findings=(finding,),
         notes=(NASTY,),
-        growth=({"name": NASTY, "where": NASTY, "type": NASTY, "sizes": [(0.0, 1), (1.0, 9)]},),
+        growth=(GrowingContainer(NASTY, NASTY, NASTY, ((0.0, 1), (1.0, 9))),),
     )
 
 
 def unknown() -> Report:
     """NaN wherever a number may be one, and infinity too."""
-    window = Window(0.0, 1.0, 0, 0, 0, 0, NAN, 0, 0, {"acting": NAN})
+    window = Window(0.0, 1.0, 0, 0, 0, 0, NAN, 0, 0, {Phase.ACTING: NAN})
     finding = replace(findings("train.py")[0], share=NAN, speedup=float("inf"), certainty=NAN)
     return example(
         seconds=NAN,
         overhead=NAN,
-        phases=(PhaseShare("acting", NAN, NAN), PhaseShare("forward", NAN, NAN)),
-        lines=(HotLine("train.py", 1, "", "", NAN, ""),),
+        phases=(PhaseShare(Phase.ACTING, NAN, NAN), PhaseShare(Phase.FORWARD, NAN, NAN)),
+        lines=(HotLine("train.py", 1, "", "", NAN, Phase.ACTING),),
         windows=(window, replace(window, start=NAN, seconds=NAN), replace(window, start=2.0, seconds=0.0)),
         findings=(finding,),
-        growth=({"name": "x", "sizes": [NAN, None]}, {}),
     )
 
 

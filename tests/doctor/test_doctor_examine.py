@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from record_maker import STEP, Maker, library, stand_in
+from record_maker import Maker, library, stand_in
 
 from flashdqn.doctor.examine import build_report
-from flashdqn.doctor.json_file import write_report_json
-from flashdqn.doctor.record import make_record
-from flashdqn.doctor.report import Report
+from flashdqn.doctor.record import read_record
+from flashdqn.doctor.report.contents import Report, write_report_json
+from flashdqn.doctor.watch.kinds import Phase
 
 
 def strict(report: Report, path: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def test_an_empty_record(maker: Maker, tmp_path: Path) -> None:
     assert report.bound == "unknown"
     assert (report.environments, report.batch_size) == (0, 0)
     assert math.isnan(report.ratio)
-    assert any("No environment was recognised" in note for note in report.notes)
+    assert any("No environment was recognized" in note for note in report.notes)
     assert any("No optimizer of torch was stepped" in note for note in report.notes)
     assert strict(report, tmp_path / "report.json")["ratio"] is None
 
@@ -65,7 +65,7 @@ def test_a_script_that_never_trained(maker: Maker, tmp_path: Path) -> None:
 def trained(maker: Maker, shares: dict[str, float]) -> Report:
     """Ten seconds with these shares of phases."""
     frames = {
-        "environment": [maker.own(5), stand_in(STEP), library("numpy/core.py")],
+        "environment": [maker.own(5), stand_in(Phase.ENVIRONMENT), library("numpy/core.py")],
         "backward": [maker.own(6), library("torch/autograd/__init__.py")],
         "replay": [maker.own(7, "sample")],
         "python (rest)": [maker.own(8)],
@@ -88,7 +88,7 @@ def test_what_is_in_a_report(maker: Maker, tmp_path: Path) -> None:
         ("environment", 3.0, 0.3),
     ]
     assert [(line.line, line.phase) for line in report.lines] == [(6, "backward"), (5, "environment")]
-    assert [row["name"] for row in report.growth] == ["returns"]
+    assert [row.name for row in report.growth] == ["returns"]
     assert report.windows[0].episode_length == 15.0
     assert report.windows[0].phases == {"environment": 0.3, "backward": 0.7}
     found = strict(report, tmp_path / "report.json")
@@ -112,7 +112,7 @@ def test_what_limits_it(maker: Maker, shares: dict[str, float], bound: str) -> N
 @pytest.mark.parametrize(("parameters", "bound"), [(1_000_000, "compute"), (1_000, "launches")])
 def test_compute_or_launches(maker: Maker, parameters: int, bound: str) -> None:
     # 200 updates in 7 s are 35 ms each; 2 · parameters · 32 rows · 3 passes at 10 GFLOP/s are 19.2 ms, or 19.2 µs.
-    maker.raw["probes"] = {"matmul": {"flops": 1e10}}
+    maker.raw["probes"] = {"flops": 1e10}
     maker.forward(6, 200, 2.0, acting=0, learning=200, graded=200, batch=32, parameters=parameters)
     report = trained(maker, {"backward": 0.7, "environment": 0.3})
     assert report.bound == bound
@@ -126,7 +126,7 @@ def test_a_gpu_tells_how_busy_it_was(maker: Maker, busy: float | None, bound: st
 
 
 def test_what_the_doctor_itself_cost(maker: Maker) -> None:
-    maker.raw["own"] = {"hooks": 1000, "hook_seconds": 0.3, "look_seconds": 0.1, "clerk_seconds": 0.1}
+    maker.raw["costs"] = {"hooks": 0.3, "looks": 0.1, "clerk": 0.1}
     assert trained(maker, {"backward": 1.0}).overhead == pytest.approx(0.5 / 9.5)
 
 
@@ -134,8 +134,8 @@ def test_notes(maker: Maker) -> None:
     maker.raw |= {
         "jax": True,
         "timer_taken": True,
-        "failures": ["census: no"],
-        "probes": {"failed": {"threads": "cannot be copied"}},
+        "failures": [{"part": "census", "reason": "no"}],
+        "probes": {"failed": [{"part": "threads", "reason": "cannot be copied"}]},
         "ended": "killed",
     }
     notes = " ".join(trained(maker, {"backward": 0.1}).notes)
@@ -151,9 +151,7 @@ def test_notes(maker: Maker) -> None:
 
 def test_records_from_a_file(maker: Maker, tmp_path: Path) -> None:
     trained(maker, {"backward": 1.0})
-    raw = maker.record().raw
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps(raw), encoding="utf-8")
-    assert build_report(make_record(json.loads(path.read_text(encoding="utf-8")))) == build_report(
-        maker.record()
-    )
+    record = maker.record()
+    again = read_record(json.dumps(record, default=vars))  # as the watch writes it
+    assert again == record
+    assert build_report(again) == build_report(record)

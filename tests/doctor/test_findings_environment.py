@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from record_maker import STEP, Frame, Maker, library, stand_in
+from record_maker import Maker, library, stand_in, standard
 
 from flashdqn.doctor.findings.environment import COMPILED, detect_python_env, detect_single_env
-from flashdqn.doctor.findings.everything import diagnose
+from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.watch.kinds import Phase
+from flashdqn.doctor.watch.rows import Frame
 
 STEP_LINE, CELL, OTHER, ACT = 5, 20, 21, 4
 
@@ -21,7 +23,7 @@ def maker(tmp_path: Path) -> Maker:
 
 
 def step(maker: Maker, *frames: Frame) -> int:
-    return maker.stack(maker.own(STEP_LINE), stand_in(STEP), *frames)
+    return maker.stack(maker.own(STEP_LINE), stand_in(Phase.ENVIRONMENT), *frames)
 
 
 def train(maker: Maker, samples: dict[int, float], windows: int = 10) -> None:
@@ -32,9 +34,7 @@ def train(maker: Maker, samples: dict[int, float], windows: int = 10) -> None:
 
 def test_an_environment_in_python(maker: Maker) -> None:
     cell = step(maker, maker.own(CELL, "Snake.flood"))
-    queue = step(
-        maker, maker.own(CELL, "Snake.flood"), ("/usr/lib/python3.11/collections/__init__.py", "f", 1, True)
-    )
+    queue = step(maker, maker.own(CELL, "Snake.flood"), standard("collections/__init__.py"))
     other = step(maker, maker.own(OTHER, "Snake.step"))
     arrays = step(maker, maker.own(OTHER, "Snake.step"), library("numpy/core.py"))
     train(maker, {cell: 0.4, queue: 0.1, other: 0.2, arrays: 0.1})
@@ -67,7 +67,7 @@ def test_few_looks_at_an_environment(maker: Maker) -> None:
 def acting(maker: Maker, share: float = 0.6, many: float = 4e-4, width: int = 1) -> None:
     maker.raw["widths"] = {str(width): 1000}
     maker.forward(ACT, 1000, 6.0)
-    maker.raw["probes"] = {"batch": {"1": 2e-4, "16": many}}
+    maker.raw["probes"] = {"batch": {"one": 2e-4, "many": many, "environments": 16}}
     train(maker, {maker.call(ACT): share})
 
 

@@ -8,7 +8,6 @@ import pytest
 from record_maker import Maker, library
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.growth import (
     detect_graph_leaks,
     detect_growing_containers,
@@ -16,6 +15,7 @@ from flashdqn.doctor.findings.growth import (
     detect_memory_growth,
     detect_slow_down,
 )
+from flashdqn.doctor.findings.rules import diagnose
 
 MB = 2**20
 
@@ -60,7 +60,7 @@ STEADY = {"vector_steps": 100.0, "transitions": 100.0, "updates": 10.0}
 def test_graphs_that_are_kept(
     maker: Maker, script: Path, name: str, kind: str, mark: str | None, title: str
 ) -> None:
-    maker.container(name, range(100, 1100, 100), type=kind, holds_graph=True)
+    maker.container(name, range(100, 1100, 100), type=kind, is_graph=kind == "graph", holds_graph=True)
     maker.train({0: 1.0}, **STEADY)
     maker.raw["windows"][-1]["memory"] = 300 * MB
     (found,) = detect_graph_leaks(maker.evidence())

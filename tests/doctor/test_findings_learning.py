@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from record_maker import STEP, Maker, library, stand_in
+from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.learning import (
     detect_many_updates,
     detect_missing_no_grad,
     detect_subnormals,
     detect_unfused_optimizer,
 )
+from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.watch.kinds import Phase
 
 SOURCE = """
     def main():
@@ -46,7 +47,7 @@ def maker(script: Path) -> Maker:
     maker.site("optimizer", line_of(script, "# optimizer"), 6400, 2.0)
     maker.raw["optimizers"] = [
         {
-            "class": "Adam",
+            "name": "Adam",
             "fused": False,
             "can_fuse": True,
             "tensors": 6,
@@ -64,7 +65,9 @@ def train(
     """Ten steps a second of so many environments, with so many updates after each; the rest is the environment."""
     frames = maker.own(line_of(script, "# learn")), maker.own(line_of(script, "# backward"), "learn")
     update = maker.stack(*frames, library("torch/autograd/__init__.py"))
-    step = maker.stack(maker.own(line_of(script, "# step")), stand_in(STEP), library("numpy/core.py"))
+    step = maker.stack(
+        maker.own(line_of(script, "# step")), stand_in(Phase.ENVIRONMENT), library("numpy/core.py")
+    )
     counts = {"vector_steps": 10.0, "transitions": 10.0 * width, "updates": 10.0 * updates}
     maker.raw["widths"] = {str(width): 100}
     maker.train({update: learning, step: 1.0 - learning}, windows, **counts)
@@ -114,7 +117,7 @@ def test_many_updates_that_take_little_time_are_not_reported(maker: Maker, scrip
 
 def test_an_optimizer_in_python(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
-    maker.raw["probes"] = {"optimizer": {"as it is": 300e-6, "fused": 100e-6}}
+    maker.raw["probes"] = {"optimizer": {"now": 300e-6, "cured": 100e-6}}
     (found,) = detect_unfused_optimizer(maker.evidence())
     assert (found.name, found.line) == ("unfused-optimizer", line_of(script, "# optimizer"))
     assert found.share == pytest.approx(0.2)  # 2 of 10 seconds
@@ -127,7 +130,7 @@ def test_an_optimizer_in_python(maker: Maker, script: Path) -> None:
 @pytest.mark.parametrize("fused", [290e-6, 300e-6, 900e-6])
 def test_an_optimizer_that_is_as_good(maker: Maker, script: Path, fused: float) -> None:
     train(maker, script, 0.5, width=64, updates=2)
-    maker.raw["probes"] = {"optimizer": {"as it is": 300e-6, "fused": fused}}
+    maker.raw["probes"] = {"optimizer": {"now": 300e-6, "cured": fused}}
     (found,) = detect_unfused_optimizer(maker.evidence())
     assert found.certainty == 0.0
     assert found.speedup >= 1.0
@@ -136,7 +139,7 @@ def test_an_optimizer_that_is_as_good(maker: Maker, script: Path, fused: float) 
 def test_an_optimizer_without_a_probe_or_a_step(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     assert not list(detect_unfused_optimizer(maker.evidence()))  # fused already: there is no probe
-    maker.raw["probes"] = {"optimizer": {"as it is": 3e-4, "fused": 1e-4}}
+    maker.raw["probes"] = {"optimizer": {"now": 3e-4, "cured": 1e-4}}
     maker.raw["sites"] = []
     assert not list(detect_unfused_optimizer(maker.evidence()))
 
@@ -149,7 +152,7 @@ def subnormal(
         {"time": 1.0, "count": 10, "of": 9000, "flushed": flushed},
         {"time": 6.0, "count": count, "of": 9000, "flushed": flushed},
     ]
-    maker.raw["probes"] = {"flush": {"as they are": slow, "flushed": 1e-3}}
+    maker.raw["probes"] = {"flush": {"now": slow, "cured": 1e-3}}
     return [f.name for f in diagnose(maker.evidence())]
 
 
@@ -171,7 +174,7 @@ def test_numbers_that_do_no_harm(maker: Maker, script: Path, change: dict[str, f
 def test_acting_with_a_graph(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
-    maker.raw["probes"] = {"no_grad": {"graph": 2e-4, "no_grad": 1e-4}}
+    maker.raw["probes"] = {"no_grad": {"now": 2e-4, "cured": 1e-4}}
     (found,) = detect_missing_no_grad(maker.evidence())
     assert (found.name, found.line) == ("no-grad-forgotten", line_of(script, "# act"))
     assert found.title.startswith("A network that only acts")
@@ -211,6 +214,6 @@ def test_graphs_where_they_belong(maker: Maker, script: Path, change: dict[str, 
 def test_a_graph_that_costs_nothing_is_no_matter_of_time(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
-    maker.raw["probes"] = {"no_grad": {"graph": 0.9e-4, "no_grad": 1e-4}}  # by chance
+    maker.raw["probes"] = {"no_grad": {"now": 0.9e-4, "cured": 1e-4}}  # by chance
     (found,) = detect_missing_no_grad(maker.evidence())
     assert (found.share, found.speedup) == (0.0, 1.0)

@@ -8,13 +8,13 @@ import pytest
 from record_maker import Maker, library
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.machine import (
     detect_compilation,
     detect_excess_threads,
     detect_host_syncs,
     detect_idle_gpu,
 )
+from flashdqn.doctor.findings.rules import diagnose
 
 SOURCE = """
     torch.set_num_threads(8)  # threads
@@ -114,7 +114,7 @@ def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
     assert not list(detect_excess_threads(maker.evidence()))
-    maker.raw["probes"] = {"threads": {"1": 1e-3}}  # somebody changed their number at the end
+    maker.raw["probes"] = {"threads": {1: 1e-3}}  # somebody changed their number at the end
     assert not list(detect_excess_threads(maker.evidence()))
 
 

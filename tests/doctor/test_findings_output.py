@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from record_maker import PRINTED, Maker, library, stand_in
+from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.output import detect_logging, detect_printing, detect_wrong_claims
+from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.watch.kinds import Phase
 
 SOURCE = """
     while True:
@@ -43,7 +44,7 @@ def train(maker: Maker, script: Path, samples: dict[int, float]) -> None:
 def prints(maker: Maker, script: Path, count: int, writing: float, text: float) -> None:
     line = line_of(script, "# print")
     maker.site("print", line, count, 10 * writing)
-    written = maker.stack(maker.own(line, "<module>"), stand_in(PRINTED))
+    written = maker.stack(maker.own(line, "<module>"), stand_in(Phase.PRINTING))
     made = maker.stack(maker.own(line_of(script, "# text"), "<module>"))
     train(maker, script, {written: writing, made: text})
 

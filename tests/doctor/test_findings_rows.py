@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from record_maker import METHOD, STEP, Maker, library, stand_in
+from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
-from flashdqn.doctor.findings.everything import diagnose
 from flashdqn.doctor.findings.rows import BATCHED, detect_list_batches, detect_row_copies, detect_row_loops
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.report.contents import Finding
+from flashdqn.doctor.watch.kinds import Phase
 
 SOURCE = """
     def main():
@@ -52,14 +53,16 @@ COUNTS = {"vector_steps": 10.0, "transitions": 640.0, "updates": 10.0}
 
 def train(maker: Maker, script: Path, samples: dict[int, float], windows: int = 10) -> None:
     """These shares of each second; the rest is a step of the environment."""
-    rest = maker.stack(maker.own(line_of(script, "# step")), stand_in(STEP), library("numpy/core.py"))
+    rest = maker.stack(
+        maker.own(line_of(script, "# step")), stand_in(Phase.ENVIRONMENT), library("numpy/core.py")
+    )
     maker.train({**samples, rest: 1.0 - sum(samples.values())}, windows=windows, **COUNTS)
 
 
 def copying(maker: Maker, script: Path, share: float, count: int = 6400, **more: int) -> list[Finding]:
     line = line_of(script, "# copy")
     maker.site("item", line, count)
-    train(maker, script, {maker.stack(maker.own(line), stand_in(METHOD)): share}, **more)
+    train(maker, script, {maker.stack(maker.own(line), stand_in(Phase.DATA_MOVEMENT)): share}, **more)
     return list(detect_row_copies(maker.evidence()))
 
 
@@ -136,7 +139,9 @@ def test_a_loop_that_costs_nothing_is_not_reported(maker: Maker, script: Path) -
 
 def test_a_loop_within_the_environment_is_its_affair(maker: Maker, script: Path) -> None:
     inside = maker.stack(
-        maker.own(line_of(script, "# step")), stand_in(STEP), maker.own(line_of(script, "# index"))
+        maker.own(line_of(script, "# step")),
+        stand_in(Phase.ENVIRONMENT),
+        maker.own(line_of(script, "# index")),
     )
     train(maker, script, {inside: 0.5})
     assert not list(detect_row_loops(maker.evidence()))

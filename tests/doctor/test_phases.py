@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from record_maker import BACKWARD, METHOD, PRINTED, REPLAY, STEP, Frame, Maker, library, stand_in
+from record_maker import Maker, library, stand_in, standard
 from watching import line_of, write_script
 
-from flashdqn.doctor.phases import CALL, PHASES, Namer
-from flashdqn.doctor.record import Frame as Seen
+from flashdqn.doctor.phases import Namer
+from flashdqn.doctor.watch.kinds import Owner, Phase
+from flashdqn.doctor.watch.rows import Frame
 
 SOURCE = """
     def main():
@@ -60,7 +61,7 @@ def maker(script: Path) -> Maker:
 
 
 def name(maker: Maker, *frames: Frame) -> str:
-    return Namer(maker.record()).name(tuple(Seen(*frame) for frame in frames))
+    return Namer(maker.record()).name(frames)
 
 
 LINEAR = library("torch/nn/modules/linear.py")
@@ -90,28 +91,27 @@ def test_networks_are_known_by_torchs_own_frames_while_counting_rests(maker: Mak
         ([library("torch/serialization.py")], "logging"),
         ([library("matplotlib/figure.py")], "logging"),
         ([library("wandb/sdk/run.py")], "logging"),
-        ([("/usr/lib/python3.11/logging/__init__.py", "info", 1, True)], "logging"),
+        ([standard("logging/__init__.py", "info")], "logging"),
         ([library("tqdm/std.py")], "printing"),
         ([library("gymnasium/core.py")], "environment"),
         ([library("ale_py/env.py")], "environment"),
-        ([("/usr/lib/python3.11/random.py", "Random.sample", 1, True)], "replay"),
-        ([("/usr/lib/python3.11/random.py", "Random.random", 1, True)], "python (rest)"),
-        ([("/usr/lib/python3.11/threading.py", "wait", 1, True)], "waiting"),
-        ([("/usr/lib/python3.11/multiprocessing/connection.py", "recv", 1, True)], "waiting"),
+        ([standard("random.py", "Random.sample")], "replay"),
+        ([standard("random.py", "Random.random")], "python (rest)"),
+        ([standard("threading.py", "wait")], "waiting"),
+        ([standard("multiprocessing/connection.py", "recv")], "waiting"),
         ([library("torch/_dynamo/convert_frame.py"), library("torch/optim/adam.py")], "compilation"),
         ([library("numba/core/compiler.py")], "compilation"),
-        ([("<frozen importlib._bootstrap>", "_find_and_load", 1, True), LINEAR], "start-up"),
-        ([stand_in(METHOD)], "data movement"),
-        ([stand_in(BACKWARD)], "backward"),
-        ([stand_in(STEP)], "environment"),
-        ([stand_in(REPLAY)], "replay"),
-        ([stand_in(PRINTED)], "printing"),
-        ([stand_in("anything else")], "python (rest)"),
+        ([Frame("<frozen importlib._bootstrap>", "_find_and_load", 1, Owner.PLUMBING), LINEAR], "start-up"),
+        ([stand_in(Phase.DATA_MOVEMENT)], "data movement"),
+        ([stand_in(Phase.BACKWARD)], "backward"),
+        ([stand_in(Phase.ENVIRONMENT)], "environment"),
+        ([stand_in(Phase.REPLAY)], "replay"),
+        ([stand_in(Phase.PRINTING)], "printing"),
+        ([stand_in(None)], "python (rest)"),
         ([], "python (rest)"),
     ],
 )
 def test_what_a_frame_says(maker: Maker, frames: list[Frame], phase: str) -> None:
-    assert phase in PHASES
     assert name(maker, *frames) == phase
 
 
@@ -127,11 +127,11 @@ def test_a_network_acts_or_learns_by_who_called_it(
     maker: Maker, script: Path, mark: str, function: str, phase: str
 ) -> None:
     own = maker.own(line_of(script, mark), function)
-    assert name(maker, own, stand_in(CALL), LINEAR) == phase
+    assert name(maker, own, stand_in(Phase.FORWARD), LINEAR) == phase
     # The loss within a network, and a network within a network, are the outermost one's.
     functional = library("torch/nn/functional.py")
-    assert name(maker, own, stand_in(CALL), maker.own(1, "forward"), functional) == phase
-    assert name(maker, own, stand_in(CALL), LINEAR, stand_in(CALL), LINEAR) == phase
+    assert name(maker, own, stand_in(Phase.FORWARD), maker.own(1, "forward"), functional) == phase
+    assert name(maker, own, stand_in(Phase.FORWARD), LINEAR, stand_in(Phase.FORWARD), LINEAR) == phase
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,10 @@ def test_the_scripts_own_code_by_its_place_and_name(
 
 def test_the_innermost_that_says_something_decides(maker: Maker, script: Path) -> None:
     step, copy = line_of(script, "env.step(action)  # step"), line_of(script, "# copy")
-    env = stand_in(STEP)
+    env = stand_in(Phase.ENVIRONMENT)
     assert name(maker, maker.own(step), env, maker.own(1, "play"), library("numpy/core.py")) == "environment"
     assert name(maker, maker.own(step), env, maker.own(1, "f"), library("torch/optim/sgd.py")) == "optimizer"
-    assert name(maker, maker.own(step, "act"), stand_in(PRINTED)) == "printing"
+    assert name(maker, maker.own(step, "act"), stand_in(Phase.PRINTING)) == "printing"
     assert name(maker, maker.own(copy), maker.own(1, "helper")) == "python (rest)"  # not the innermost line
 
 
@@ -169,10 +169,10 @@ def test_the_innermost_that_says_something_decides(maker: Maker, script: Path) -
 def test_a_folder_of_the_users_is_no_library(tmp_path: Path, folder: str) -> None:
     maker = Maker(tmp_path / folder / "train.py")
     home = f"/home/me/{folder}"
-    assert name(maker, (f"{home}/train.py", "main", 3, False)) == "python (rest)"
+    assert name(maker, Frame(f"{home}/train.py", "main", 3, Owner.SCRIPT)) == "python (rest)"
     inside = f"{home}/.venv/lib/python3.11/site-packages/torch/nn/modules/linear.py"
-    assert name(maker, (inside, "forward", 3, True)) == "python (rest)"
-    assert name(maker, (f"{home}/queue.py", "get", 3, False)) == "python (rest)"
+    assert name(maker, Frame(inside, "forward", 3, Owner.PLUMBING)) == "python (rest)"
+    assert name(maker, Frame(f"{home}/queue.py", "get", 3, Owner.SCRIPT)) == "python (rest)"
 
 
 def test_a_block_that_steps_environments_is_not_the_learning(tmp_path: Path) -> None:

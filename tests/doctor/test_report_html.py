@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from report_examples import NASTY, REPORTS, empty, example, failed, healthy, nasty, windows
 
-from flashdqn.doctor.html import render_doctor_page, write_doctor_page
-from flashdqn.doctor.html_code import highlight_as_html
+from flashdqn.doctor.report.page import render_doctor_page, write_doctor_page
+from flashdqn.doctor.report.page_cards import highlight_as_html
 
 
 class Page(HTMLParser):
@@ -159,13 +159,13 @@ def test_everything_is_escaped() -> None:
         "日本 = 1",
     ],
 )
-def test_code_is_coloured_and_stays_the_same(source: str) -> None:
+def test_code_is_colored_and_stays_the_same(source: str) -> None:
     found = Page(highlight_as_html(source))
     assert "".join(found.words) == source
     assert set(found.tags) <= {"span"}
 
 
-def test_keywords_strings_numbers_and_comments_have_colours() -> None:
+def test_keywords_strings_numbers_and_comments_have_colors() -> None:
     assert highlight_as_html("if form == 'a': # b") == (
         '<span class="k">if</span> form == <span class="s">&#x27;a&#x27;</span>: <span class="c"># b</span>'
     )

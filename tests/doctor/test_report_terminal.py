@@ -1,4 +1,4 @@
-"""What a reader finds on the terminal: 80 columns, no colours, nothing obeyed that came from the script."""
+"""What a reader finds on the terminal: 80 columns, no colors, nothing obeyed that came from the script."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from report_examples import NASTY, REPORTS, empty, example, failed, findings, he
 from rich.cells import cell_len
 from rich.console import Console
 
-from flashdqn.doctor.report import Report
-from flashdqn.doctor.terminal import show_report
+from flashdqn.doctor.report.contents import Report
+from flashdqn.doctor.report.terminal import show_report
 
 
 def shown(report: Report, width: int = 80, encoding: str = "utf-8", terminal: bool = False) -> str:
     raw = io.BytesIO()
     with io.TextIOWrapper(raw, encoding=encoding, newline="\n") as file:
-        colours = "standard" if terminal else "auto"
-        show_report(report, Console(file=file, width=width, force_terminal=terminal, color_system=colours))
+        colors = "standard" if terminal else "auto"
+        show_report(report, Console(file=file, width=width, force_terminal=terminal, color_system=colors))
         file.flush()
         return raw.getvalue().decode(encoding)
 
@@ -133,7 +133,7 @@ def test_nothing_from_the_script_is_obeyed() -> None:
     assert "    • " + harmless in shown(nasty(), width=100)
 
 
-def test_colours_where_there_are_some() -> None:
+def test_colors_where_there_are_some() -> None:
     assert "\x1b[1" in shown(example(), terminal=True)
 
 

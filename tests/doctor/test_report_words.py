@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_examples import NAN, example, findings, windows
 
-from flashdqn.doctor import phases
-from flashdqn.doctor.html_charts import COLOURS
-from flashdqn.doctor.report_series import (
+from flashdqn.doctor.report.contents import GrowingContainer
+from flashdqn.doctor.report.page_charts import COLORS
+from flashdqn.doctor.report.series import (
     build_courses,
     compute_window_shares,
     count_first_windows,
-    list_growing_containers,
     mean_episode_length,
     merge_windows,
 )
-from flashdqn.doctor.report_words import (
+from flashdqn.doctor.report.words import (
     BOUNDS,
     PHASES,
     describe_bottleneck,
@@ -32,6 +31,7 @@ from flashdqn.doctor.report_words import (
     shorten_path,
     strip_controls,
 )
+from flashdqn.doctor.watch.kinds import Phase
 
 
 @pytest.mark.parametrize(
@@ -114,18 +114,14 @@ def test_shares_of_a_window_make_a_whole() -> None:
     assert compute_window_shares(window, ["forward"]) == [0.0]
 
 
-def test_growth_is_read_with_and_without_times() -> None:
-    report = example(
-        growth=({"name": "a", "sizes": [1, 2]}, {"name": "b", "sizes": [(0.5, 3), [1.0, 4]]}, {})
-    )
-    assert [one.sizes for one in list_growing_containers(report)] == [(1.0, 2.0), (3.0, 4.0), ()]
-    assert [one.extent for one in list_growing_containers(report)] == ["1 to 2 items", "3 to 4 items", ""]
-    graph = list_growing_containers(example(growth=({"name": "loss", "type": "graph", "sizes": [1, 900]},)))
-    assert graph[0].extent == "1 to 900 operations"
+def test_how_far_something_grew() -> None:
+    rows = GrowingContainer("rows", "main()", "list", ((0.5, 3), (1.0, 4000)))
+    assert rows.extent == "3 to 4,000 items"
+    assert replace(rows, unit="operations").extent == "3 to 4,000 operations"
 
 
-def test_every_phase_has_its_words_and_its_colour() -> None:
-    assert set(PHASES) == set(COLOURS) == set(phases.PHASES)
+def test_every_phase_has_its_words_and_its_color() -> None:
+    assert set(PHASES) == set(COLORS) == set(Phase)
 
 
 def test_the_manual_explains_every_phase_and_bound() -> None:

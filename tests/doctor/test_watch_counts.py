@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from watching import line_of, site_at, watch_script, write_script
 
-from flashdqn.doctor.record import ForwardSite, WatchRecord
+from flashdqn.doctor.watch.rows import ForwardSite
+from flashdqn.doctor.watch.schema import WatchRecord
 
 PATIENTS = Path(__file__).parent / "patients"
 
@@ -198,21 +199,21 @@ def test_only_the_scripts_own_lines_are_named(record: WatchRecord, script: Path)
 
 def test_transitions_and_steps_add_up(record: WatchRecord) -> None:
     steps = 11 + 7 + 10 + 8 + 3 + 2 + 9 + 4
-    assert record.total("vector_steps") == steps
-    assert record.total("transitions") == steps + 7 * (8 + 3)
-    assert record.raw["widths"] == {"1": steps - 11, "8": 11}
-    assert record.total("updates") == 5
-    assert record.raw["counted"]["vector_steps"] == steps
-    assert record.raw["counted"]["updates"] == 5
+    assert record.totals.vector_steps == steps
+    assert record.totals.transitions == steps + 7 * (8 + 3)
+    assert record.widths == {1: steps - 11, 8: 11}
+    assert record.totals.updates == 5
+    assert record.counted.vector_steps == steps
+    assert record.counted.updates == 5
 
 
 def test_episodes_and_their_lengths(record: WatchRecord) -> None:
     three, four, five = (24 // 5, 7 // 5, 10 // 5)
     arrays = [8 // board for board in range(1, 9)]
     tensors = [3 // board for board in range(1, 9)]
-    assert record.total("episodes") == three + four + five + sum(arrays) + sum(tensors)
+    assert record.totals.episodes == three + four + five + sum(arrays) + sum(tensors)
     boards = sum(n * board for counts in (arrays, tensors) for board, n in enumerate(counts, 1))
-    assert record.total("episode_steps") == 5 * (three + four + five) + boards
+    assert record.totals.episode_steps == 5 * (three + four + five) + boards
 
 
 def forward_at(record: WatchRecord, script: Path, mark: str) -> ForwardSite:
@@ -234,16 +235,17 @@ def test_networks_are_known_by_what_follows_their_calls(record: WatchRecord, scr
 
 
 def test_the_rest_of_the_record(record: WatchRecord, script: Path) -> None:
-    assert record.raw["ended"] == "finished"
-    assert record.raw["failures"] == []
-    (claim,) = record.raw["claims"]
-    assert (claim["value"], claim["line"]) == (12_345.0, line_of(script, "# claim"))
-    assert claim["transitions"] == record.total("transitions")
-    (optimizer,) = record.raw["optimizers"]
-    assert (optimizer["class"], optimizer["steps"], optimizer["tensors"]) == ("SGD", 5, 4)
-    assert optimizer["elements"] == 58
-    assert {"threads", "optimizer", "flush", "no_grad", "matmul"} <= set(record.raw["probes"])
-    assert "failed" not in record.raw["probes"]
+    assert record.ended == "finished"
+    assert record.failures == ()
+    (claim,) = record.claims
+    assert (claim.value, claim.line) == (12_345.0, line_of(script, "# claim"))
+    assert claim.transitions == record.totals.transitions
+    (optimizer,) = record.optimizers
+    assert (optimizer.name, optimizer.steps, optimizer.tensors) == ("SGD", 5, 4)
+    assert optimizer.elements == 58
+    probes = record.probes
+    assert None not in (probes.threads, probes.optimizer, probes.flush, probes.no_grad, probes.flops)
+    assert probes.failed == ()
 
 
 def test_a_patients_copies_are_counted_on_its_lines() -> None:
@@ -261,4 +263,4 @@ def test_a_patients_copies_are_counted_on_its_lines() -> None:
             counts.add(site_at(record, kind, path, mark).count)
     (count,) = counts  # of whole steps: on a slow machine the counting may rest for one of the three
     assert count in (width, 2 * width, 3 * width)
-    assert record.total("transitions") == 3 * width
+    assert record.totals.transitions == 3 * width

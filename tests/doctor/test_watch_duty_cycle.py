@@ -90,9 +90,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def test_cheap_counting_never_rests(world: World) -> None:
-    assert [world.window(steps=100, calls=2) for _ in range(10)] == [True] * 10  # one per cent of the time
+    assert [world.window(steps=100, calls=2) for _ in range(10)] == [True] * 10  # one percent of the time
     assert world.items() == 2000
-    assert world.counters.counted["vector_steps"] == 1000
+    assert world.counters.counted.vector_steps == 1000
 
 
 def test_costly_counting_rests_as_long_as_it_was_costly(world: World) -> None:
@@ -106,9 +106,9 @@ def test_rates_stay_right(world: World) -> None:
         world.window(steps=100, calls=calls)
     counted = world.counters.counted
     assert world.counters.vector_steps == 2000
-    assert 0 < counted["vector_steps"] < 2000
-    assert world.items() / counted["vector_steps"] == 10  # as many for each step as there really were
-    assert counted["seconds"] == counted["vector_steps"] / 100 - 1  # training began at the end of the first
+    assert 0 < counted.vector_steps < 2000
+    assert world.items() / counted.vector_steps == 10  # as many for each step as there really were
+    assert counted.seconds == counted.vector_steps / 100 - 1  # training began at the end of the first
 
 
 def test_what_rests_is_as_it_was(world: World) -> None:

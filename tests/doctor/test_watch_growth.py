@@ -12,6 +12,7 @@ import torch
 
 from flashdqn.doctor.watch import counters as tally
 from flashdqn.doctor.watch.growth import Census, read_local_variables
+from flashdqn.doctor.watch.rows import Container, PartFailure
 
 
 class Holder:
@@ -87,15 +88,15 @@ class Liar:
 
 @pytest.fixture(autouse=True)
 def _no_failures(monkeypatch: pytest.MonkeyPatch) -> Any:
-    failures: dict[str, str] = {}
+    failures: dict[str, PartFailure] = {}
     monkeypatch.setattr(tally, "failures", failures)
     yield
     assert failures == {}
 
 
-def rows(census: Census) -> dict[str, dict[str, Any]]:
+def rows(census: Census) -> dict[str, Container]:
     """What was found in the functions called `script`. (Those with an assertion ask for their locals.)"""
-    return {row["name"]: row for row in census.describe() if row["where"] == "script()"}
+    return {row.name: row for row in census.describe() if row.where == "script()"}
 
 
 def test_what_grows_is_named() -> None:
@@ -118,7 +119,7 @@ def test_what_grows_is_named() -> None:
 
     script()
     found = rows(census)
-    sizes = {name: [size for _, size in row["sizes"]] for name, row in found.items()}
+    sizes = {name: [size for _, size in row.sizes] for name, row in found.items()}
     assert sizes == {
         "growing": [200, 300, 400],
         "agent.memory": [100, 200, 300],
@@ -126,8 +127,8 @@ def test_what_grows_is_named() -> None:
         "rewards": [64, 128, 192],
         "counts": [80, 160, 240],
     }
-    assert (found["rewards"]["type"], found["rewards"]["elements"]) == ("deque", "float")
-    assert (found["counts"]["type"], found["counts"]["holds_graph"]) == ("defaultdict", False)
+    assert (found["rewards"].type, found["rewards"].elements) == ("deque", "float")
+    assert (found["counts"].type, found["counts"].holds_graph) == ("defaultdict", False)
     assert census.seconds > 0.0
 
 
@@ -151,10 +152,10 @@ def test_losses_with_their_graphs() -> None:
 
     script()
     found = rows(census)
-    assert {name for name, row in found.items() if row["holds_graph"]} == {"kept", "total"}
-    assert [size for _, size in found["kept"]["sizes"]] == [100, 200, 300]
-    assert found["total"]["type"] == "graph"
-    lengths = [size for _, size in found["total"]["sizes"]]
+    assert {name for name, row in found.items() if row.holds_graph} == {"kept", "total"}
+    assert [size for _, size in found["kept"].sizes] == [100, 200, 300]
+    assert found["total"].type == "graph"
+    lengths = [size for _, size in found["total"].sizes]
     assert lengths[2] - lengths[1] == lengths[1] - lengths[0] == 100  # an addition for each loss
 
 
@@ -188,18 +189,30 @@ def test_odd_objects_are_not_asked() -> None:
 
     script()
     found = rows(census)
-    assert [size for _, size in found["strange"]["sizes"]] == [100, 100]
+    assert [size for _, size in found["strange"].sizes] == [100, 100]
     assert set(found) == {"strange", "circle.rows", "loud.rows"}
 
 
 def test_lazy_modules_are_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lazy(ModuleType):
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError(f"woken by {name}")
+    woken: list[str] = []
 
-    monkeypatch.setitem(sys.modules, "lazy_one", Lazy("lazy_one"))
+    class Lazy(ModuleType):
+        """Imports something whenever it is asked for anything."""
+
+        def __getattribute__(self, name: str) -> Any:
+            woken.append(name)
+            return super().__getattribute__(name)
+
+    lazy = Lazy("lazy_one")
+    lazy.__file__, lazy.rows = "/home/me/lazy_one.py", [0] * 100  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "odd_one", Inventive())  # type: ignore[arg-type]
-    Census().take(None)
+    monkeypatch.setitem(sys.modules, "lazy_one", lazy)
+    census = Census()
+    woken.clear()
+    for _ in range(2):
+        census.take(None)
+    assert woken == []
+    assert ("rows", "lazy_one") in {(row.name, row.where) for row in census.describe()}  # it was looked at
 
 
 def test_variables_are_let_go_of() -> None:
@@ -224,8 +237,10 @@ def test_a_function_that_keeps_its_locals_is_let_be() -> None:
 
 
 def test_a_failure_is_written_down_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures: dict[str, str] = {}
+    failures: dict[str, PartFailure] = {}
     monkeypatch.setattr(tally, "failures", failures)
     monkeypatch.setattr("flashdqn.doctor.watch.growth.roots", lambda frame: 1 / 0)
     Census().take(None)
-    assert list(failures.values()) == ["count_all: ZeroDivisionError: division by zero"]
+    assert [str(failure) for failure in failures.values()] == [
+        "count_all: ZeroDivisionError: division by zero"
+    ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from watching import watch_script, write_script
 
-from flashdqn.doctor.record import WatchRecord
+from flashdqn.doctor.watch.schema import WatchRecord
 
 SCRIPT = '''
     """Draws random numbers in three ways, trains, and does what odd scripts do. Writes down all that came out."""
@@ -206,7 +206,7 @@ def watched(folder: Path, request: pytest.FixtureRequest) -> tuple[WatchRecord, 
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONWARNINGS", "ignore")
         record = watch_script(folder / "script.py", str(folder / "watched.json"), deep=request.param)
-    assert record.raw["ended"] == "finished", record.raw["error"]
+    assert record.ended == "finished", record.error
     return record, json.loads((folder / "watched.json").read_text(encoding="utf-8"))
 
 
@@ -218,7 +218,7 @@ def test_everything_comes_out_the_same(
 
 def test_and_it_was_watched(watched: tuple[WatchRecord, dict[str, Any]]) -> None:
     record, _ = watched
-    assert record.total("updates") >= 300
-    assert record.total("vector_steps") >= 300
-    assert record.raw["failures"] == []
-    assert bool(record.raw["operations"]) == record.raw["deep"]
+    assert record.totals.updates >= 300
+    assert record.totals.vector_steps >= 300
+    assert record.failures == ()
+    assert bool(record.operations) == record.deep

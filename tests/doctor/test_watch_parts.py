@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from flashdqn.doctor.watch import counters as tally
 from flashdqn.doctor.watch import sampler
 from flashdqn.doctor.watch.classes import counted_step, watch_class
+from flashdqn.doctor.watch.clerk import Clerk
 from flashdqn.doctor.watch.env_step import (
     count_transitions,
     find_ended_envs,
@@ -26,9 +27,11 @@ from flashdqn.doctor.watch.env_step import (
     read_step_result,
 )
 from flashdqn.doctor.watch.frames import is_plumbing
+from flashdqn.doctor.watch.kinds import Owner
 from flashdqn.doctor.watch.main_module import compile_with_callbacks
 from flashdqn.doctor.watch.on_import import AfterImport
 from flashdqn.doctor.watch.prints import HINT, may_claim_speed, parse_claimed_speed
+from flashdqn.doctor.watch.rows import PartFailure
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,9 @@ def test_stacks_are_read_from_the_inside() -> None:
     looks.see(sys._getframe())
     frames, stacks = looks.describe()
     assert looks.number == 2
-    assert frames[stacks[0][-1]][:2] == [__file__, "test_stacks_are_read_from_the_inside"]
+    seen = frames[stacks[0][-1]]
+    assert (seen.file, seen.function) == (__file__, "test_stacks_are_read_from_the_inside")
+    assert (seen.owner, seen.phase) == (Owner.SCRIPT, None)
     assert len(stacks) == 2  # two lines
 
 
@@ -162,14 +167,14 @@ def test_a_chore_that_fails_is_not_asked_again() -> None:
         done.append("fails")
         raise ValueError("no")
 
-    clerk = sampler.Clerk(sampler.Looks(0.005), 1.0, [fails, lambda: done.append("works")])
+    clerk = Clerk(sampler.Looks(0.005), 1.0, [fails, lambda: done.append("works")])
     clerk.do_chores()
     clerk.do_chores()
     assert done == ["fails", "works", "works"]
-    assert clerk.failures[0].endswith("fails: ValueError: no")
+    assert str(clerk.failures[0]).endswith("fails: ValueError: no")
     clerk.close()
     clerk.close()
-    assert [window["samples"] for window in clerk.windows] == [{}, {}]
+    assert [window.samples for window in clerk.windows] == [{}, {}]
 
 
 def test_something_comes_first() -> None:
@@ -185,7 +190,7 @@ def test_something_comes_first() -> None:
 
 
 def test_nothing_of_ours_gets_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures: dict[str, str] = {}
+    failures: dict[str, PartFailure] = {}
     monkeypatch.setattr(tally, "failures", failures)
 
     @tally.catch_failures
@@ -194,7 +199,7 @@ def test_nothing_of_ours_gets_in_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
 
     breaks(1)
     breaks(2)
-    assert failures == {"breaks": "breaks: ValueError: no 1"}
+    assert failures == {"breaks": PartFailure("breaks", "ValueError: no 1")}
 
 
 class Env:

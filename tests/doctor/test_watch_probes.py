@@ -16,6 +16,7 @@ from flashdqn.doctor.watch import counters as tally
 from flashdqn.doctor.watch import probes, subnormal
 from flashdqn.doctor.watch.counters import Forward
 from flashdqn.doctor.watch.probes import probe_all
+from flashdqn.doctor.watch.schema import ProbeResults
 from flashdqn.doctor.watch.torch_hooks import Optimizers
 
 
@@ -76,10 +77,18 @@ def test_nothing_is_other_after_them(script: Script, capsys: pytest.CaptureFixtu
     gradients = [p.grad.clone() for p in script.network.parameters() if p.grad is not None]
     before, threads = states(), torch.get_num_threads()
     found = probe_all(2, 0.001)
-    assert set(found) == {"threads", "optimizer", "flush", "no_grad", "batch", "matmul"}
-    assert set(found["threads"]) == {"1", "2"}
-    assert set(found["batch"]) == {"1", "16"}
-    assert all(seconds > 0 for probe in found.values() for seconds in probe.values())
+    assert found.threads is not None
+    assert set(found.threads) == {1, 2}
+    assert all(seconds > 0 for seconds in found.threads.values())
+    for pair in (found.optimizer, found.flush, found.no_grad):
+        assert pair is not None
+        assert min(pair.now, pair.cured) > 0
+    assert found.batch is not None
+    assert found.batch.environments == 16
+    assert min(found.batch.one, found.batch.many) > 0
+    assert found.flops is not None
+    assert found.flops > 0
+    assert found.failed == ()
     assert states() == before
     assert torch.get_num_threads() == threads
     assert not subnormal.treats_subnormals_as_zero(torch)
@@ -95,7 +104,7 @@ def test_nothing_is_other_after_them(script: Script, capsys: pytest.CaptureFixtu
 
 def test_even_within_a_block_without_gradients(script: Script) -> None:
     with torch.inference_mode():
-        assert "failed" not in probe_all(1, 0.001)
+        assert probe_all(1, 0.001).failed == ()
 
 
 def test_one_that_does_not_work_is_left_out(script: Script) -> None:
@@ -105,17 +114,19 @@ def test_one_that_does_not_work_is_left_out(script: Script) -> None:
 
     script.called("acting", NoCopy(), torch.ones(1, 4))
     found = probe_all(1, 0.001)
-    assert found["failed"] == {
-        "no_grad": "RuntimeError: one of its kind",
-        "batch": "RuntimeError: one of its kind",
-    }
-    assert "threads" in found
+    assert [str(failure) for failure in found.failed] == [
+        "no_grad: RuntimeError: one of its kind",
+        "batch: RuntimeError: one of its kind",
+    ]
+    assert found.threads is not None
 
 
 def test_what_does_not_apply(script: Script) -> None:
     script.forwards.clear()
     script.optimizer.param_groups[0]["fused"] = True
-    assert set(probe_all(1, 0.001)) == {"matmul"}
+    found = probe_all(1, 0.001)
+    assert found == ProbeResults(flops=found.flops)
+    assert found.flops is not None
 
 
 @pytest.fixture
@@ -130,13 +141,13 @@ def _other_defaults() -> Iterator[None]:
 def test_other_defaults(script: Script, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("_other_defaults")
     found = probe_all(1, 0.001)
-    assert "failed" not in found
+    assert found.failed == ()
     assert not subnormal.treats_subnormals_as_zero(torch)
 
 
 def test_nobody_else_is_made_to_wait(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    assert probe_all(1, 0.001) == {}
+    assert probe_all(1, 0.001) == ProbeResults()
 
 
 def test_subnormal_numbers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +161,7 @@ def test_subnormal_numbers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = torch.optim.SGD([weight, *others], lr=0.1, momentum=0.9)
     optimizer.state[weight]["momentum_buffer"] = torch.full((6,), 1e-42)
     subnormal.count_subnormals(optimizer)
-    assert [(row["count"], row["of"], row["flushed"]) for row in counts] == [(2 + 1 + 6, 18, 0.0)]
+    assert [(row.count, row.of, row.flushed) for row in counts] == [(2 + 1 + 6, 18, False)]
     assert not subnormal.is_check_due()
     if torch.set_flush_denormal(True):
         assert subnormal.treats_subnormals_as_zero(torch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,9 @@ ENV = """
 
 @pytest.fixture
 def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = run.describe
-    monkeypatch.setattr(run, "describe", lambda *given: plan(*given) | {"window": 0.05, "flush": 0.0})
+    make_plan = run.make_watch_plan
+    quick = partial(replace, window=0.05, flush=0.0)
+    monkeypatch.setattr(run, "make_watch_plan", lambda *given: quick(make_plan(*given)))
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -103,9 +106,9 @@ def test_a_script_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
         "main": True,
         "package": "",
     }
-    assert record.raw["ended"] == "finished"
-    assert record.raw["script"] == str(beside / "start.py")
-    assert record.raw["arguments"] == ["--seed", "3", "-m", "x"]
+    assert record.ended == "finished"
+    assert record.script == str(beside / "start.py")
+    assert record.arguments == ("--seed", "3", "-m", "x")
 
 
 def test_a_module_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +123,7 @@ def test_a_module_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
     for name, file in (("package.train", "train.py"), ("package", "__main__.py")):
         record = watch_patient(Patient(name, ("--seed", "3"), module=True, seconds=60.0))
         found = told(package)
-        assert record.raw["ended"] == "finished", record.raw["error"]
+        assert record.ended == "finished", record.error
         assert found["argv"] == [str(package / file), "--seed", "3"]
         assert (found["name"], found["path"], found["package"]) == ("__main__", str(beside), "package")
         assert (found["main"], found["pickled"]) == (True, 3)
@@ -139,8 +142,8 @@ def test_a_module_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
 def test_how_a_script_ends(tmp_path: Path, end: str, ended: str, code: int, error: str) -> None:
     path = write_script(tmp_path, ENV + f"    import os, signal, sys, time\n    {end}\n", hollow=True)
     record = watch_script(path)
-    assert (record.raw["ended"], record.raw["code"], record.raw["error"]) == (ended, code, error)
-    assert (record.total("transitions"), record.total("episodes")) == (25, 2)
+    assert (record.ended, record.code, record.error) == (ended, code, error)
+    assert (record.totals.transitions, record.totals.episodes) == (25, 2)
 
 
 @pytest.mark.parametrize("end", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)"])
@@ -158,8 +161,8 @@ def test_a_sudden_end_leaves_what_was_known(tmp_path: Path, end: str) -> None:
     """
     )
     record = watch_script(write_script(tmp_path, text, hollow=True))
-    assert record.raw["ended"] == "killed"
-    assert record.total("transitions") == 25
+    assert record.ended == "killed"
+    assert record.totals.transitions == 25
     assert any("without warning" in note for note in build_report(record).notes)
 
 
@@ -201,9 +204,9 @@ FAILING = (
 def test_a_failure_shows_the_scripts_frames_alone(tmp_path: Path) -> None:
     path = write_script(tmp_path, FAILING, hollow=True)
     record = watch_script(path)
-    error = record.raw["error"]
-    assert (record.raw["ended"], record.raw["code"]) == ("failed", 1)
-    assert record.total("transitions") == 25
+    error = record.error
+    assert (record.ended, record.code) == ("failed", 1)
+    assert record.totals.transitions == 25
     assert "TypeError" in error
     assert error.endswith("ValueError: level 7\n")
     for mark in ("# inner", "# careful", "# raised", "# outer"):
@@ -222,7 +225,7 @@ def test_a_hook_for_failures_is_called(tmp_path: Path) -> None:
     sys.excepthook = hook
     1 / 0
     """
-    assert watch_script(write_script(tmp_path, text, hollow=True)).raw["ended"] == "failed"
+    assert watch_script(write_script(tmp_path, text, hollow=True)).ended == "failed"
     assert told(tmp_path) == {"kind": "ZeroDivisionError"}
 
 
@@ -243,8 +246,8 @@ LOOP = (
 @pytest.mark.usefixtures("_short_windows")
 def test_its_time_is_up(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, LOOP, hollow=True), seconds=1.0)
-    assert record.raw["ended"] == "stopped"
-    assert record.total("transitions") == 25
+    assert record.ended == "stopped"
+    assert record.totals.transitions == 25
     assert (tmp_path / "cleaned").exists()
 
 
@@ -262,8 +265,8 @@ def test_one_that_does_not_let_itself_be_stopped(tmp_path: Path) -> None:
     """
     )
     record = watch_script(write_script(tmp_path, text, hollow=True), seconds=0.5, grace=2.5)
-    assert record.raw["ended"] == "stopped"
-    assert record.total("transitions") == 25
+    assert record.ended == "stopped"
+    assert record.totals.transitions == 25
 
 
 def test_training_on_a_thread_is_waited_for(tmp_path: Path) -> None:
@@ -283,8 +286,8 @@ def test_training_on_a_thread_is_waited_for(tmp_path: Path) -> None:
     """
     )
     record = watch_script(write_script(tmp_path, text, hollow=True))
-    assert record.raw["ended"] == "finished"
-    assert record.total("transitions") == 30
+    assert record.ended == "finished"
+    assert record.totals.transitions == 30
 
 
 ALARMS = """
@@ -309,7 +312,7 @@ def test_a_script_may_have_the_alarm_for_itself(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, ALARMS, hollow=True), seconds=2.0)
     before = "Handlers.SIG_DFL" if sys.version_info < (3, 11) else "0"
     assert told(tmp_path) == {"before": before, "early": 0, "left": 0.0, "late": 1}
-    assert record.raw["ended"] == "stopped"  # without the alarm, too
+    assert record.ended == "stopped"  # without the alarm, too
     assert any("alarm timer itself" in note for note in build_report(record).notes)
 
 
@@ -369,10 +372,10 @@ CHILDREN = """
 
 def test_other_processes_are_let_be(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, CHILDREN, hollow=True))
-    assert record.raw["ended"] == "finished", record.raw["error"]
+    assert record.ended == "finished", record.error
     default = told(tmp_path)["spawn"][0]
     assert told(tmp_path) == {"fork": [default, 5, 0], "spawn": [default, 5, 0], "forked": 4}
-    assert record.total("transitions") == 3
+    assert record.totals.transitions == 3
 
 
 VECTOR = """
@@ -408,10 +411,10 @@ VECTOR = """
 
 def test_environments_in_processes_of_their_own(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, VECTOR, hollow=True))
-    assert record.raw["ended"] == "finished", record.raw["error"]
+    assert record.ended == "finished", record.error
     assert told(tmp_path) == {"seen": [[1, 1], [2, 2], [3, 3], [0, 0]]}
-    assert record.raw["widths"] == {"2": 4}  # steps of both, seen from here
-    assert (record.total("episodes"), record.total("episode_steps")) == (2, 6)
+    assert record.widths == {2: 4}  # steps of both, seen from here
+    assert (record.totals.episodes, record.totals.episode_steps) == (2, 6)
 
 
 @pytest.mark.parametrize(

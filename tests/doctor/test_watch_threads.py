@@ -4,12 +4,15 @@ that reads one meanwhile takes hold of memory that is just being freed."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from watching import watch_script, write_script
 
 from flashdqn.doctor import run
+from flashdqn.doctor.watch.schema import ProbeResults
 
 NETWORK = """
     import json, pathlib, signal, sys, threading, time
@@ -84,28 +87,29 @@ WITH_AN_ALARM_OF_ITS_OWN = """
 
 @pytest.fixture(autouse=True)
 def _written_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = run.describe
-    monkeypatch.setattr(run, "describe", lambda *given: plan(*given) | {"window": 0.02, "flush": 0.0})
+    make_plan = run.make_watch_plan
+    quick = partial(replace, window=0.02, flush=0.0)
+    monkeypatch.setattr(run, "make_watch_plan", lambda *given: quick(make_plan(*given)))
 
 
 def test_gradients_are_read_by_the_thread_that_trains(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, NETWORK + HERE))
-    assert record.raw["failures"] == []
+    assert record.failures == ()
     assert json.loads((tmp_path / "told.json").read_text(encoding="utf-8")) == {"alone": True}
     assert [forward.given_gradients for forward in record.forwards] == [False, True]
-    assert "optimizer" in record.raw["probes"]
+    assert record.probes.optimizer is not None
 
 
 def test_what_another_thread_still_trains_is_not_copied(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, NETWORK + ELSEWHERE))
-    assert record.raw["ended"] == "stopped"
-    assert record.total("updates") > 0
-    assert record.raw["probes"] == {}
+    assert record.ended == "stopped"
+    assert record.totals.updates > 0
+    assert record.probes == ProbeResults()
 
 
 def test_without_the_timer_it_is_stopped_before_it_is_probed(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, NETWORK + WITH_AN_ALARM_OF_ITS_OWN))
-    assert record.raw["ended"] == "stopped"
-    assert record.raw["timer_taken"]
-    assert "optimizer" in record.raw["probes"]
+    assert record.ended == "stopped"
+    assert record.timer_taken
+    assert record.probes.optimizer is not None
     assert json.loads((tmp_path / "told.json").read_text(encoding="utf-8")) == {"cleaned": True}

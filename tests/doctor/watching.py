@@ -6,8 +6,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from flashdqn.doctor.record import CallSite, WatchRecord
 from flashdqn.doctor.run import Patient, watch_patient
+from flashdqn.doctor.watch.rows import CallSite
+from flashdqn.doctor.watch.schema import WatchRecord
 
 #: Stands in for torch where it only matters that there is one: the real one takes seconds to import.
 HOLLOW_TORCH = '__version__ = "0.0"\n'

@@ -21,7 +21,7 @@ def test_nothing_to_gain() -> None:
     advice = make_advice([BASELINE, same, slower, HALF])
     assert advice.same == ()
     assert advice.together is None
-    assert advice.words[0].startswith("Nothing to gain without changing what is learnt")
+    assert advice.words[0].startswith("Nothing to gain without changing what is learned")
 
 
 def test_a_gain_too_small_for_a_flag_is_none() -> None:

@@ -18,10 +18,9 @@ from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError, ExecutionError
 from flashdqn.profile import contest as experiments_run
 from flashdqn.profile import profile as profiling
-from flashdqn.profile.contest import ExperimentContest
+from flashdqn.profile.contest import ExperimentContest, collect_outcomes
 from flashdqn.profile.display import Lines, OneLine, Unseen, make_hidden_display, make_observer
 from flashdqn.profile.experiments import AGAIN, BASELINE, Experiment, list_experiments
-from flashdqn.profile.outcome import collect_outcomes
 from flashdqn.profile.profile import Options, Starter, measure_recommended, take_profile
 from flashdqn.training.progress import Silent
 

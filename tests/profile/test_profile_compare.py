@@ -6,9 +6,8 @@ import pytest
 from profile_tiny import Pretended, Time, Told, tiny
 
 from flashdqn.profile.compare import compute_speed_up, compute_spread, judge_speed_up
-from flashdqn.profile.contest import ExperimentContest
+from flashdqn.profile.contest import ExperimentContest, collect_outcomes
 from flashdqn.profile.experiments import AGAIN, BASELINE, Experiment, list_experiments
-from flashdqn.profile.outcome import collect_outcomes
 from flashdqn.profile.result import Outcome, RoundSpread
 from flashdqn.profile.terminal import format_outcome_speed
 

@@ -45,10 +45,10 @@ class DoctorArguments:
 def run_command(arguments: list[str]) -> int:
     """The command."""
     from flashdqn.doctor.examine import build_report
-    from flashdqn.doctor.html import write_doctor_page
-    from flashdqn.doctor.json_file import write_report_json
+    from flashdqn.doctor.report.contents import write_report_json
+    from flashdqn.doctor.report.page import write_doctor_page
+    from flashdqn.doctor.report.terminal import show_report
     from flashdqn.doctor.run import Patient, check_patient, watch_patient
-    from flashdqn.doctor.terminal import show_report
 
     ours, module, script, theirs = split_script_arguments(arguments)
     parsed = parse("doctor", DoctorArguments, ours, flag_names(DoctorArguments()), DoctorArguments())

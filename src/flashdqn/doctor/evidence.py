@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 from flashdqn.doctor import source
-from flashdqn.doctor.phases import PHASES, WATCH, Namer
-from flashdqn.doctor.record import Frame, WatchRecord
+from flashdqn.doctor.phases import Namer
+from flashdqn.doctor.watch.kinds import EventKind, Owner, Phase
+from flashdqn.doctor.watch.rows import Frame, WatchWindow
+from flashdqn.doctor.watch.schema import WatchRecord
 
+Key = TypeVar("Key", bound=Hashable)
 Place = tuple[str, int]
 HEAVY = 0.05
-ENV_STEP = "counted_step.<locals>.step"
+"""A window of which counting took more than this says little about the script's own shares."""
+
+
+class SecondsBy(dict[Key, float]):
+    """Seconds by phase, line or stack; none where nothing was seen."""
+
+    def __missing__(self, key: Key) -> float:
+        return 0.0
+
+    def longest(self) -> Key:
+        """What took most."""
+        return max(self, key=lambda key: self[key])
 
 
 @dataclass
@@ -23,7 +36,7 @@ class Evidence:
 
     record: WatchRecord
     namer: Namer = field(init=False)
-    names: tuple[str, ...] = field(init=False)
+    names: tuple[Phase, ...] = field(init=False)
     """The phase of each stack."""
 
     def __post_init__(self) -> None:
@@ -35,30 +48,26 @@ class Evidence:
         return tuple(self.record.frames[i] for i in self.record.stacks[number])
 
     @cached_property
-    def by_stack(self) -> Counter[int]:
+    def by_stack(self) -> SecondsBy[int]:
         """Seconds by stack, while training."""
-        seconds: Counter[int] = Counter()
+        seconds = SecondsBy[int]()
         for window in self.calm_windows:
-            for number, spent in window["samples"].items():
-                seconds[int(number)] += spent
+            for number, spent in window.samples.items():
+                seconds[number] += spent
         return seconds
 
     @cached_property
-    def calm_windows(self) -> list[dict[str, Any]]:
+    def calm_windows(self) -> list[WatchWindow]:
         """The training's windows without those in which counting cost much: shares are to be the script's own."""
-        loads = self.record.raw.get("loads", [])
-        heavy = {
-            self.record.windows[i]["start"]
-            for i, load in enumerate(loads[: len(self.record.windows)])
-            if load > HEAVY
-        }
-        calm = [window for window in self.training_windows if window["start"] not in heavy]
+        loads = zip(self.record.windows, self.record.loads, strict=False)
+        heavy = {window.start for window, load in loads if load > HEAVY}
+        calm = [window for window in self.training_windows if window.start not in heavy]
         return calm if len(calm) >= 3 else self.training_windows
 
     @cached_property
-    def training_windows(self) -> list[dict[str, Any]]:
+    def training_windows(self) -> list[WatchWindow]:
         """Those that began after training did: the watch opens a window of its own for it."""
-        return [w for w in self.record.windows if w["start"] >= self.record.began]
+        return [window for window in self.record.windows if window.start >= self.record.began]
 
     @cached_property
     def seconds(self) -> float:
@@ -68,37 +77,39 @@ class Evidence:
     @cached_property
     def watched(self) -> float:
         """How long training was watched in all, whatever counting cost: what totals are to be divided by."""
-        return float(sum(window["seconds"] for window in self.training_windows))
+        return float(sum(window.seconds for window in self.training_windows))
 
     @cached_property
-    def by_phase(self) -> dict[str, float]:
-        """Seconds by phase while training, all phases."""
-        seconds = dict.fromkeys(PHASES, 0.0)
+    def by_phase(self) -> SecondsBy[Phase]:
+        """Seconds by phase while training."""
+        seconds = SecondsBy[Phase]()
         for number, spent in self.by_stack.items():
             seconds[self.names[number]] += spent
         return seconds
 
-    def share(self, *phases: str) -> float:
+    def share(self, *phases: Phase) -> float:
         """Of the training's time, what some phases take together: 0 to 1."""
         return sum(self.by_phase[name] for name in phases) / self.seconds if self.seconds else 0.0
 
-    def phases_of(self, window: dict[str, Any]) -> dict[str, float]:
+    def phases_of(self, window: WatchWindow) -> SecondsBy[Phase]:
         """Seconds by phase in one window."""
-        seconds: Counter[str] = Counter()
-        before = window["start"] < self.record.began
-        for number, spent in window["samples"].items():
-            name = self.names[int(number)]
-            seconds["start-up" if before and name != "compilation" else name] += spent
-        return dict(seconds)
+        seconds = SecondsBy[Phase]()
+        before = window.start < self.record.began
+        for number, spent in window.samples.items():
+            phase = self.names[number]
+            if before and phase is not Phase.COMPILATION:
+                phase = Phase.START_UP
+            seconds[phase] += spent
+        return seconds
 
     @cached_property
-    def by_line(self) -> dict[Place, Counter[str]]:
-        """Seconds by phase, for the innermost line that is no plumbing."""
-        lines: dict[Place, Counter[str]] = {}
+    def by_line(self) -> dict[Place, SecondsBy[Phase]]:
+        """Seconds by phase, for the innermost line that is not plumbing."""
+        lines: dict[Place, SecondsBy[Phase]] = {}
         for number, spent in self.by_stack.items():
             place = find_script_frame(self.frames(number))
             if place is not None:
-                lines.setdefault((place.file, place.line), Counter())[self.names[number]] += spent
+                lines.setdefault((place.file, place.line), SecondsBy())[self.names[number]] += spent
         return lines
 
     @cached_property
@@ -112,19 +123,14 @@ class Evidence:
         spent = sum(sum(phases.values()) for place, phases in self.by_line.items() if place in wanted)
         return spent / self.seconds if self.seconds else 0.0
 
-    def inside(self, file: str, first: int, last: int, *, without: str = "") -> float:
-        """Share of the time that went by in these lines and in whatever they called, but for one phase."""
-        spent = sum(
-            seconds
-            for number, seconds in self.by_stack.items()
-            if self.names[number] != without
-            and any(frame.file == file and first <= frame.line <= last for frame in self.frames(number))
-        )
+    def inside(self, file: str, first: int, last: int) -> float:
+        """Share of the time that went by in these lines and in whatever they called."""
+        spent = sum(self.phase_inside(file, first, last).values())
         return spent / self.seconds if self.seconds else 0.0
 
-    def phase_inside(self, file: str, first: int, last: int) -> Counter[str]:
+    def phase_inside(self, file: str, first: int, last: int) -> SecondsBy[Phase]:
         """Seconds by phase in these lines and in whatever they called."""
-        found: Counter[str] = Counter()
+        found = SecondsBy[Phase]()
         for number, seconds in self.by_stack.items():
             if any(frame.file == file and first <= frame.line <= last for frame in self.frames(number)):
                 found[self.names[number]] += seconds
@@ -142,15 +148,15 @@ class Evidence:
     @cached_property
     def looks(self) -> int:
         """How many looks there were while training, about."""
-        whole = sum(sum(window["samples"].values()) for window in self.record.windows)
-        return int(self.record.raw["looks"] * self.seconds / whole) if whole else 0
+        whole = sum(sum(window.samples.values()) for window in self.record.windows)
+        return int(self.record.looks * self.seconds / whole) if whole else 0
 
-    def line_seconds(self, windows: list[dict[str, Any]]) -> Counter[Place]:
+    def line_seconds(self, windows: list[WatchWindow]) -> SecondsBy[Place]:
         """Seconds by line in some windows."""
-        found: Counter[Place] = Counter()
+        found = SecondsBy[Place]()
         for window in windows:
-            for number, spent in window["samples"].items():
-                place = find_script_frame(self.frames(int(number)))
+            for number, spent in window.samples.items():
+                place = find_script_frame(self.frames(number))
                 if place is not None:
                     found[place.file, place.line] += spent
         return found
@@ -161,7 +167,7 @@ class Evidence:
         return {
             (frame.file, frame.line)
             for number in self.by_stack
-            if self.names[number] in ("environment", "backward", "optimizer")
+            if self.names[number] in (Phase.ENVIRONMENT, Phase.BACKWARD, Phase.OPTIMIZER)
             for frame in self.frames(number)
             if not frame.plumbing and not self.inside_env(number, frame)
         }
@@ -169,7 +175,7 @@ class Evidence:
     def inside_env(self, number: int, frame: Frame) -> bool:
         """Whether a frame lies within an environment's step: what is in there is the environment's own affair."""
         stack = self.frames(number)
-        entries = [i for i, f in enumerate(stack) if f.function == ENV_STEP and f.file.startswith(WATCH)]
+        entries = [i for i, f in enumerate(stack) if f.phase is Phase.ENVIRONMENT]
         return bool(entries) and stack.index(frame) > entries[0]
 
     def leads_to_training(self, file: str, first: int, last: int) -> bool:
@@ -178,7 +184,7 @@ class Evidence:
 
     def update_loop(self) -> Place:
         """The loop that repeats updates within a step of the environments; else the call of the update."""
-        env_lines = [(site.file, site.line) for site in self.record.kinds("env step")]
+        env_lines = [(site.file, site.line) for site in self.record.kinds(EventKind.ENV_STEP)]
         for frame in self.update_stack():
             for loop in source.find_loops(frame.file, frame.line):
                 if not any(f == frame.file and source.covers_line(loop, line) for f, line in env_lines):
@@ -187,17 +193,17 @@ class Evidence:
 
     def update_call(self) -> Place:
         """The line of the training loop that asks for an update: in the loop that steps the environments too."""
-        env_lines = [(site.file, site.line) for site in self.record.kinds("env step")]
+        env_lines = [(site.file, site.line) for site in self.record.kinds(EventKind.ENV_STEP)]
         for frame in reversed(self.update_stack()):
             for loop in source.find_loops(frame.file, frame.line):
                 if any(f == frame.file and source.covers_line(loop, line) for f, line in env_lines):
                     return frame.file, frame.line
-        site = max(self.record.kinds("optimizer"), key=lambda site: site.count, default=None)
-        return (site.file, site.line) if site else (str(self.record.raw["script"]), 0)
+        site = max(self.record.kinds(EventKind.OPTIMIZER), key=lambda site: site.count, default=None)
+        return (site.file, site.line) if site else (self.record.script, 0)
 
     def update_stack(self) -> list[Frame]:
         """The script's own frames of the costliest stack of an update, outermost first."""
-        updates = [n for n in self.by_stack if self.names[n] in ("backward", "optimizer")]
+        updates = [n for n in self.by_stack if self.names[n] in (Phase.BACKWARD, Phase.OPTIMIZER)]
         best = max(updates, key=lambda n: self.by_stack[n], default=None)
         return [frame for frame in self.frames(best) if not frame.plumbing] if best is not None else []
 
@@ -212,13 +218,13 @@ class Evidence:
 
 
 def find_script_frame(stack: tuple[Frame, ...]) -> Frame | None:
-    """The last frame that is no plumbing."""
+    """The last frame that is not plumbing."""
     return next((frame for frame in reversed(stack) if not frame.plumbing), None)
 
 
 def find_innermost_frame(stack: tuple[Frame, ...]) -> Frame | None:
     """The last frame but for the watch's own."""
-    return next((frame for frame in reversed(stack) if not frame.file.startswith(WATCH)), None)
+    return next((frame for frame in reversed(stack) if frame.owner is not Owner.WATCH), None)
 
 
 def estimate_speedup(share: float, factor: float = float("inf")) -> float:

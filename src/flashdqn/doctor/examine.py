@@ -6,64 +6,57 @@ import math
 from pathlib import Path
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.findings.everything import diagnose
+from flashdqn.doctor.evidence import Evidence, SecondsBy
 from flashdqn.doctor.findings.machine import measure_compilation
-from flashdqn.doctor.findings.rows import COPIES
+from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.phases import LEARNING
-from flashdqn.doctor.record import WatchRecord
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, PhaseShare, Report, Window
+from flashdqn.doctor.report.contents import (
+    CountedLine,
+    Finding,
+    GrowingContainer,
+    HotLine,
+    Limit,
+    PhaseShare,
+    Report,
+    Window,
+)
+from flashdqn.doctor.watch.kinds import COPIES, IMPLICIT_COPIES, Ending, Phase
+from flashdqn.doctor.watch.schema import WatchRecord
 
 LINES = 15
-IMPLICIT = ("bool", "int", "float")
-"""Conversions that read no method's name in the source."""
 SLOW = 0.25
 """Of what the machine does at best in a matrix product: below, a network's time is not its arithmetic."""
-
-#: A finding that takes much of the time says what the training is limited by.
-BOUNDS = {
-    "per-row-copies": "copies",
-    "host-syncs": "copies",
-    "row-loop": "python",
-    "list-batches": "python",
-    "growing-buffer": "python",
-    "python-env": "environment",
-    "single-env-acting": "acting",
-    "compile-in-training": "compilation",
-    "printing": "output",
-    "logging": "output",
-}
 
 
 def build_report(record: WatchRecord) -> Report:
     """All that there is to say."""
     evidence = Evidence(record)
-    raw = record.raw
+    totals = record.totals
     findings = diagnose(evidence)
     bound, because = find_bottleneck(evidence, findings)
-    learning = [f for f in record.forwards if f.role == "forward" and f.graded]
+    learning = [f for f in record.forwards if f.role is Phase.FORWARD and f.graded]
     return Report(
-        script=raw["script"],
-        arguments=tuple(raw["arguments"]),
-        ended=raw["ended"],
-        error=raw["error"],
-        seconds=sum(window["seconds"] for window in record.windows),
-        python=raw["python"],
-        torch=raw["torch"],
-        device=raw["device"],
-        cores=raw["cores"],
-        threads=raw["threads"],
-        transitions=int(record.total("transitions")),
-        vector_steps=int(record.total("vector_steps")),
-        updates=int(record.total("updates")),
-        episodes=int(record.total("episodes")),
+        script=record.script,
+        arguments=record.arguments,
+        ended=record.ended,
+        error=record.error,
+        seconds=record.seconds,
+        python=record.python,
+        torch=record.torch,
+        device=record.device,
+        cores=record.cores,
+        threads=record.threads,
+        transitions=totals.transitions,
+        vector_steps=totals.vector_steps,
+        updates=totals.updates,
+        episodes=totals.episodes,
         batch_size=max(learning, key=lambda f: f.count).batch if learning else 0,
         environments=record.width,
         bound=bound,
         bound_because=because,
         overhead=compute_overhead(record),
-        samples=raw["looks"],
-        deep=raw["deep"],
+        samples=record.looks,
+        deep=record.deep,
         phases=summarize_phases(evidence),
         lines=find_hot_lines(evidence),
         windows=build_windows(evidence),
@@ -71,24 +64,20 @@ def build_report(record: WatchRecord) -> Report:
         notes=collect_notes(evidence, findings),
         copies=list_tensor_copies(record),
         operations=list_operations(record),
-        growth=tuple(
-            {"name": c.name, "where": c.where, "type": c.type, "sizes": [list(pair) for pair in c.sizes]}
-            for c in sorted(record.containers, key=lambda c: -c.sizes[-1][1])
-            if c.sizes[-1][1] > 1.2 * c.sizes[0][1]
-        )[:10],
+        growth=list_growing_containers(record),
     )
 
 
 def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
     """Over the whole time watched, start-up included; the longest first."""
-    seconds: dict[str, float] = {}
+    seconds = SecondsBy[Phase]()
     for window in evidence.record.windows:
-        for name, spent in evidence.phases_of(window).items():
-            seconds[name] = seconds.get(name, 0.0) + spent
+        for phase, spent in evidence.phases_of(window).items():
+            seconds[phase] += spent
     whole = sum(seconds.values()) or 1.0
     return tuple(
-        PhaseShare(name, spent, spent / whole)
-        for name, spent in sorted(seconds.items(), key=lambda item: -item[1])
+        PhaseShare(phase, spent, spent / whole)
+        for phase, spent in sorted(seconds.items(), key=lambda item: -item[1])
     )
 
 
@@ -103,7 +92,7 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
             function=evidence.functions.get((file, line), ""),
             source=source.read_line(file, line),
             share=spent[file, line] / evidence.seconds,
-            phase=evidence.by_line[file, line].most_common(1)[0][0],
+            phase=evidence.by_line[file, line].longest(),
             context=source.read_lines_around(file, line),
         )
         for file, line in hottest
@@ -113,11 +102,11 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
 
 def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Values taken out of tensors and tensors moved, by line."""
-    watched = max(record.raw["counted"]["seconds"], 1e-9)
+    watched = max(record.counted.seconds, 1e-9)
     sites = [site for site in record.kinds(*COPIES) if site.count >= 10 or site.on_device]
     return tuple(
         CountedLine(
-            what=f".{site.kind}()" if site.kind not in IMPLICIT else f"{site.kind}(tensor)",
+            what=f".{site.kind}()" if site.kind not in IMPLICIT_COPIES else f"{site.kind}(tensor)",
             file=site.file,
             line=site.line,
             count=site.count,
@@ -130,22 +119,31 @@ def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
     )
 
 
+def list_growing_containers(record: WatchRecord) -> tuple[GrowingContainer, ...]:
+    """What got larger while it was watched, the largest first."""
+    return tuple(
+        GrowingContainer(c.name, c.where, c.type, c.sizes, "operations" if c.is_graph else "items")
+        for c in sorted(record.containers, key=lambda c: -c.sizes[-1][1])
+        if c.sizes[-1][1] > 1.2 * c.sizes[0][1]
+    )[:10]
+
+
 def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Torch's operations by line, from the deeper look."""
-    steps = max(record.total("vector_steps") or record.total("updates"), 1.0)
-    watched = max(sum(window["seconds"] for window in record.windows), 1e-9)
+    steps = max(record.totals.vector_steps or record.totals.updates, 1)
+    watched = max(record.seconds, 1e-9)
     return tuple(
         CountedLine(
-            what=row["operation"],
-            file=row["file"],
-            line=row["line"],
-            count=row["count"],
-            per_step=row["count"] / steps,
-            seconds=row["seconds"],
-            share=row["seconds"] / watched,
+            what=use.operation,
+            file=use.file,
+            line=use.line,
+            count=use.count,
+            per_step=use.count / steps,
+            seconds=use.seconds,
+            share=use.seconds / watched,
             waits=0,
         )
-        for row in record.raw["operations"][: 2 * LINES]
+        for use in record.operations[: 2 * LINES]
     )
 
 
@@ -153,96 +151,99 @@ def build_windows(evidence: Evidence) -> tuple[Window, ...]:
     """Second by second, for the charts."""
     return tuple(
         Window(
-            start=window["start"],
-            seconds=window["seconds"],
-            transitions=int(window["transitions"]),
-            vector_steps=int(window["vector_steps"]),
-            updates=int(window["updates"]),
-            episodes=int(window["episodes"]),
-            episode_length=window["episode_steps"] / window["episodes"] if window["episodes"] else math.nan,
-            memory=int(window["memory"]),
-            device_memory=int(window["device_memory"]),
-            phases=evidence.phases_of(window),
+            start=window.start,
+            seconds=window.seconds,
+            transitions=counts.transitions,
+            vector_steps=counts.vector_steps,
+            updates=counts.updates,
+            episodes=counts.episodes,
+            episode_length=counts.episode_steps / counts.episodes if counts.episodes else math.nan,
+            memory=window.memory,
+            device_memory=window.device_memory,
+            phases=dict(evidence.phases_of(window)),
         )
         for window in evidence.record.windows
+        for counts in (window.counts,)
     )
 
 
 def compute_overhead(record: WatchRecord) -> float:
     """What watching cost the script: counting, looking, and the clerk's work."""
-    own = record.raw["own"]
-    spent = sum(own[name] for name in own if name.endswith("_seconds"))
-    whole = sum(window["seconds"] for window in record.windows)
-    return float(spent / max(whole - spent, 1e-9)) if whole else 0.0
+    spent, whole = record.costs.total, record.seconds
+    return spent / max(whole - spent, 1e-9) if whole else 0.0
 
 
-def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, str]:
+def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Limit, str]:
     """What the training is bound by, and why one may say so."""
     if evidence.seconds < 1.0:
-        return "unknown", "training was not seen long enough"
+        return Limit.UNKNOWN, "training was not seen long enough"
     for finding in findings:
-        if finding.name in BOUNDS and finding.share > 0.4:
-            return BOUNDS[finding.name], f"{finding.share:.0%} of the training is `{finding.name}`, below"
+        if finding.limit is not Limit.UNKNOWN and finding.share > 0.4:
+            return finding.limit, f"{finding.share:.0%} of the training is `{finding.name}`, below"
     learning = evidence.share(*LEARNING)
     shares = {
-        "environment": evidence.share("environment"),
-        "acting": evidence.share("acting"),
-        "copies": evidence.share("data movement"),
-        "compilation": evidence.share("compilation"),
-        "output": evidence.share("printing", "logging"),
-        "python": evidence.share("python (rest)"),
+        Limit.ENVIRONMENT: evidence.share(Phase.ENVIRONMENT),
+        Limit.ACTING: evidence.share(Phase.ACTING),
+        Limit.COPIES: evidence.share(Phase.DATA_MOVEMENT),
+        Limit.COMPILATION: evidence.share(Phase.COMPILATION),
+        Limit.OUTPUT: evidence.share(Phase.PRINTING, Phase.LOGGING),
+        Limit.PYTHON: evidence.share(Phase.PYTHON_REST),
     }
-    largest = max(shares, key=lambda name: shares[name])
+    largest = max(shares, key=lambda limit: shares[limit])
     if shares[largest] >= learning:
         return largest, f"{shares[largest]:.0%} of the training goes there, and {learning:.0%} to learning"
     return find_learning_bottleneck(evidence, learning)
 
 
-def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[str, str]:
+def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit, str]:
     """Whether the learner computes, or mostly gets ready to."""
-    raw = evidence.record.raw
-    if raw["jax"] and not evidence.record.total("updates"):
-        return "unknown", f"learning takes {learning:.0%} of the training, in updates that JAX has compiled"
-    around = evidence.share("learning (rest)", "replay")
+    record = evidence.record
+    if record.jax and not record.totals.updates:
+        return (
+            Limit.UNKNOWN,
+            f"learning takes {learning:.0%} of the training, in updates that JAX has compiled",
+        )
+    around = evidence.share(Phase.LEARNING_REST, Phase.REPLAY)
     if around > 0.5 * learning:
         return (
-            "python",
+            Limit.PYTHON,
             f"learning takes {learning:.0%} of the training, and {around:.0%} goes by outside of its network",
         )
-    updates = max(evidence.record.total("updates"), 1.0)
-    seconds = learning * evidence.watched / updates
+    seconds = learning * evidence.watched / max(record.totals.updates, 1)
     start = f"learning takes {learning:.0%} of the training, {1e6 * seconds:,.0f} µs an update"
-    if raw["device"] == "cuda":
-        busy = raw.get("utilization")
+    if record.device == "cuda":
+        busy = record.utilization
         if busy is None:
-            return "unknown", start + "; how busy the GPU was is not known (no nvidia-smi)"
-        return ("launches" if busy < 0.5 else "compute"), f"{start}; the GPU was busy {busy:.0%} of the time"
-    best = raw["probes"].get("matmul", {}).get("flops")
+            return Limit.UNKNOWN, start + "; how busy the GPU was is not known (no nvidia-smi)"
+        return (
+            Limit.LAUNCHES if busy < 0.5 else Limit.COMPUTE
+        ), f"{start}; the GPU was busy {busy:.0%} of the time"
+    best = record.probes.flops
     needed = sum(
         2.0 * f.parameters * f.batch * f.count * (3 if f.graded else 1)
-        for f in evidence.record.forwards
-        if f.role == "forward"
+        for f in record.forwards
+        if f.role is Phase.FORWARD
     )
     if not best or not needed:
-        return "unknown", start
-    floor = needed / best / max(raw["called"]["updates"], 1.0)  # networks' calls are counted by turns
+        return Limit.UNKNOWN, start
+    floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted by turns
     share = floor / seconds
     because = f"{start}, of which its products need about {1e6 * floor:,.0f} µs on this machine"
-    return ("compute" if share > SLOW else "launches"), because
+    return (Limit.COMPUTE if share > SLOW else Limit.LAUNCHES), because
 
 
 def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """What could not be seen."""
-    record, raw = evidence.record, evidence.record.raw
+    record = evidence.record
     found = []
-    if not record.total("vector_steps"):
+    if not record.totals.vector_steps:
         found.append(
-            "No environment was recognised: a class with `step` and `reset` whose steps return (observation, "
+            "No environment was recognized: a class with `step` and `reset` whose steps return (observation, "
             "reward, done, …). Figures per transition are missing."
         )
-    if not record.total("updates"):
+    if not record.totals.updates:
         found.append("No optimizer of torch was stepped: updates are not counted.")
-    if raw["jax"]:
+    if record.jax:
         found.append(
             "JAX computes in the background: its time shows where a result is first waited for, and its compiled "
             "updates cannot be taken apart into forward, backward and optimizer."
@@ -250,14 +251,12 @@ def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[st
     seconds, spells = measure_compilation(evidence)
     if spells == 1 and not any(f.name == "compile-in-training" for f in findings):
         found.append(f"Compilers were at work for {seconds:.1f} s when training began: a start-up, once.")
-    if raw["timer_taken"]:
+    if record.timer_taken:
         found.append("The script uses the alarm timer itself: from then on the doctor could not look.")
-    found += [f"A part of the watch failed and was left out: {failure}." for failure in raw["failures"]]
-    found += [
-        f"The probe '{name}' did not work: {why}." for name, why in raw["probes"].get("failed", {}).items()
-    ]
-    if raw["ended"] == "killed":
+    found += [f"A part of the watch failed and was left out: {failure}." for failure in record.failures]
+    found += [f"The probe '{failed.part}' did not work: {failed.reason}." for failed in record.probes.failed]
+    if record.ended is Ending.KILLED:
         found.append("The script ended without warning; this is what was known a few seconds before.")
-    if Path(raw["script"]).suffix == ".py" and evidence.watched < 5.0:
+    if Path(record.script).suffix == ".py" and evidence.watched < 5.0:
         found.append("Training was watched for less than five seconds: findings need more.")
     return tuple(found)

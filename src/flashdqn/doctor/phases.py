@@ -8,27 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from flashdqn.doctor import source
-from flashdqn.doctor.record import Frame, WatchRecord
+from flashdqn.doctor.watch.kinds import NAMED_COPIES, EventKind, Owner, Phase
+from flashdqn.doctor.watch.rows import Frame
+from flashdqn.doctor.watch.schema import WatchRecord
 
-PHASES = (
-    *(
-        "environment",
-        "acting",
-        "replay",
-        "forward",
-        "backward",
-        "optimizer",
-        "data movement",
-        "learning (rest)",
-    ),
-    *("printing", "logging", "compilation", "waiting", "start-up", "python (rest)"),
-)
 OFTEN = 8
 """Rows per step of the environments, or per update, from which on a line goes over rows."""
-LEARNING = ("replay", "forward", "backward", "optimizer", "learning (rest)")
+LEARNING = (Phase.REPLAY, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.LEARNING_REST)
 
 #: Somewhere on the stack: a compiler is at work.
 COMPILERS = re.compile(
@@ -36,33 +24,24 @@ COMPILERS = re.compile(
     r"|/numba/core/(compiler|compiler_machinery|dispatcher_compile)\.py$|/triton/compiler/|/jax/_src/compiler\.py$"
     r"|/jax/_src/interpreters/(mlir|partial_eval)\.py$|/torch/utils/cpp_extension\.py$|/torch/jit/_(trace|script)\.py$"
 )
-FILES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+FILES: tuple[tuple[re.Pattern[str], Phase], ...] = tuple(
     (re.compile(pattern), phase)
     for pattern, phase in (
-        (r"/torch/optim/lr_scheduler\.py$", "learning (rest)"),
-        (r"/torch/optim/", "optimizer"),
-        (r"/torch/autograd/(?!grad_mode)", "backward"),
+        (r"/torch/optim/lr_scheduler\.py$", Phase.LEARNING_REST),
+        (r"/torch/optim/", Phase.OPTIMIZER),
+        (r"/torch/autograd/(?!grad_mode)", Phase.BACKWARD),
         (
             r"/torch/utils/tensorboard/|/tensorboard/|/tensorboardX/|/wandb/|/mlflow/|/logging/__init__\.py$",
-            "logging",
+            Phase.LOGGING,
         ),
-        (r"/matplotlib/|/torch/serialization\.py$|/pickle\.py$|/csv\.py$", "logging"),
-        (r"/torch/utils/data/", "replay"),
-        (r"/tqdm/|/rich/", "printing"),
-        (r"/(gymnasium|gym|ale_py|minatar|pettingzoo|procgen|envpool)/", "environment"),
+        (r"/matplotlib/|/torch/serialization\.py$|/pickle\.py$|/csv\.py$", Phase.LOGGING),
+        (r"/torch/utils/data/", Phase.REPLAY),
+        (r"/tqdm/|/rich/", Phase.PRINTING),
+        (r"/(gymnasium|gym|ale_py|minatar|pettingzoo|procgen|envpool)/", Phase.ENVIRONMENT),
     )
 )
-STAND_INS = {
-    "counted_method.<locals>.method": "data movement",
-    "counted_backward.<locals>.backward": "backward",
-    "counted_step.<locals>.step": "environment",
-    "named_replay.<locals>.replay": "replay",
-    "watch_prints.<locals>.printed": "printing",
-}
-CALL = "counted_call.<locals>.forward"
 MODULE = "/torch/nn/modules/module.py"
 MODULE_CALLS = {"_wrapped_call_impl", "_call_impl"}
-WATCH = str(Path(__file__).parent / "watch")
 ACTING = re.compile(
     r"^_?(act|action|select_actions?|choose_actions?|get_actions?|pick_actions?|predict|_predict|sample_action"
     r"|epsilon_greedy|policy|compute_actions?|exploration_action|random_action)$"
@@ -80,7 +59,7 @@ class Namer:
     """Names the phase of each stack of a record."""
 
     record: WatchRecord
-    roles: dict[tuple[str, int], str] = field(default_factory=dict)
+    roles: dict[tuple[str, int], Phase] = field(default_factory=dict)
     learning_blocks: list[tuple[str, int, int]] = field(default_factory=list)
     env_lines: set[tuple[str, int]] = field(default_factory=set)
     copy_lines: set[tuple[str, int]] = field(default_factory=set)
@@ -88,71 +67,67 @@ class Namer:
 
     def __post_init__(self) -> None:
         self.roles = {(site.file, site.line): site.role for site in self.record.forwards}
-        self.env_lines = {(site.file, site.line) for site in self.record.kinds("env step")}
+        self.env_lines = {(site.file, site.line) for site in self.record.kinds(EventKind.ENV_STEP)}
         self.copy_lines = {
             (site.file, site.line)
-            for site in self.record.kinds("item", "tolist", "cpu", "numpy", "to", "cuda")
+            for site in self.record.kinds(*NAMED_COPIES)
             if self.record.per_step(site) >= OFTEN
         }
         self.learning_blocks = find_learning_blocks(self.record, self.env_lines)
 
-    def name(self, stack: tuple[Frame, ...]) -> str:
+    def name(self, stack: tuple[Frame, ...]) -> Phase:
         """The phase of a stack (outermost frame first), once training has begun."""
         if any(frame.function == "_find_and_load" for frame in stack):
-            return "start-up"
+            return Phase.START_UP
         if any(COMPILERS.search(frame.file) for frame in stack):
-            return "compilation"
+            return Phase.COMPILATION
         for i in reversed(range(len(stack))):
             phase = self.of_frame(stack, i)
-            if phase:
+            if phase is not None:
                 return phase
-        return "waiting" if stack and WAITING.search(get_path_in_library(stack[-1].file)) else "python (rest)"
+        waits = bool(stack) and WAITING.search(get_path_in_library(stack[-1].file))
+        return Phase.WAITING if waits else Phase.PYTHON_REST
 
-    def of_frame(self, stack: tuple[Frame, ...], i: int) -> str:
+    def of_frame(self, stack: tuple[Frame, ...], i: int) -> Phase | None:
         """What one frame says, or nothing."""
-        file, name, line, plumbing = stack[i]
-        if is_network_call(stack[i]):
+        frame = stack[i]
+        if is_network_call(frame):
             return self.of_network(stack)
-        if file.startswith(WATCH):
-            return STAND_INS.get(name, "")
+        if frame.owner is Owner.WATCH:
+            return frame.phase
         for pattern, phase in FILES:
-            if pattern.search(get_path_in_library(file)):
+            if pattern.search(get_path_in_library(frame.file)):
                 return phase
-        if file.endswith("/torch/nn/functional.py") and not any(
-            is_network_call(frame) for frame in stack[:i]
-        ):
-            return "forward"
-        if file.endswith("/random.py") and name.endswith(".sample"):
-            return "replay"
-        return (
-            ""
-            if plumbing
-            else self.of_own_code(file, name.rpartition(".")[2], line, innermost=i == len(stack) - 1)
-        )
+        if frame.file.endswith("/torch/nn/functional.py") and not any(map(is_network_call, stack[:i])):
+            return Phase.FORWARD
+        if frame.file.endswith("/random.py") and frame.function.endswith(".sample"):
+            return Phase.REPLAY
+        return None if frame.plumbing else self.of_own_code(frame, innermost=i == len(stack) - 1)
 
-    def of_own_code(self, file: str, function: str, line: int, *, innermost: bool) -> str:
+    def of_own_code(self, frame: Frame, *, innermost: bool) -> Phase | None:
         """What the script's own code is doing by its place, or by its name."""
+        file, line, function = frame.file, frame.line, frame.function.rpartition(".")[2]
         if innermost and (file, line) in self.copy_lines:
-            return "data movement"
+            return Phase.DATA_MOVEMENT
         if function == "reset":
-            return "environment"
+            return Phase.ENVIRONMENT
         if SAMPLING.match(function):
-            return "replay"
+            return Phase.REPLAY
         if ACTING.match(function):
-            return "acting"
+            return Phase.ACTING
         if any(file == where and first <= line <= last for where, first, last in self.learning_blocks):
-            return "learning (rest)"
+            return Phase.LEARNING_REST
         if UPDATING.match(function) and not self.holds_env_step(file, line):
-            return "learning (rest)"
-        return ""
+            return Phase.LEARNING_REST
+        return None
 
-    def of_network(self, stack: tuple[Frame, ...]) -> str:
+    def of_network(self, stack: tuple[Frame, ...]) -> Phase:
         """Acting or learning, by the line that called the outermost network."""
         outermost = next(i for i, frame in enumerate(stack) if is_network_call(frame))
         for frame in reversed(stack[:outermost]):
             if not frame.plumbing:
-                return self.roles.get((frame.file, frame.line), "forward")
-        return "forward"
+                return self.roles.get((frame.file, frame.line), Phase.FORWARD)
+        return Phase.FORWARD
 
     def holds_env_step(self, file: str, line: int) -> bool:
         """Whether the function around a line steps an environment: then it is the whole loop."""
@@ -170,16 +145,16 @@ def get_path_in_library(file: str) -> str:
 
 def is_network_call(frame: Frame) -> bool:
     """Whether this is a network's call: the stand-in for it, or torch's own while that rests."""
-    if frame.file.startswith(WATCH):
-        return frame.function == CALL
+    if frame.owner is Owner.WATCH:
+        return frame.phase is Phase.FORWARD
     return frame.file.endswith(MODULE) and frame.function.rpartition(".")[2] in MODULE_CALLS
 
 
 def find_learning_blocks(record: WatchRecord, env_lines: set[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Where updates are written: the smallest block around a backward pass and the optimizer's step."""
     blocks = []
-    steps = record.kinds("optimizer")
-    for backward in record.kinds("backward"):
+    steps = record.kinds(EventKind.OPTIMIZER)
+    for backward in record.kinds(EventKind.BACKWARD):
         lines = [backward.line, *(step.line for step in steps if step.file == backward.file)]
         block = source.find_common_block(backward.file, lines) or source.find_common_block(
             backward.file, [backward.line]

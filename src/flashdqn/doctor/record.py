@@ -1,120 +1,45 @@
-"""What the watch wrote down, read back: plain data with names."""
+"""Read what the watch wrote down: JSON into the classes of `watch/schema.py`, by their own types."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import json
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from flashdqn.doctor.watch.schema import WatchRecord
 
 
-class Frame(NamedTuple):
-    """A place in a stack."""
-
-    file: str
-    function: str
-    """With its class's name."""
-    line: int
-    plumbing: bool
-    """Whether it belongs to the libraries whose own lines say nothing about what is wrong."""
-
-
-@dataclass(frozen=True)
-class CallSite:
-    """A line that did something countable."""
-
-    kind: str
-    file: str
-    line: int
-    function: str
-    count: int
-    seconds: float
-    elements: int
-    on_device: int
-
-
-@dataclass(frozen=True)
-class ForwardSite:
-    """A line that called a network."""
-
-    file: str
-    line: int
-    function: str
-    count: int
-    seconds: float
-    acting: int
-    learning: int
-    graded: int
-    batch: int
-    shape: tuple[int, ...]
-    network: str
-    parameters: int
-    trained: bool
-    given_gradients: bool
-
-    @property
-    def role(self) -> str:
-        """acting, or forward: for learning."""
-        return "acting" if self.acting > self.learning else "forward"
-
-
-@dataclass(frozen=True)
-class Container:
-    """Something that a script holds, and its sizes over time."""
-
-    name: str
-    where: str
-    type: str
-    elements: str
-    holds_graph: bool
-    sizes: tuple[tuple[float, int], ...]
-
-
-@dataclass(frozen=True)
-class WatchRecord:
-    """All that was seen."""
-
-    raw: dict[str, Any]
-    frames: tuple[Frame, ...]
-    stacks: tuple[tuple[int, ...], ...]
-    windows: tuple[dict[str, Any], ...]
-    sites: tuple[CallSite, ...]
-    forwards: tuple[ForwardSite, ...]
-    containers: tuple[Container, ...]
-    began: float
-    """When training began, in seconds from the script's start; infinite if it never did."""
-
-    def total(self, name: str) -> float:
-        """A counter over all windows."""
-        return float(sum(window[name] for window in self.windows))
-
-    def per_step(self, site: CallSite) -> float:
-        """How often a line did something for each step of the environments (or update), while that was counted."""
-        counted = self.raw["counted"]
-        return site.count / max(float(counted["vector_steps"] or counted["updates"]), 1.0)
-
-    def kinds(self, *names: str) -> list[CallSite]:
-        """The lines that did something of these kinds."""
-        return [site for site in self.sites if site.kind in names]
-
-    @property
-    def width(self) -> int:
-        """Transitions per step of the environments, the most common; 0 when none was seen."""
-        widths = self.raw["widths"]
-        return int(max(widths, key=lambda width: int(widths[width]), default=0))
-
-
-def make_record(raw: dict[str, Any]) -> WatchRecord:
+def read_record(text: str) -> WatchRecord:
     """From the watch's JSON."""
-    began = raw["training_began"]
-    return WatchRecord(
-        raw=raw,
-        frames=tuple(Frame(*frame) for frame in raw["frames"]),
-        stacks=tuple(tuple(stack) for stack in raw["stacks"]),
-        windows=tuple(raw["windows"]),
-        sites=tuple(CallSite(**site) for site in raw["sites"]),
-        forwards=tuple(ForwardSite(**{**row, "shape": tuple(row["shape"])}) for row in raw["forwards"]),
-        containers=tuple(
-            Container(**{**row, "sizes": tuple((float(t), int(n)) for t, n in row["sizes"])})
-            for row in raw["containers"]
-        ),
-        began=float("inf") if began is None else float(began),
-    )
+    record = decode_as(WatchRecord, json.loads(text))
+    assert isinstance(record, WatchRecord)
+    return record
+
+
+def decode_as(kind: Any, value: Any) -> Any:
+    """Turn parsed JSON into a type: dataclasses, enums, tuples, dicts with numbers as keys, and None."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = read_field_types(kind)
+        return kind(**{name: decode_as(types[name], part) for name, part in value.items()})
+    if origin is UnionType:
+        return None if value is None else decode_as(next(k for k in parts if k is not NoneType), value)
+    if origin is tuple and parts[-1] is Ellipsis:
+        return tuple(decode_as(parts[0], part) for part in value)
+    if origin is tuple:
+        return tuple(decode_as(part, one) for part, one in zip(parts, value, strict=True))
+    if origin is dict:
+        return {decode_as(parts[0], key): decode_as(parts[1], part) for key, part in value.items()}
+    if isinstance(kind, type) and issubclass(kind, Enum | int | float | str) and kind is not bool:
+        return kind(value)
+    return value
+
+
+@cache
+def read_field_types(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields by their names."""
+    hints = get_type_hints(kind)
+    return {part.name: hints[part.name] for part in fields(kind)}

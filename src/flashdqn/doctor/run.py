@@ -1,4 +1,4 @@
-"""Run somebody's script under watch, in a process of its own, and read what was seen."""
+"""Run somebody's script under watch, in its own process, and read what was seen."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.doctor.record import WatchRecord, make_record
+from flashdqn.doctor.record import read_record
+from flashdqn.doctor.watch.kinds import Ending
+from flashdqn.doctor.watch.schema import WatchPlan, WatchRecord
 
 WATCH = Path(__file__).parent / "watch" / "__main__.py"
 GRACE = 20.0
@@ -76,24 +78,23 @@ def watch_patient(patient: Patient) -> WatchRecord:
     """Run it, to its end or for its time; Ctrl-C ends it early."""
     check_patient(patient)
     with tempfile.TemporaryDirectory() as folder:
-        record, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
-        plan.write_text(json.dumps(describe(patient, record)), encoding="utf-8")
+        path, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
+        plan.write_text(json.dumps(asdict(make_watch_plan(patient, path))), encoding="utf-8")
         with gpu_meter() as meter, leave_interrupts_to_child():
             child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
             wait_or_kill(child, patient.seconds + patient.grace)
-        if not record.exists():
+        if not path.exists():
             how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
-        raw = json.loads(record.read_text(encoding="utf-8"))
-        raw["utilization"] = meter.mean(raw["training_began"])
-    if raw["ended"] == "missing":
+        record = read_record(path.read_text(encoding="utf-8"))
+    if record.ended is Ending.MISSING:
         raise ConfigError(f"There is no module '{patient.script}' that {patient.python} could run.")
-    if not raw["torch"] and raw["ended"] != "failed":
-        why = f"ended with code {raw['code']} before it" if raw["code"] else "never"
+    if not record.torch and record.ended is not Ending.FAILED:
+        why = f"ended with code {record.code} before it" if record.code else "never"
         raise ConfigError(
             f"'{patient.script}' {why} imported torch: the doctor is for trainings with PyTorch."
         )
-    return make_record(raw)
+    return replace(record, utilization=meter.mean(record.training_began))
 
 
 def describe_exit_code(code: int) -> str:
@@ -106,21 +107,21 @@ def describe_exit_code(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def describe(patient: Patient, record: Path) -> dict[str, Any]:
-    """The plan that the watch reads."""
-    return {
-        "script": patient.script if patient.module else str(Path(patient.script).absolute()),
-        "given": patient.script,
-        "module": patient.module,
-        "arguments": list(patient.arguments),
-        "record": str(record),
-        "seconds": patient.seconds,
-        "interval": 0.001 if patient.deep else 0.01,
-        "window": 1.0,
-        "flush": 5.0,
-        "probe": patient.probe,
-        "deep": patient.deep,
-    }
+def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
+    """What the watch is told."""
+    return WatchPlan(
+        script=patient.script if patient.module else str(Path(patient.script).absolute()),
+        given=patient.script,
+        module=patient.module,
+        arguments=patient.arguments,
+        record=str(record),
+        seconds=patient.seconds,
+        interval=0.001 if patient.deep else 0.01,
+        window=1.0,
+        flush=5.0,
+        probe=patient.probe,
+        deep=patient.deep,
+    )
 
 
 def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
@@ -161,7 +162,7 @@ class Meter:
         self.values: list[tuple[float, float]] = []
 
     def mean(self, since: float | None) -> float | None:
-        """From so many seconds after the start on."""
+        """From `since` seconds after the start on."""
         values = [value for at, value in self.values if at >= (since or 0.0)]
         return sum(values) / len(values) if values else None
 

@@ -89,7 +89,7 @@ def explain_no_gain(outcomes: Sequence[Outcome]) -> str:
     """Why no flag is recommended: there is none, or nobody can say yet."""
     if all(one.role != "same" or one.verdict == "too few rounds" for one in outcomes):
         return "Nothing that leaves learning as it is was measured for long enough to say anything about it."
-    return "Nothing to gain without changing what is learnt: it runs as fast already as with any of these."
+    return "Nothing to gain without changing what is learned: it runs as fast already as with any of these."
 
 
 def make_suggestion(one: Outcome) -> Suggestion:

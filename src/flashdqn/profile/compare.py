@@ -9,7 +9,7 @@ from flashdqn.profile.result import RoundSpread, Verdict
 
 #: Fewer rounds say nothing: with two, chance alone agrees with itself every second time.
 ENOUGH = 3
-#: From so many rounds on the best and the worst are not counted: another program may have come in between.
+#: From this number of rounds on, the best and the worst are not counted: another program may have come in between.
 TRIMMED = 7
 
 

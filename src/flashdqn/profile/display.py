@@ -70,7 +70,7 @@ class Lines:
 
 
 class OneLine(Lines):
-    """A line that is drawn anew between turns, never during one: drawing takes time too."""
+    """A line that is drawn again between turns, never during one: drawing takes time too."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)

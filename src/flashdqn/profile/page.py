@@ -1,4 +1,4 @@
-"""A profile as a page of its own: time by phase, the experiments as bars with their spread, and what to do."""
+"""A profile as a page: time by phase, the experiments as bars with their spread, and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashdqn.show.charts import Layer, draw_legend_patch, draw_stacked_bar
 from flashdqn.show.numbers import format_percent
 from flashdqn.show.page import escape, make_page, make_section, make_table
 
-COLOURS = ("#2f8fb3", "#8a63b8", "#d9a63a", "#4a9a5c", "#c8553d", "#7bbccf", "#667085", "#b84a7d")
+COLORS = ("#2f8fb3", "#8a63b8", "#d9a63a", "#4a9a5c", "#c8553d", "#7bbccf", "#667085", "#b84a7d")
 STYLE = """
 .speed { position: relative; width: 16rem; height: 1rem; background: var(--card); }
 .speed i { position: absolute; top: .2rem; bottom: .2rem; background: var(--accent); }
@@ -51,10 +51,10 @@ def render_profile_page(profile: Profile) -> str:
 def render_phases(title: str, parts: Iterable[TimedPhase]) -> str:
     """A bar, and the same in numbers."""
     parts = tuple(parts)
-    colours = {part.name: COLOURS[i % len(COLOURS)] for i, part in enumerate(parts)}
-    layers = [Layer(part.name, [part.share], colours[part.name]) for part in parts]
+    colors = {part.name: COLORS[i % len(COLORS)] for i, part in enumerate(parts)}
+    layers = [Layer(part.name, [part.share], colors[part.name]) for part in parts]
     rows = "".join(
-        f"<tr><td>{draw_legend_patch(colours[part.name])}{escape(part.name)}</td>"
+        f"<tr><td>{draw_legend_patch(colors[part.name])}{escape(part.name)}</td>"
         f"<td>{part.microseconds:,.3f} µs</td>"
         f"<td>{escape(format_percent(part.share))}</td><td>{escape(part.about)}</td></tr>"
         for part in parts
@@ -122,7 +122,7 @@ class SpeedScale:
         self.high = math.log(max(most, 2.0))
 
     def place(self, speed_up: float) -> float:
-        """In per cent of the bar."""
+        """In percent of the bar."""
         return 100 * (math.log(max(speed_up, 1e-3)) - self.low) / (self.high - self.low)
 
 

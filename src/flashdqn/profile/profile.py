@@ -24,7 +24,13 @@ from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import ConfigError, ExecutionError
 from flashdqn.profile.advice import make_advice, select_safe_gains
 from flashdqn.profile.compare import ENOUGH
-from flashdqn.profile.contest import MEASURED, Contender, ContestObserver, ExperimentContest
+from flashdqn.profile.contest import (
+    MEASURED,
+    Contender,
+    ContestObserver,
+    ExperimentContest,
+    collect_outcomes,
+)
 from flashdqn.profile.experiments import (
     AGAIN,
     BASELINE,
@@ -33,7 +39,6 @@ from flashdqn.profile.experiments import (
     list_experiments,
     select_experiments,
 )
-from flashdqn.profile.outcome import collect_outcomes
 from flashdqn.profile.phases import measure_time_spent
 from flashdqn.profile.ready import Ready, Threads, prepare_training
 from flashdqn.profile.result import Outcome, Profile
@@ -186,7 +191,7 @@ class Starter:
 def measure_recommended(
     contest: ExperimentContest, found: list[Outcome], options: Options, starting: Starter
 ) -> list[Outcome]:
-    """Where several flags help without changing what is learnt: all of them at once, beside the baseline."""
+    """Where several flags help without changing what is learned: all of them at once, beside the baseline."""
     names = [one.name for one in select_safe_gains(found)]
     if len(names) < 2 or contest.interrupted:
         return []

@@ -22,7 +22,7 @@ from flashdqn.profile.result import (
 from flashdqn.show.bars import draw_text_bar
 
 BAR = 20  # characters of a whole
-COLOURS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline": "bold"}
+COLORS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline": "bold"}
 
 
 def show_profile(console: Console, profile: Profile) -> None:
@@ -149,7 +149,7 @@ def outcome_table(outcomes: Iterable[Outcome]) -> Table:
     table.add_column("learning")
     for one in outcomes:
         rate = f"{one.transitions_per_second.median:,.0f}"
-        style = COLOURS.get(one.verdict, "")
+        style = COLORS.get(one.verdict, "")
         speed = Text(format_outcome_speed(one), style=style)
         table.add_row(one.name, rate, speed, f"× {one.relative_ratio:.3g}", one.learning)
     return table

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty
-from flashdqn.doctor.record import Container
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
+from flashdqn.doctor.report.contents import Finding, Limit
+from flashdqn.doctor.watch.kinds import EventKind, Phase
+from flashdqn.doctor.watch.rows import Container, WatchWindow, WindowCounts
+from flashdqn.doctor.watch.schema import sum_counts
 
 GROWN = 1.5
 MANY = 5_000
@@ -23,6 +26,20 @@ EPISODE_RATE = re.compile(
 STEP_RATE = re.compile(r"\b(steps|transitions|frames)\s*(/|per)\s*s|\b[fs]ps\b", re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Some windows of the training, taken together."""
+
+    windows: list[WatchWindow]
+    counts: WindowCounts
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return sum(window.seconds for window in self.windows)
+
+
+@finding_rule
 def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
     """Losses kept with all that led to them."""
     places: dict[Place, Container] = {}
@@ -32,7 +49,7 @@ def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
     for (file, line), container in places.items():
         first, last = container.sizes[0][1], container.sizes[-1][1]
         growth = compute_memory_growth(evidence)
-        what = "The sum" if container.type == "graph" else "The list"
+        what = "The sum" if container.is_graph else "The list"
         yield Finding(
             name="graph-leak",
             title=f"{what} `{container.name}` keeps the graph behind every value it was given",
@@ -51,13 +68,10 @@ def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+@finding_rule
 def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
     """Lists that have no end, above all those that are gone through at every step."""
-    containers = [
-        c
-        for c in evidence.record.containers
-        if not c.holds_graph and c.type != "graph" and is_growing(c, least=MANY)
-    ]
+    containers = [c for c in evidence.record.containers if not c.holds_graph and is_growing(c, least=MANY)]
     slower = find_slower_lines(evidence)
     if not containers or (not slower and compute_memory_growth(evidence) < 100 * MEGABYTE):
         return
@@ -89,28 +103,31 @@ def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Give it an end, or keep a running figure instead of the whole history.",
         example="returns = collections.deque(maxlen=100)\nmean += (reward - mean) / count",
+        limit=Limit.PYTHON,
         certainty=compute_certainty(evidence, share, 0.03) if slower else 1.0,
     )
 
 
+@finding_rule
 def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
     """Steps that cost more and more, when nothing that grows explains it."""
-    early, late = first_and_last_third(evidence)
-    if not early or list(detect_growing_containers(evidence)):
+    thirds = first_and_last_third(evidence)
+    if thirds is None or list(detect_growing_containers(evidence)):
         return
-    before, after = (seconds_per_event(group, "transitions") for group in (early, late))
-    work = [sum(w["cpu"] for w in g) / max(sum(w["transitions"] for w in g), 1.0) for g in (early, late)]
+    early, late = thirds
+    before, after = (part.seconds / max(part.counts.transitions, 1) for part in thirds)
+    work = [part.counts.cpu / max(part.counts.transitions, 1) for part in thirds]
     # A machine that others use as well makes steps longer, but no more work.
     if not before or after / before < 1.3 or not work[0] or work[1] / work[0] < 1.3:
         return
     phases = {
-        name: phase_seconds_per_transition(evidence, late, name)
-        - phase_seconds_per_transition(evidence, early, name)
-        for name in evidence.by_phase
+        phase: phase_seconds_per_transition(evidence, late, phase)
+        - phase_seconds_per_transition(evidence, early, phase)
+        for phase in Phase
     }
-    worst = max(phases, key=lambda name: phases[name])
+    worst = max(phases, key=lambda phase: phases[phase])
     file, line = find_slowed_line(evidence, early, late)
-    lost = 1 - before * sum(w["transitions"] for w in evidence.training_windows) / evidence.watched
+    lost = 1 - before * sum_counts(evidence.training_windows).transitions / evidence.watched
     yield Finding(
         name="slow-down",
         title=f"A transition costs {after / before:.1f} times what it cost at first",
@@ -129,21 +146,23 @@ def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def find_slowed_line(
-    evidence: Evidence, early: list[dict[str, float]], late: list[dict[str, float]]
-) -> Place:
+def find_slowed_line(evidence: Evidence, early: Stretch, late: Stretch) -> Place:
     """The line whose seconds for each transition grew most."""
-    before, after = (evidence.line_seconds(group) for group in (early, late))
-    steps = [max(sum(w["transitions"] for w in group), 1.0) for group in (early, late)]
+    before, after = (evidence.line_seconds(part.windows) for part in (early, late))
+    steps = [max(part.counts.transitions, 1) for part in (early, late)]
     growth = {place: after[place] / steps[1] - before[place] / steps[0] for place in after}
-    return max(growth, key=lambda place: growth[place], default=(str(evidence.record.raw["script"]), 0))
+    return max(growth, key=lambda place: growth[place], default=(evidence.record.script, 0))
 
 
+@finding_rule
 def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
     """Memory that grows all along, on the host or on the GPU."""
     named = {f.name for rule in (detect_graph_leaks, detect_growing_containers) for f in rule(evidence)}
-    for key, where in (("memory", "The process"), ("device_memory", "The GPU")):
-        sizes = [float(window[key]) for window in evidence.training_windows]
+    windows = evidence.training_windows
+    for sizes, where in (
+        ([window.memory for window in windows], "The process"),
+        ([window.device_memory for window in windows], "The GPU"),
+    ):
         late = sizes[len(sizes) // 3 :]
         if len(late) < 6 or named:
             continue
@@ -153,7 +172,7 @@ def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             name="memory-growth",
             title=f"{where} holds more and more memory",
-            file=evidence.record.raw["script"],
+            file=evidence.record.script,
             line=0,
             share=0.0,
             speedup=1.0,
@@ -167,14 +186,15 @@ def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+@finding_rule
 def detect_longer_episodes(evidence: Evidence) -> Iterator[Finding]:
     """Episodes per second that fall because episodes get longer, not because anything gets slower."""
-    early, late = first_and_last_third(evidence)
-    if not early or not all(sum(w["episodes"] for w in group) >= 5 for group in (early, late)):
+    thirds = first_and_last_third(evidence)
+    if thirds is None or not all(part.counts.episodes >= 5 for part in thirds):
         return
-    episodes = [1 / seconds_per_event(group, "episodes") for group in (early, late)]
-    steps = [1 / seconds_per_event(group, "transitions") for group in (early, late)]
-    lengths = [sum(w["episode_steps"] for w in g) / sum(w["episodes"] for w in g) for g in (early, late)]
+    episodes = [part.counts.episodes / part.seconds for part in thirds]
+    steps = [part.counts.transitions / part.seconds for part in thirds]
+    lengths = [part.counts.episode_steps / part.counts.episodes for part in thirds]
     if episodes[1] > episodes[0] / GROWN or lengths[1] < lengths[0] * GROWN or steps[1] < steps[0] / 1.25:
         return
     place = find_episode_rate_line(evidence)
@@ -201,7 +221,7 @@ def detect_longer_episodes(evidence: Evidence) -> Iterator[Finding]:
 
 def find_episode_rate_line(evidence: Evidence) -> Place | None:
     """The line that prints episodes per time, and no transitions per time beside them."""
-    for site in evidence.record.kinds("print"):
+    for site in evidence.record.kinds(EventKind.PRINT):
         first, last = source.find_statement_lines(site.file, site.line)
         text = " ".join(source.read_line(site.file, line) for line in range(first, last + 1))
         if EPISODE_RATE.search(text) and not STEP_RATE.search(text):
@@ -222,12 +242,12 @@ def find_append_line(evidence: Evidence, container: Container) -> Place:
     """Where something is added to a container, as the source has it."""
     name = container.name.rpartition(".")[2]
     files = {frame.file for frame in evidence.record.frames if not frame.plumbing}
-    for file in sorted(files, key=lambda f: f != evidence.record.raw["script"]):
+    for file in sorted(files, key=lambda f: f != evidence.record.script):
         module = source.parse_file(file)
         for node in ast.walk(module) if module else ():
             if adds_to_name(node, name):
                 return file, source.first_line_number(node)
-    return evidence.record.raw["script"], 0
+    return evidence.record.script, 0
 
 
 def adds_to_name(node: ast.AST, name: str) -> bool:
@@ -255,47 +275,41 @@ def refers_to_name(node: ast.AST, name: str) -> bool:
 def compute_memory_growth(evidence: Evidence) -> float:
     """Bytes of the process, from the first window of training to the last."""
     windows = evidence.training_windows
-    return float(windows[-1]["memory"] - windows[0]["memory"]) if windows else 0.0
+    return float(windows[-1].memory - windows[0].memory) if windows else 0.0
 
 
-def first_and_last_third(evidence: Evidence) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+def first_and_last_third(evidence: Evidence) -> tuple[Stretch, Stretch] | None:
     """The first and the last third of the training's windows; nothing when it is too short to tell."""
-    windows = [w for w in evidence.training_windows if w["seconds"] > 0.3 and w["transitions"]]
+    windows = [w for w in evidence.training_windows if w.seconds > 0.3 and w.counts.transitions]
     size = len(windows) // 3
-    return (windows[:size], windows[-size:]) if size >= 2 else ([], [])
+    if size < 2:
+        return None
+    early, late = windows[:size], windows[-size:]
+    return Stretch(early, sum_counts(early)), Stretch(late, sum_counts(late))
 
 
-def seconds_per_event(windows: list[dict[str, float]], name: str) -> float:
-    """Seconds for each of something."""
-    return sum(w["seconds"] for w in windows) / max(sum(w[name] for w in windows), 1e-9)
-
-
-def has_steady_ratio(early: list[dict[str, float]], late: list[dict[str, float]]) -> bool:
+def has_steady_ratio(early: Stretch, late: Stretch) -> bool:
     """Whether as many updates were done for each transition at the end as at first."""
-    first, last = (
-        sum(w["updates"] for w in g) / max(sum(w["transitions"] for w in g), 1) for g in (early, late)
-    )
+    first, last = (part.counts.updates / max(part.counts.transitions, 1) for part in (early, late))
     return first == last or (first > 0 and 0.8 < last / first < 1.25)
 
 
-def phase_seconds_per_transition(evidence: Evidence, windows: list[dict[str, float]], phase: str) -> float:
+def phase_seconds_per_transition(evidence: Evidence, part: Stretch, phase: Phase) -> float:
     """Seconds of a phase for each transition."""
-    spent = sum(evidence.phases_of(window).get(phase, 0.0) for window in windows)
-    return spent / max(sum(w["transitions"] for w in windows), 1.0)
+    spent = sum(evidence.phases_of(window)[phase] for window in part.windows)
+    return spent / max(part.counts.transitions, 1)
 
 
 def find_slower_lines(evidence: Evidence) -> dict[Place, tuple[float, float]]:
     """Lines whose seconds per step grew: from what to what; only those that matter."""
-    early, late = first_and_last_third(evidence)
-    if not early or not has_steady_ratio(early, late):
+    thirds = first_and_last_third(evidence)
+    if thirds is None or not has_steady_ratio(*thirds):
         return {}  # what began late, or is done more often, is no slower for that
-    groups = [evidence.line_seconds(group) for group in (early, late)]
-    progress = [sum(w["vector_steps"] or w["updates"] for w in group) or 1.0 for group in (early, late)]
+    groups = [evidence.line_seconds(part.windows) for part in thirds]
+    progress = [sum(w.counts.vector_steps or w.counts.updates for w in part.windows) or 1 for part in thirds]
     found = {}
     for place in evidence.by_line:
-        before, after = (
-            seconds.get(place, 0.0) / steps for seconds, steps in zip(groups, progress, strict=True)
-        )
+        before, after = (seconds[place] / steps for seconds, steps in zip(groups, progress, strict=True))
         if after > GROWN * before and evidence.at([place]) > 0.05:
             found[place] = before, after
     return found

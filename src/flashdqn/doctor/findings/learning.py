@@ -1,27 +1,29 @@
-"""How much is learnt for each transition, and what an update costs beyond its mathematics."""
+"""How much is learned for each transition, and what an update costs beyond its mathematics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from flashdqn.doctor.evidence import Evidence, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import LEARNING
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.report.contents import Finding
+from flashdqn.doctor.watch.kinds import EventKind, Phase
 
 USUAL = 1 / 32
 """Updates per transition with many environments: what large batches of games are commonly trained at."""
 NATURE = 1 / 4
 """Updates per transition of the first DQN that played Atari, and of most since."""
 MUCH = 0.4
-COMPUTE = ("forward", "backward", "optimizer")
+COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
+@finding_rule
 def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     """Many updates for each step of the environments, or one for every single transition."""
     record = evidence.record
-    transitions, updates = record.total("transitions"), record.total("updates")
-    steps = record.total("vector_steps")
+    totals = record.totals
+    transitions, updates, steps = totals.transitions, totals.updates, totals.vector_steps
     share = evidence.share(*LEARNING)
     if not transitions or not updates or not steps:
         return
@@ -58,87 +60,87 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@finding_rule
 def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
     """An optimizer that goes through its tensors in Python, where torch has one kernel for all."""
-    probe = evidence.record.raw["probes"].get("optimizer")
-    sites = evidence.record.kinds("optimizer")
+    probe = evidence.record.probes.optimizer
+    sites = evidence.record.kinds(EventKind.OPTIMIZER)
     if not probe or not sites:
         return
     share = sum(site.seconds for site in sites) / evidence.watched
-    factor = probe["as it is"] / probe["fused"]
     # By its share, or by what the probe would save: the smaller. On a busy machine steps seem longer than they are.
     steps = sum(site.count for site in sites)
-    saved = min(share * (1 - 1 / factor), steps * (probe["as it is"] - probe["fused"]) / evidence.watched)
-    used = max(evidence.record.raw["optimizers"], key=lambda row: row["steps"])
+    saved = min(share * (1 - 1 / probe.factor), steps * (probe.now - probe.cured) / evidence.watched)
+    used = max(evidence.record.optimizers, key=lambda use: use.steps)
     site = max(sites, key=lambda site: site.count)
     yield Finding(
         name="unfused-optimizer",
-        title=f"{used['class']} steps through {used['tensors']} tensors in Python",
+        title=f"{used.name} steps through {used.tensors} tensors in Python",
         file=site.file,
         line=site.line,
         share=share,
         speedup=estimate_speedup(max(saved, 0.0)),
         evidence=(
             f"Its steps take {share:.0%} of the time, {1e6 * site.seconds / site.count:,.0f} µs each.",
-            f"On a copy of its state: {1e6 * probe['as it is']:,.0f} µs as it is, "
-            f"{1e6 * probe['fused']:,.0f} µs fused.",
+            f"On a copy of its state: {1e6 * probe.now:,.0f} µs as it is, {1e6 * probe.cured:,.0f} µs fused.",
         ),
         advice="Ask for the fused kernel: the same mathematics in one call.",
-        example=f"optimizer = torch.optim.{used['class']}(network.parameters(), lr=lr, fused=True)",
-        certainty=compute_certainty(evidence, max(saved, 0.0), 0.03) if factor > 1.2 else 0.0,
+        example=f"optimizer = torch.optim.{used.name}(network.parameters(), lr=lr, fused=True)",
+        certainty=compute_certainty(evidence, max(saved, 0.0), 0.03) if probe.factor > 1.2 else 0.0,
     )
 
 
+@finding_rule
 def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
     """Numbers below the smallest normal one, over which the CPU takes many times longer."""
-    counts, probe = evidence.record.raw["subnormals"], evidence.record.raw["probes"].get("flush")
-    if not counts or not probe or counts[-1]["flushed"] or counts[-1]["count"] < 100:
+    counts, probe = evidence.record.subnormals, evidence.record.probes.flush
+    if not counts or not probe or counts[-1].flushed or counts[-1].count < 100:
         return
-    factor = probe["as they are"] / probe["flushed"]
     share = evidence.share(*COMPUTE)
     last = counts[-1]
-    site = max(evidence.record.kinds("optimizer"), key=lambda site: site.count)
+    site = max(evidence.record.kinds(EventKind.OPTIMIZER), key=lambda site: site.count)
     yield Finding(
         name="subnormals",
         title="Parameters and moments have sunk to subnormal numbers, which slow the CPU down",
         file=site.file,
         line=site.line,
-        share=share * (1 - 1 / factor),
-        speedup=estimate_speedup(share, factor),
+        share=share * (1 - 1 / probe.factor),
+        speedup=estimate_speedup(share, probe.factor),
         evidence=(
-            f"{last['count']:,.0f} of {last['of']:,.0f} values are subnormal"
-            + (f", {counts[0]['count']:,.0f} at first." if len(counts) > 1 else "."),
-            f"An update on a copy of them: {1e6 * probe['as they are']:,.0f} µs as they are, "
-            f"{1e6 * probe['flushed']:,.0f} µs when they are flushed to zero.",
+            f"{last.count:,} of {last.of:,} values are subnormal"
+            + (f", {counts[0].count:,} at first." if len(counts) > 1 else "."),
+            f"An update on a copy of them: {1e6 * probe.now:,.0f} µs as they are, "
+            f"{1e6 * probe.cured:,.0f} µs when they are flushed to zero.",
         ),
         advice="Let the CPU take such numbers for zero: one call at the start, in every thread that computes.",
         example="torch.set_flush_denormal(True)",
-        certainty=1.0 if factor > 1.1 else 0.0,
+        certainty=1.0 if probe.factor > 1.1 else 0.0,
     )
 
 
+@finding_rule
 def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
     """Networks that act, or give targets, while a graph for gradients is built."""
-    probe = evidence.record.raw["probes"].get("no_grad")
-    factor = probe["graph"] / probe["no_grad"] if probe else 1.0
+    probe = evidence.record.probes.no_grad
+    factor = probe.factor if probe else 1.0
     wasted = [f for f in evidence.record.forwards if f.graded > 0.5 * f.count and f.count >= 100]
-    wasted = [f for f in wasted if f.role == "acting" or not f.trained]
+    wasted = [f for f in wasted if f.role is Phase.ACTING or not f.trained]
     if not wasted:
         return
     trained = sum(
-        f.seconds for f in evidence.record.forwards if f.role == "forward" and f.graded > 0.5 * f.count
+        f.seconds for f in evidence.record.forwards if f.role is Phase.FORWARD and f.graded > 0.5 * f.count
     )
-    counted = evidence.record.raw["called"]["seconds"] or evidence.watched
+    counted = evidence.record.called.seconds or evidence.watched
     share = 0.0
     for site in wasted:
         share += site.seconds / counted * max(0.0, 1 - 1 / factor)
-        if site.role == "forward" and site.given_gradients:
-            share += evidence.share("backward") * site.seconds / max(trained, 1e-9)
+        if site.role is Phase.FORWARD and site.given_gradients:
+            share += evidence.share(Phase.BACKWARD) * site.seconds / max(trained, 1e-9)
     worst = max(wasted, key=lambda site: site.seconds)
     yield Finding(
         name="no-grad-forgotten",
         title="A network that only acts builds a graph for gradients at every call"
-        if worst.role == "acting"
+        if worst.role is Phase.ACTING
         else "A network that only gives targets builds a graph for gradients",
         file=worst.file,
         line=worst.line,

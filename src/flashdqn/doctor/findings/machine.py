@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, estimate_speedup, find_script_frame
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
+from flashdqn.doctor.phases import LEARNING
+from flashdqn.doctor.report.contents import Finding, Limit
+from flashdqn.doctor.watch.kinds import EventKind, Phase
 
-COMPUTE = ("acting", "forward", "backward", "optimizer", "learning (rest)")
+COMPUTE = (Phase.ACTING, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.LEARNING_REST)
 SLOWER = 1.25
 
 
+@finding_rule
 def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
     """Something is compiled after training has begun."""
-    lines: Counter[tuple[str, int]] = Counter()
+    lines = SecondsBy[Place]()
     for number, seconds in evidence.by_stack.items():
         own = find_script_frame(evidence.frames(number))
-        if evidence.names[number] == "compilation" and own is not None:
+        if evidence.names[number] is Phase.COMPILATION and own is not None:
             lines[own.file, own.line] += seconds
     if not lines or compiles_at_start_only(evidence):
         return
     share = sum(lines.values()) / evidence.seconds
-    (file, line), _ = lines.most_common(1)[0]
+    file, line = lines.longest()
     _, spells = measure_compilation(evidence)
     yield Finding(
         name="compile-in-training",
@@ -37,25 +39,24 @@ def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
             f"spell{'s' * (spells != 1)}.",
         ),
         advice="Compile before the clock starts: call the function once with every shape and type that will come. "
-        "A new shape compiles anew: pad to a fixed one, or allow for dynamic shapes.",
+        "A new shape compiles again: pad to a fixed one, or allow for dynamic shapes.",
         example="for batch in (1, 64):           # every shape that training will use\n"
         "    compiled(torch.zeros(batch, features))",
+        limit=Limit.COMPILATION,
         certainty=compute_certainty(evidence, share, 0.03) if sum(lines.values()) > 0.3 else 0.0,
     )
 
 
 def flag_compile_windows(evidence: Evidence) -> list[bool]:
     """Whether a compiler was at work, window by window."""
-    return [
-        evidence.phases_of(w).get("compilation", 0.0) > 0.05 * w["seconds"] for w in evidence.training_windows
-    ]
+    return [evidence.phases_of(w)[Phase.COMPILATION] > 0.05 * w.seconds for w in evidence.training_windows]
 
 
 def measure_compilation(evidence: Evidence) -> tuple[float, int]:
     """Seconds for which compilers were at work while training, and in how many spells."""
     windows = flag_compile_windows(evidence)
     spells = sum(now and not before for before, now in zip([False, *windows], windows, strict=False))
-    return evidence.by_phase["compilation"], spells
+    return evidence.by_phase[Phase.COMPILATION], spells
 
 
 def compiles_at_start_only(evidence: Evidence) -> bool:
@@ -64,16 +65,17 @@ def compiles_at_start_only(evidence: Evidence) -> bool:
     return measure_compilation(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
 
 
+@finding_rule
 def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
     """More threads than the work is worth, or than there are cores."""
-    probe = evidence.record.raw["probes"].get("threads")
-    now, cores = evidence.record.raw["threads"], evidence.record.raw["cores"]
-    if not probe or str(now) not in probe:
+    record = evidence.record
+    probe, now = record.probes.threads, record.threads
+    if not probe or now not in probe:
         return
-    best = min(probe, key=lambda name: probe[name])
-    factor = probe[str(now)] / probe[best]
+    best = min(probe, key=lambda number: probe[number])
+    factor = probe[now] / probe[best]
     share = evidence.share(*COMPUTE)
-    busy = evidence.record.total("cpu") / max(sum(w["seconds"] for w in evidence.record.windows), 1e-9)
+    busy = record.totals.cpu / max(record.seconds, 1e-9)
     place = evidence.threads_line() or evidence.update_call()
     yield Finding(
         name="too-many-threads",
@@ -84,28 +86,29 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
         speedup=estimate_speedup(share, factor),
         evidence=(
             "A forward and backward pass on a copy of the network: "
-            + ", ".join(f"{1e6 * seconds:,.0f} µs with {name}" for name, seconds in probe.items())
+            + ", ".join(f"{1e6 * seconds:,.0f} µs with {number}" for number, seconds in probe.items())
             + " threads.",
-            f"The process may use {cores} cores and kept {busy:.1f} busy.",
+            f"The process may use {record.cores} cores and kept {busy:.1f} busy.",
         ),
         advice="Small matrices do not gain from threads; they wait for one another. Set the number once, at the "
         "start.",
         example=f"torch.set_num_threads({best})   # or OMP_NUM_THREADS={best} before the start",
-        certainty=1.0 if factor > SLOWER and int(best) < now else 0.0,
+        certainty=1.0 if factor > SLOWER and best < now else 0.0,
     )
 
 
+@finding_rule
 def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
     """The host waits for the GPU, line by line."""
-    sites = [site for site in evidence.record.sites if site.on_device and site.kind != "env step"]
+    sites = [site for site in evidence.record.sites if site.on_device and site.kind is not EventKind.ENV_STEP]
     if not sites:
         return
-    counted = evidence.record.raw["counted"]
-    watched = max(counted["seconds"], 1e-9)
+    counted = evidence.record.counted
+    watched = max(counted.seconds, 1e-9)
     share = sum(site.seconds for site in sites) / watched
     worst = max(sites, key=lambda site: site.seconds)
-    rate = sum(site.on_device for site in sites) / max(counted["vector_steps"], counted["updates"], 1.0)
-    busy = evidence.record.raw.get("utilization")
+    rate = sum(site.on_device for site in sites) / max(counted.vector_steps, counted.updates, 1)
+    busy = evidence.record.utilization
     most = 1 / max(busy, 0.05) if busy is not None else estimate_speedup(share)
     yield Finding(
         name="host-syncs",
@@ -124,17 +127,19 @@ def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
         "rarely, many at once. What the GPU itself needs stays; only the waiting goes.",
         example="losses[update % 1000] = loss.detach()      # on the GPU\n"
         "if update % 1000 == 999:\n    print(losses.mean().item())             # one wait for a thousand",
+        limit=Limit.COPIES,
         certainty=compute_certainty(evidence, share, 0.05),
     )
 
 
+@finding_rule
 def detect_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
     """A GPU that has little to do."""
-    busy = evidence.record.raw.get("utilization")
-    if busy is None or evidence.record.raw["device"] != "cuda" or busy > 0.3:
+    busy = evidence.record.utilization
+    if busy is None or evidence.record.device != "cuda" or busy > 0.3:
         return
     place = evidence.update_call()
-    batch = max((f.batch for f in evidence.record.forwards if f.role == "forward"), default=0)
+    batch = max((f.batch for f in evidence.record.forwards if f.role is Phase.FORWARD), default=0)
     yield Finding(
         name="starved-device",
         title=f"The GPU is idle {1 - busy:.0%} of the time",
@@ -144,9 +149,9 @@ def detect_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
         speedup=1.0,
         evidence=(
             f"Busy {busy:.0%} of the time, with batches of {batch}.",
-            f"On the host: environment {evidence.share('environment'):.0%}, acting {evidence.share('acting'):.0%}, "
-            f"learning {evidence.share('replay', *COMPUTE[1:]):.0%}, data movement "
-            f"{evidence.share('data movement'):.0%}.",
+            f"On the host: environment {evidence.share(Phase.ENVIRONMENT):.0%}, "
+            f"acting {evidence.share(Phase.ACTING):.0%}, learning {evidence.share(*LEARNING):.0%}, "
+            f"data movement {evidence.share(Phase.DATA_MOVEMENT):.0%}.",
         ),
         advice="Give it more at a time: more environments, larger batches at a lower ratio, several updates as one "
         "CUDA graph. For a network this small the CPU may be faster.",

@@ -9,16 +9,19 @@ from itertools import pairwise
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
+from flashdqn.doctor.report.contents import Finding, Limit
+from flashdqn.doctor.watch.kinds import EventKind, Phase
+from flashdqn.doctor.watch.rows import SpeedClaim
 
 WRONG = 1.4
 """By how much a claim must differ from what was counted, time after time."""
 
 
+@finding_rule
 def detect_printing(evidence: Evidence) -> Iterator[Finding]:
     """Lines printed in the hot loop: writing them, and making their text."""
-    sites = [site for site in evidence.record.kinds("print") if site.count >= 50]
+    sites = [site for site in evidence.record.kinds(EventKind.PRINT) if site.count >= 50]
     places = {
         (site.file, line)
         for site in sites
@@ -27,12 +30,12 @@ def detect_printing(evidence: Evidence) -> Iterator[Finding]:
             source.find_statement_lines(site.file, site.line)[1] + 1,
         )
     }
-    share = evidence.at(places) if sites else evidence.share("printing")
+    share = evidence.at(places) if sites else evidence.share(Phase.PRINTING)
     if not sites:
         return
     worst = max(sites, key=lambda site: (evidence.at([(site.file, site.line)]), site.count))
     count = sum(site.count for site in sites)
-    steps = max(evidence.record.total("vector_steps"), 1.0)
+    steps = max(evidence.record.totals.vector_steps, 1)
     yield Finding(
         name="printing",
         title=f"{format_frequency(count / steps)} lines are printed for every step",
@@ -45,16 +48,20 @@ def detect_printing(evidence: Evidence) -> Iterator[Finding]:
             f"{share:.0%} of the time.",
             f"Writing alone: {sum(site.seconds for site in sites):.2f} s.",
         ),
-        advice="Print now and then: every so many seconds, not every step. On a slow terminal it costs more yet.",
+        advice="Print now and then: every few seconds, not every step. On a slow terminal it costs more yet.",
         example="if time.time() - last > 5:\n    print(summary)\n    last = time.time()",
+        limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.03),
     )
 
 
+@finding_rule
 def detect_logging(evidence: Evidence) -> Iterator[Finding]:
     """Loggers, writers and plots in the hot loop."""
-    share = evidence.share("logging")
-    lines = {place: phases["logging"] for place, phases in evidence.by_line.items() if phases["logging"]}
+    share = evidence.share(Phase.LOGGING)
+    lines = {
+        place: phases[Phase.LOGGING] for place, phases in evidence.by_line.items() if phases[Phase.LOGGING]
+    }
     if not lines:
         return
     file, line = max(lines, key=lambda place: lines[place])
@@ -68,15 +75,17 @@ def detect_logging(evidence: Evidence) -> Iterator[Finding]:
         evidence=(f"It takes {share:.0%} of the time. The most costly line: {source.read_line(file, line)}",),
         advice="Write less often: means over many steps tell as much.",
         example="if update % 1000 == 0:\n    writer.add_scalar('loss', loss, update)",
+        limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.05),
     )
 
 
+@finding_rule
 def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
     """A printed figure of steps per second that is not what was counted."""
-    by_line: dict[tuple[str, int], list[dict[str, float]]] = {}
-    for claim in evidence.record.raw["claims"]:
-        by_line.setdefault((claim["file"], claim["line"]), []).append(claim)
+    by_line: dict[tuple[str, int], list[SpeedClaim]] = {}
+    for claim in evidence.record.claims:
+        by_line.setdefault((claim.file, claim.line), []).append(claim)
     for (file, line), made in by_line.items():
         errors = [
             error
@@ -97,7 +106,7 @@ def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
             share=0.0,
             speedup=1.0,
             evidence=(
-                f"It printed: {last['text']}",
+                f"It printed: {last.text}",
                 f"Counted: {true[1]:,.0f} transitions per second since its last such line, "
                 f"{true[0]:,.0f} from the start on.",
                 f"{len(errors)} such lines were compared.",
@@ -109,21 +118,19 @@ def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def compute_true_rates(
-    evidence: Evidence, before: dict[str, float], claim: dict[str, float]
-) -> tuple[float, float]:
+def compute_true_rates(evidence: Evidence, before: SpeedClaim, claim: SpeedClaim) -> tuple[float, float]:
     """Transitions per second from the start of training to a claim, and since the claim before it."""
-    whole = claim["transitions"] / max(claim["time"] - evidence.record.began, 1e-3)
-    since = (claim["transitions"] - before["transitions"]) / max(claim["time"] - before["time"], 1e-3)
+    whole = claim.transitions / max(claim.time - evidence.record.began, 1e-3)
+    since = (claim.transitions - before.transitions) / max(claim.time - before.time, 1e-3)
     return whole, since
 
 
-def compute_claim_error(evidence: Evidence, before: dict[str, float], claim: dict[str, float]) -> float:
+def compute_claim_error(evidence: Evidence, before: SpeedClaim, claim: SpeedClaim) -> float:
     """The logarithm of claimed over counted, against whichever of the two rates it comes closer to."""
-    if claim["value"] <= 0:
+    if claim.value <= 0:
         return 0.0
     return min(
-        (math.log(claim["value"] / rate) for rate in compute_true_rates(evidence, before, claim) if rate > 0),
+        (math.log(claim.value / rate) for rate in compute_true_rates(evidence, before, claim) if rate > 0),
         key=abs,
         default=0.0,
     )

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
-from flashdqn.doctor.findings.rules import compute_certainty, format_frequency
+from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import OFTEN
-from flashdqn.doctor.record import CallSite
-from flashdqn.doctor.report import Finding
+from flashdqn.doctor.report.contents import Finding, Limit
+from flashdqn.doctor.watch.kinds import COPIES, EventKind, Phase
+from flashdqn.doctor.watch.rows import CallSite
 
-COPIES = ("item", "tolist", "cpu", "numpy", "to", "cuda", "bool", "int", "float")
 LEAST_SHARE = 0.05
 BATCHED = 50.0
 """How much less the same work costs in one call: a cautious figure for a batch of a few dozen rows and more."""
@@ -33,6 +33,7 @@ MAKERS = {
 Range = tuple[str, int, int]
 
 
+@finding_rule
 def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
     """Values brought over one by one: `.item()`, `.cpu()`, `.numpy()` in a loop over rows."""
     record = evidence.record
@@ -68,10 +69,12 @@ def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
             example="index = torch.arange(position, position + n) % capacity\n"
             "observations[index] = obs      # [n, features], one copy for all environments\n"
             "actions[index] = action\nrewards[index] = reward",
+            limit=Limit.COPIES,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
+@finding_rule
 def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
     """A loop over rows around tensor operations that could be one operation."""
     copied = {(f.file, f.line) for f in detect_row_copies(evidence)}
@@ -86,7 +89,7 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             continue
         phases = evidence.phase_inside(file, first, last)
         share = sum(phases.values()) / evidence.seconds
-        if phases["environment"] > 0.5 * sum(phases.values()):
+        if phases[Phase.ENVIRONMENT] > 0.5 * sum(phases.values()):
             continue  # that is for `python-env` to say
         yield Finding(
             name="row-loop",
@@ -103,10 +106,12 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             "`where` and the network take a whole batch at the price of a few rows.",
             example="q = network(next_obs)                       # [batch, actions], one call\n"
             "target = reward + discount * q.max(1).values  # no loop over the batch",
+            limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
 
+@finding_rule
 def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     """Batches put together from Python lists of single transitions."""
     groups: dict[str, list[Place]] = {}
@@ -116,7 +121,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     for file, places in groups.items():
         worst = max(places, key=lambda place: evidence.at([place]))
         share = evidence.at([*places, *find_sampling_lines(evidence, worst)])
-        updates = max(evidence.record.total("updates"), 1.0)
+        updates = max(evidence.record.totals.updates, 1)
         yield Finding(
             name="list-batches",
             title="Every batch is put together from Python lists, one transition after the other",
@@ -126,12 +131,13 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
             speedup=estimate_speedup(share, BATCHED),
             evidence=(
                 f"Making tensors and arrays out of lists takes {share:.0%} of the time, "
-                f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,.0f} updates.",
+                f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,} updates.",
                 f"The most costly line: {source.read_line(*worst)}",
             ),
             advice="Keep the replay as preallocated arrays or tensors and index them with a vector of row numbers.",
             example="rows = torch.randint(size, (batch_size,))\n"
             "obs, action, reward = observations[rows], actions[rows], rewards[rows]",
+            limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
 
@@ -145,21 +151,22 @@ def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
         if file == place[0]
         and function is not None
         and source.covers_line(function, line)
-        and phases.most_common(1)[0][0] == "replay"
+        and phases.longest() is Phase.REPLAY
         and not builds_from_list(file, line)
     ]
 
 
 def find_hot_places(evidence: Evidence) -> list[Place]:
-    """Lines of the script's own, the hottest first, that take at least one per cent."""
+    """The script's own lines, the hottest first, that take at least one percent."""
     spent = {place: sum(phases.values()) for place, phases in evidence.by_line.items()}
     return [p for p in sorted(spent, key=lambda p: -spent[p]) if spent[p] > 0.01 * evidence.seconds]
 
 
 def find_row_loop(evidence: Evidence, file: str, line: int) -> Range | None:
-    """The outermost loop around a line that is no training loop: no environment steps and no updates in it."""
+    """The outermost loop around a line that is not a training loop: no environment steps and no updates in it."""
     chain = source.find_nodes_in_function(file, line)
-    busy = [s for s in evidence.record.kinds("env step", "optimizer", "backward") if s.file == file]
+    kinds = (EventKind.ENV_STEP, EventKind.OPTIMIZER, EventKind.BACKWARD)
+    busy = [site for site in evidence.record.kinds(*kinds) if site.file == file]
     for node in chain:
         if not isinstance(node, source.Loop | source.Comprehension):
             continue

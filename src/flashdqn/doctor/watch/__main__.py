@@ -1,6 +1,6 @@
-"""Run a script under watch: `python __main__.py PLAN.json`; see `script.Plan`.
+"""Run a script under watch: `python __main__.py PLAN.json`; see `schema.WatchPlan`.
 
-The package is loaded under a name of its own, so that none of its modules can stand in the way of the script's.
+The package is loaded under another name, so that none of its modules can stand in the way of the script's.
 """
 
 from __future__ import annotations

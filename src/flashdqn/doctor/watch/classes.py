@@ -1,5 +1,5 @@
 """Environments and replays are known by what they can do: every class that is made with `step` and `reset`, or with
-`sample` and a way to add, is watched from then on, whoever wrote it.
+`sample` and a way to add, is watched from then on, no matter who wrote it.
 
 Only the outermost call counts: wrappers around wrappers are one step.
 """
@@ -16,7 +16,8 @@ from typing import Any
 
 from .counters import catch_failures, local
 from .env_step import is_step_result, note_step
-from .frames import HERE
+from .frames import HERE, stand_in_for
+from .kinds import Phase
 
 ADDERS = (
     "push",
@@ -30,7 +31,7 @@ ADDERS = (
     "store_transition",
     "add_batch",
 )
-#: Their `step` is no environment's, whatever else they have.
+#: Their `step` is not an environment's, whatever else they have.
 NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
 
 
@@ -76,7 +77,7 @@ def is_plain_function(method: object) -> bool:
 
 
 def is_excluded_class(made: type) -> bool:
-    """Whether it descends from something that is known to be no environment."""
+    """Whether it descends from something that is known not to be an environment."""
     return any(base.__name__ in NO_ENVIRONMENT for base in type.mro(made))
 
 
@@ -92,6 +93,7 @@ def counted_step(original: Callable[..., Any]) -> Callable[..., Any]:
     """The same step, noted: how long it took, and what it said."""
     note = StepNote()
 
+    @stand_in_for(Phase.ENVIRONMENT)
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         return note(original, self, args, kwargs)
@@ -102,6 +104,7 @@ def counted_step(original: Callable[..., Any]) -> Callable[..., Any]:
 def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
     """The same method, within a frame that says whose time it is. Nobody counts it: a script may push a million."""
 
+    @stand_in_for(Phase.REPLAY)
     @functools.wraps(original)
     def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
         return original(self, *args, **kwargs)

@@ -1,6 +1,6 @@
 """What is counted while the script runs: by line of code where something happens, and over all.
 
-Plain lists and dicts, for this is on the script's hot path: a note costs well under a microsecond.
+Plain lists and dicts, because this is on the script's hot path: a note costs well under a microsecond.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .frames import get_qualified_name, locate_script_line
+from .kinds import EventKind
+from .rows import CallSite, CountedTime, PartFailure
 
 #: Kind, the code's identity, line. Never the code itself: to hash it takes longer than all the rest of a note.
-Key = tuple[str, int, int]
+Key = tuple[EventKind, int, int]
 COUNT, SECONDS, ELEMENTS, ON_DEVICE, CODE = range(5)
 
 
@@ -69,9 +71,9 @@ class Counters:
         """How often the watch stood in for something."""
         self.layers = 0
         """Calls of layers within networks that it let pass."""
-        self.counted = {"vector_steps": 0.0, "updates": 0.0, "seconds": 0.0}
+        self.counted = CountedTime()
         """While tensors' methods were counted: what rates of theirs are to be taken by."""
-        self.called = {"updates": 0.0, "seconds": 0.0}
+        self.called = CountedTime()
         """The same for networks' calls."""
 
 
@@ -90,19 +92,19 @@ first_step: list[float] = []
 """When the first environment step or update was done: training begins."""
 busy_thread = [0]
 """The thread that trains."""
-failures: dict[str, str] = {}
-"""What of the watch did not work, by its name."""
+failures: dict[str, PartFailure] = {}
+"""What of the watch did not work, by its name: the first failure of each part."""
 
 
 def note_event(
-    kind: str, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0
+    kind: EventKind, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0
 ) -> list[Any]:
-    """Something of a kind was done, from the line of this frame (or of the nearest that is no plumbing); returns
+    """Something of a kind was done, from the line of this frame (or of the nearest that is not plumbing); returns
     what is known of that line by now."""
     key = (kind, id(frame.f_code), frame.f_lasti)
     entry = by_instruction.get(key)
     if entry is None:
-        _, code, line = locate_event(kind, frame)
+        code, line = locate_event(frame)
         entry = sites.setdefault((kind, id(code), line), [0, 0.0, 0, 0, code])
         if code is frame.f_code:
             by_instruction[key] = entry
@@ -123,20 +125,25 @@ def catch_failures(action: Callable[..., None]) -> Callable[..., None]:
         try:
             action(*args)
         except Exception as error:
-            note_failure(action.__name__, error)
+            note_failure(action, error)
 
     return guarded
 
 
-def note_failure(name: str, error: Exception) -> None:
-    """The first one of each kind."""
-    failures.setdefault(name, f"{name}: {type(error).__name__}: {error}"[:200])
+def note_failure(part: Callable[..., Any], error: Exception) -> None:
+    """Write down that a part of the watch did not work."""
+    failure = describe_failure(part.__name__, error)
+    failures.setdefault(failure.part, failure)
 
 
-def locate_event(kind: str, frame: FrameType) -> tuple[str, CodeType, int]:
-    """The nearest line that is no plumbing."""
-    code, line = locate_script_line(frame) or (frame.f_code, frame.f_lineno)
-    return kind, code, line
+def describe_failure(part: str, error: Exception) -> PartFailure:
+    """For the record."""
+    return PartFailure(part, f"{type(error).__name__}: {error}"[:200])
+
+
+def locate_event(frame: FrameType) -> tuple[CodeType, int]:
+    """The nearest line that is not plumbing."""
+    return locate_script_line(frame) or (frame.f_code, frame.f_lineno)
 
 
 def note_training_start() -> None:
@@ -146,19 +153,19 @@ def note_training_start() -> None:
         busy_thread[0] = threading.get_ident()
 
 
-def describe_sites() -> list[dict[str, Any]]:
+def describe_sites() -> tuple[CallSite, ...]:
     """For the record."""
-    return [
-        {
-            "kind": kind,
-            "file": code.co_filename,
-            "line": line,
-            "function": get_qualified_name(code),
-            "count": int(entry[COUNT]),
-            "seconds": entry[SECONDS],
-            "elements": int(entry[ELEMENTS]),
-            "on_device": int(entry[ON_DEVICE]),
-        }
+    return tuple(
+        CallSite(
+            kind=kind,
+            file=code.co_filename,
+            line=line,
+            function=get_qualified_name(code),
+            count=int(entry[COUNT]),
+            seconds=entry[SECONDS],
+            elements=int(entry[ELEMENTS]),
+            on_device=int(entry[ON_DEVICE]),
+        )
         for (kind, _, line), entry in list(sites.items())
         for code in (entry[CODE],)
-    ]
+    )

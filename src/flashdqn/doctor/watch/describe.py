@@ -1,13 +1,74 @@
-"""For the record: the machine, the networks that were called, the optimizers that were stepped."""
+"""What is known of a script, put into a record: the machine, networks, optimizers, and what all parts have seen."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import platform
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from . import counters as tally
+from . import subnormal
 from .frames import get_qualified_name
+from .prints import claims
+from .rows import ForwardSite, OptimizerUse
+from .schema import WatchCosts, WatchRecord
 from .torch_hooks import optimizers
+
+if TYPE_CHECKING:
+    from .script import ScriptWatch
+
+
+def describe_watch(watch: ScriptWatch) -> WatchRecord:
+    """The record: all that is known now."""
+    frames, stacks = watch.looks.describe()
+    torch = sys.modules.get("torch")
+    return WatchRecord(
+        script=watch.plan.script,
+        arguments=watch.plan.arguments,
+        ended=watch.ended,
+        error=watch.error,
+        code=watch.code,
+        python=platform.python_version(),
+        torch=getattr(torch, "__version__", ""),
+        jax="jax" in sys.modules,
+        device=detect_torch_device(torch),
+        cores=count_process_cores(),
+        threads=getattr(torch, "get_num_threads", int)(),
+        training_began=tally.first_step[0] if tally.first_step else None,
+        frames=frames,
+        stacks=stacks,
+        windows=tuple(watch.clerk.windows),
+        sites=tally.describe_sites(),
+        forwards=describe_forwards(),
+        optimizers=describe_optimizers(),
+        loads=tuple(watch.turns.loads),
+        counted=replace(tally.counters.counted),
+        called=replace(tally.counters.called),
+        widths=dict(tally.widths),
+        containers=watch.census.describe(),
+        claims=tuple(claims),
+        subnormals=tuple(subnormal.counts),
+        operations=watch.operations.describe() if watch.operations else (),
+        deep=watch.plan.deep,
+        looks=watch.looks.number,
+        timer_taken=watch.looks.gave_way,
+        failures=(*watch.clerk.failures, *tally.failures.values()),
+        costs=describe_costs(watch),
+    )
+
+
+def describe_costs(watch: ScriptWatch) -> WatchCosts:
+    """What the watch itself took so far."""
+    return WatchCosts(
+        hooks=watch.turns.costs.spent(),
+        looks=watch.looks.seconds,
+        clerk=watch.clerk.seconds,
+        census=watch.census.seconds,
+        subnormals=subnormal.spent[0],
+        operations=watch.operations.own_seconds if watch.operations else 0.0,
+    )
 
 
 def count_process_cores() -> int:
@@ -21,7 +82,7 @@ def detect_torch_device(torch: Any) -> str:
     return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
 
 
-def describe_forwards() -> list[dict[str, Any]]:
+def describe_forwards() -> tuple[ForwardSite, ...]:
     """Each line that called a network."""
     trained = {
         id(parameter)
@@ -34,38 +95,38 @@ def describe_forwards() -> list[dict[str, Any]]:
         code = entry.code
         parameters = list(entry.module.parameters()) if entry.module is not None else []
         rows.append(
-            {
-                "file": code.co_filename,
-                "line": line,
-                "function": get_qualified_name(code),
-                "count": entry.count,
-                "seconds": entry.seconds,
-                "acting": entry.acting,
-                "learning": entry.learning,
-                "graded": entry.graded,
-                "batch": max(entry.batches, key=lambda size: entry.batches[size], default=0),
-                "shape": list(getattr(entry.data, "shape", ())),
-                "network": type(entry.module).__name__,
-                "parameters": sum(parameter.numel() for parameter in parameters),
-                "trained": any(id(parameter) in trained for parameter in parameters),
-                "given_gradients": entry.given_gradients,
-            }
+            ForwardSite(
+                file=code.co_filename,
+                line=line,
+                function=get_qualified_name(code),
+                count=entry.count,
+                seconds=entry.seconds,
+                acting=entry.acting,
+                learning=entry.learning,
+                graded=entry.graded,
+                batch=max(entry.batches, key=lambda size: entry.batches[size], default=0),
+                shape=tuple(getattr(entry.data, "shape", ())),
+                network=type(entry.module).__name__,
+                parameters=sum(parameter.numel() for parameter in parameters),
+                trained=any(id(parameter) in trained for parameter in parameters),
+                given_gradients=entry.given_gradients,
+            )
         )
-    return rows
+    return tuple(rows)
 
 
-def describe_optimizers() -> list[dict[str, Any]]:
+def describe_optimizers() -> tuple[OptimizerUse, ...]:
     """Each optimizer that was stepped."""
-    return [
-        {
-            "class": type(optimizer).__name__,
-            "fused": bool(optimizer.param_groups[0].get("fused")),
-            "can_fuse": "fused" in optimizer.param_groups[0],
-            "tensors": sum(len(group["params"]) for group in optimizer.param_groups),
-            "elements": sum(p.numel() for group in optimizer.param_groups for p in group["params"]),
-            "steps": optimizers.steps[key],
-            "seconds": optimizers.seconds[key],
-        }
+    return tuple(
+        OptimizerUse(
+            name=type(optimizer).__name__,
+            fused=bool(optimizer.param_groups[0].get("fused")),
+            can_fuse="fused" in optimizer.param_groups[0],
+            tensors=sum(len(group["params"]) for group in optimizer.param_groups),
+            elements=sum(p.numel() for group in optimizer.param_groups for p in group["params"]),
+            steps=optimizers.steps[key],
+            seconds=optimizers.seconds[key],
+        )
         for key, optimizer in list(optimizers.held.items())
         if optimizer.param_groups
-    ]
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import ceil
+from operator import sub
 from time import perf_counter
 from types import ModuleType
+from typing import NamedTuple
 
 from .costs import Costs, count_switchable_calls, measure_costs
 from .counters import counters, first_step
@@ -16,6 +18,16 @@ SHORTEST = 0.5
 """Seconds of a window that say something about the next."""
 
 
+class CountingTotals(NamedTuple):
+    """What decides about the next window: totals, or what was added to them in a window."""
+
+    vector_steps: int
+    updates: int
+    seconds: float
+    hooks: int
+    layers: int
+
+
 class Turns:
     """Switches the counting of tensors' methods and networks' calls off and on again, by what it costs."""
 
@@ -25,7 +37,7 @@ class Turns:
         """Windows still to rest."""
         self.loads: list[float] = []
         """The part of each window that this counting took."""
-        self._last = self._totals()
+        self._last = read_totals()
         self._training = False
         self._calibrating = False
 
@@ -42,36 +54,36 @@ class Turns:
         if self._calibrating:
             self.loads.append(0.0)
             return
-        now = self._totals()
-        change = {name: now[name] - self._last[name] for name in now}
+        now = read_totals()
+        change = CountingTotals(*map(sub, now, self._last))
         self._last = now
-        calls = count_switchable_calls(change["hooks"], change["vector_steps"], change["updates"])
-        spent = calls * self.costs.method + change["layers"] * self.costs.layer
-        load = spent / max(change["seconds"], 1e-3)
+        calls = count_switchable_calls(change.hooks, change.vector_steps, change.updates)
+        spent = calls * self.costs.method + change.layers * self.costs.layer
+        load = spent / max(change.seconds, 1e-3)
         self.loads.append(load)
         if not methods.tensor:
             return
         for on, counted in ((methods.counting, counters.counted), (methods.calling, counters.called)):
-            for name in counted if on else ():
-                # The start-up before the first step is no time of the training's.
-                counted[name] += change[name] if name != "seconds" or self._training else 0.0
+            if on:
+                counted.vector_steps += change.vector_steps
+                counted.updates += change.updates
+                # The start-up before the first step does not belong to the training.
+                counted.seconds += change.seconds if self._training else 0.0
         if methods.counting:
-            if load > MOST and change["seconds"] >= SHORTEST:
+            if load > MOST and change.seconds >= SHORTEST:
                 self.resting = ceil(load / MOST)
                 methods.wanted = False
         elif self.resting > 0:
             self.resting -= 1
             if not self.resting:
                 methods.wanted = True
-        if not change["vector_steps"] + change["updates"]:
+        if not change.vector_steps + change.updates:
             methods.settle()  # nothing in sight that would be a better moment
         self._training = bool(first_step)
 
-    def _totals(self) -> dict[str, float]:
-        return {
-            "vector_steps": float(counters.vector_steps),
-            "updates": float(counters.updates),
-            "seconds": perf_counter(),
-            "hooks": float(counters.hooks),
-            "layers": float(counters.layers),
-        }
+
+def read_totals() -> CountingTotals:
+    """As they are now."""
+    return CountingTotals(
+        counters.vector_steps, counters.updates, perf_counter(), counters.hooks, counters.layers
+    )

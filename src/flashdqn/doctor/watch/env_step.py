@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 from .counters import counters, local, note_event, note_failure, note_training_start, widths
+from .kinds import EventKind
 from .torch_hooks import methods
 
 #: (environment, index) → the number of its vector steps when its episode began
@@ -36,7 +37,7 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
         counters.transitions += number
         widths[number] = widths.get(number, 0) + 1
         note_training_start()
-        note_event("env step", frame, seconds, number)
+        note_event(EventKind.ENV_STEP, frame, seconds, number)
         pending = local.pending
         if pending:
             for forward in pending:
@@ -45,7 +46,7 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
         methods.settle()
         count_ended_episodes(id(env), find_ended_envs(number, ends) if ends else NOT_OVER)
     except Exception as error:
-        note_failure("note_step", error)
+        note_failure(note_step, error)
 
 
 def read_step_result(result: Any) -> tuple[int, list[Any]]:

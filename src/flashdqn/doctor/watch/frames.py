@@ -1,10 +1,15 @@
-"""Whose code a frame runs: the libraries' plumbing, or something that a reader would want to see named."""
+"""Whose code a frame runs: a library's plumbing, the watch's own, or something that a reader wants to see."""
 
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
+
+from .kinds import Owner, Phase
+from .rows import Frame
 
 HERE = str(Path(__file__).resolve().parent)
 STANDARD = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
@@ -26,6 +31,30 @@ PLUMBING = (
 )
 
 _plumbing: dict[str, bool] = {}
+_stand_ins: dict[CodeType, Phase] = {}
+
+
+def stand_in_for(phase: Phase) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a function that the watch puts in the place of another: its frame on the script's stack says the phase.
+
+    The code is marked, not the function: the function may be pickled, and every copy of it shares its code.
+    """
+
+    def mark(stand_in: Any) -> Callable[..., Any]:
+        _stand_ins[stand_in.__code__] = phase
+        return stand_in  # type: ignore[no-any-return]
+
+    return mark
+
+
+def describe_frame(code: CodeType, line: int) -> Frame:
+    """For the record."""
+    file, phase = code.co_filename, None
+    if file.startswith(HERE):
+        owner, phase = Owner.WATCH, _stand_ins.get(code)
+    else:
+        owner = Owner.PLUMBING if is_plumbing(file) else Owner.SCRIPT
+    return Frame(file, get_qualified_name(code), line, owner, phase)
 
 
 def is_plumbing(filename: str) -> bool:
@@ -47,13 +76,13 @@ def _detect_plumbing(filename: str) -> bool:
 
 
 def locate_script_line(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """The innermost frame that is no plumbing, as its code and line."""
+    """The innermost frame that is not plumbing, as its code and line."""
     found = nearest_script_frame(frame)
     return None if found is None else (found.f_code, found.f_lineno)
 
 
 def nearest_script_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that is no plumbing."""
+    """The innermost frame that is not plumbing."""
     while frame is not None and is_plumbing(frame.f_code.co_filename):
         frame = frame.f_back
     return frame

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from time import perf_counter
 from types import FrameType, ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 from . import counters as tally
 from .counters import catch_failures
 from .frames import is_plumbing
+from .rows import Container
 
 SMALLEST = 64
 MOST_OBJECTS = 2000
@@ -34,7 +36,8 @@ class Census:
 
     def __init__(self) -> None:
         self.sizes: dict[str, list[tuple[float, int]]] = {}
-        self.about: dict[str, dict[str, Any]] = {}
+        self.latest: dict[str, Container] = {}
+        """Each as it was last seen, without its sizes."""
         self.seconds = 0.0
         self._next = 0.0
 
@@ -56,15 +59,15 @@ class Census:
         if size < SMALLEST:
             return
         self.sizes.setdefault(name, []).append((perf_counter() - tally.started, size))
-        self.about[name] = {"where": where, "type": get_kind_name(value), **describe_elements(value)}
+        self.latest[name] = describe_container(name, where, value)
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> tuple[Container, ...]:
         """Those that were seen more than once."""
-        return [
-            {"name": name, "sizes": sizes, **self.about[name]}
+        return tuple(
+            replace(self.latest[name], sizes=tuple(sizes))
             for name, sizes in list(self.sizes.items())
             if len(sizes) > 1
-        ]
+        )
 
 
 @catch_failures
@@ -190,15 +193,15 @@ def measure_graph_length(tensor: Any) -> int:
     return length
 
 
-def get_kind_name(value: Any) -> str:
-    """Its type's name; for a tensor, what grows is the graph behind it."""
-    return "graph" if is_tensor(value) else type(value).__name__
-
-
-def describe_elements(value: Any) -> dict[str, Any]:
-    """What the newest element is, and whether it holds a graph."""
+def describe_container(name: str, where: str, value: Any) -> Container:
+    """What it is, and what its newest element is; of a tensor, what grows is the graph behind it."""
+    if is_tensor(value):
+        return Container(name, where, "graph", "", is_graph=True, holds_graph=True, sizes=())
+    elements, holds_graph = "", False
     kind = next((kind for kind in (list, deque) if issubclass(type(value), kind)), None)
-    if kind is None or not kind.__len__(value):
-        return {"elements": "", "holds_graph": is_tensor(value)}
-    last = kind.__getitem__(value, -1)
-    return {"elements": type(last).__name__, "holds_graph": is_tensor_with_graph(last)}
+    if kind is not None and kind.__len__(value):
+        last = kind.__getitem__(value, -1)
+        elements, holds_graph = type(last).__name__, is_tensor_with_graph(last)
+    return Container(
+        name, where, type(value).__name__, elements, is_graph=False, holds_graph=holds_graph, sizes=()
+    )

@@ -11,6 +11,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from .frames import get_qualified_name, locate_script_line
+from .rows import OperationUse
 from .sampler import call_before_function
 
 
@@ -57,17 +58,10 @@ class Operations:
         """No more from here on."""
         self.over = True
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> tuple[OperationUse, ...]:
         """The most costly first."""
-        rows: list[dict[str, Any]] = [
-            {
-                "file": code.co_filename,
-                "line": line,
-                "function": get_qualified_name(code),
-                "operation": name,
-                "count": int(count),
-                "seconds": seconds,
-            }
+        rows = [
+            OperationUse(code.co_filename, line, get_qualified_name(code), name, int(count), seconds)
             for (code, line, name), (count, seconds) in list(self.counts.items())
         ]
-        return sorted(rows, key=lambda row: -row["seconds"])[:500]
+        return tuple(sorted(rows, key=lambda row: -row.seconds)[:500])

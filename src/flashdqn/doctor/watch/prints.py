@@ -12,6 +12,9 @@ from typing import Any
 
 from . import counters as tally
 from .counters import COUNT, counters, note_event, note_failure
+from .frames import stand_in_for
+from .kinds import EventKind, Phase
+from .rows import SpeedClaim
 
 NUMBER = r"(\d[\d,]*\.?\d*)\s*([kKM]?)"
 UNIT = (
@@ -30,13 +33,14 @@ MOST = 1000
 OFTEN, SELDOM = 100, 16
 LONGEST = 2000
 
-claims: list[dict[str, Any]] = []
+claims: list[SpeedClaim] = []
 
 
 def watch_prints() -> None:
     """Stand in for `print`."""
     original = builtins.print
 
+    @stand_in_for(Phase.PRINTING)
     @functools.wraps(original)
     def printed(*args: Any, **kwargs: Any) -> None:
         start = perf_counter()
@@ -49,18 +53,18 @@ def watch_prints() -> None:
 def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
     """Count it, and read it if it may say something about speed: of a line that prints often, now and then."""
     try:
-        count = note_event("print", frame, seconds)[COUNT]
+        count = note_event(EventKind.PRINT, frame, seconds)[COUNT]
         if (count > OFTEN and count % SELDOM) or len(claims) >= MOST:
             return
         if any(isinstance(part, str) and may_claim_speed(part[:LONGEST]) for part in args):
             parts = [str(part)[:LONGEST] for part in args if isinstance(part, (str, int, float))]
             note_claim(" ".join(parts), frame)
     except Exception as error:
-        note_failure("note_print", error)
+        note_failure(note_print, error)
 
 
 def may_claim_speed(text: str) -> bool:
-    """Whether it is worth reading. Whoever prints much prints mostly something else, and that is seen at once."""
+    """Whether it is worth reading. Most of what is printed is something else, and that is seen at once."""
     small = text.lower()
     return any(sign in small for sign in SIGNS) and HINT.search(text) is not None
 
@@ -68,18 +72,10 @@ def may_claim_speed(text: str) -> bool:
 def note_claim(text: str, frame: FrameType) -> None:
     """Transitions per second, as the script says, beside how many there were."""
     value = parse_claimed_speed(text)
-    _, code, line = tally.locate_event("claim", frame)
     if value is not None:
-        claims.append(
-            {
-                "time": perf_counter() - tally.started,
-                "file": code.co_filename,
-                "line": line,
-                "text": text[:200],
-                "value": value,
-                "transitions": counters.transitions,
-            }
-        )
+        code, line = tally.locate_event(frame)
+        seconds = perf_counter() - tally.started
+        claims.append(SpeedClaim(seconds, code.co_filename, line, text[:200], value, counters.transitions))
 
 
 def parse_claimed_speed(text: str) -> float | None:

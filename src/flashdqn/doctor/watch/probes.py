@@ -18,7 +18,8 @@ from time import perf_counter
 from typing import Any
 
 from . import counters as tally
-from .counters import Forward
+from .counters import Forward, describe_failure
+from .schema import BatchTimes, ProbeResults, ProbeTimes
 from .subnormal import treats_subnormals_as_zero
 from .torch_hooks import optimizers
 
@@ -29,11 +30,11 @@ budget = [1.0]
 """Seconds for each probe."""
 
 
-def probe_all(cores: int, seconds: float) -> dict[str, Any]:
-    """Every probe that applies, each for so many seconds; one that does not work is left out."""
+def probe_all(cores: int, seconds: float) -> ProbeResults:
+    """Every probe that applies, each for some seconds; one that does not work is left out."""
     torch = sys.modules["torch"]
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return {}  # the other processes would wait for this one
+        return ProbeResults()  # the other processes would wait for this one
     budget[0] = seconds
     with preserve_random_state(torch), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -55,40 +56,40 @@ def preserve_random_state(torch: Any) -> Iterator[None]:
             numpy.random.set_state(states[1])
 
 
-def probe_each(torch: Any, cores: int) -> dict[str, Any]:
-    """By name; under 'failed', why one did not work."""
+def probe_each(torch: Any, cores: int) -> ProbeResults:
+    """One after the other."""
     found: dict[str, Any] = {}
-    learner, actor = find_main_forward("learning"), find_main_forward("acting")
+    failed = []
+    learner, actor = find_learning_forward(), find_acting_forward()
     optimizer = max(optimizers.held.values(), key=lambda o: optimizers.steps[id(o)], default=None)
-    for name, probe in {
+    probes: dict[str, Callable[[], Any]] = {
         "threads": lambda: probe_threads(learner, cores),
         "optimizer": lambda: probe_optimizer(optimizer),
         "flush": lambda: probe_flush(learner, optimizer),
         "no_grad": lambda: probe_no_grad(actor),
         "batch": lambda: probe_batch(actor),
-        "matmul": probe_matmul,
-    }.items():
+        "flops": probe_matmul,
+    }  # by the fields of ProbeResults
+    for name, probe in probes.items():
         try:
             # The script may have been stopped amid a block without gradients.
             with torch.inference_mode(False), torch.enable_grad():
-                result = probe()
+                found[name] = probe()
         except Exception as error:  # a network that cannot be copied is no reason to stop
-            found.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"[:200]
-            continue
-        if result is not None:
-            found[name] = result
-    return found
+            failed.append(describe_failure(name, error))
+    return ProbeResults(**found, failed=tuple(failed))
 
 
-def find_main_forward(role: str) -> Forward | None:
-    """The line that called a network most often for acting, or for learning."""
-    other = "acting" if role == "learning" else "learning"
-    fitting = [
-        f for f in tally.forwards.values() if getattr(f, role) > getattr(f, other) and is_usable_forward(f)
-    ]
-    if role == "learning":
-        fitting = [f for f in fitting if f.graded]
-    return max(fitting, key=lambda f: f.seconds, default=None)
+def find_learning_forward() -> Forward | None:
+    """The line that called a network longest for learning."""
+    fitting = [f for f in tally.forwards.values() if f.learning > f.acting and f.graded]
+    return max(filter(is_usable_forward, fitting), key=lambda f: f.seconds, default=None)
+
+
+def find_acting_forward() -> Forward | None:
+    """The line that called a network longest for acting."""
+    fitting = [f for f in tally.forwards.values() if f.acting > f.learning]
+    return max(filter(is_usable_forward, fitting), key=lambda f: f.seconds, default=None)
 
 
 def is_usable_forward(forward: Forward) -> bool:
@@ -100,32 +101,32 @@ def is_usable_forward(forward: Forward) -> bool:
     )
 
 
-def time_in_turns(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+def time_in_turns(*ways: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
     """The median seconds of each."""
     torch = sys.modules["torch"]
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
+    times: list[list[float]] = [[] for _ in ways]
+    for way in ways:
         way()
     end = perf_counter() + budget[0]
     for _ in range(rounds * 20):
-        for name, way in ways.items():
+        for number, way in enumerate(ways):
             start = perf_counter()
             way()
             if torch.cuda.is_initialized():
                 torch.cuda.synchronize()
-            times[name].append(perf_counter() - start)
+            times[number].append(perf_counter() - start)
         if perf_counter() > end:
             break
-    return {name: statistics.median(values) for name, values in times.items()}
+    return [statistics.median(values) for values in times]
 
 
 def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
-    """What the network was last given; or its first row, so many times."""
+    """What the network was last given; or a batch of its first row."""
     data = forward.data.detach().clone()
     return data if batch is None else data[:1].repeat(batch, *(1 for _ in data.shape[1:]))
 
 
-def probe_threads(forward: Forward | None, cores: int) -> dict[str, float] | None:
+def probe_threads(forward: Forward | None, cores: int) -> dict[int, float] | None:
     """A forward and backward pass with the threads there are, with one, and with one for each core."""
     torch = sys.modules["torch"]
     now = torch.get_num_threads()
@@ -140,8 +141,9 @@ def probe_threads(forward: Forward | None, cores: int) -> dict[str, float] | Non
 
         return run
 
+    numbers = sorted({now, 1, cores})
     try:
-        return time_in_turns({str(n): update(n) for n in sorted({now, 1, cores})})
+        return dict(zip(numbers, time_in_turns(*map(update, numbers))))  # noqa: B905 (from Python 3.10 on)
     finally:
         torch.set_num_threads(now)
 
@@ -178,19 +180,15 @@ def copy_optimizer(optimizer: Any, **changes: Any) -> Any:
     return made
 
 
-def probe_optimizer(optimizer: Any) -> dict[str, float] | None:
+def probe_optimizer(optimizer: Any) -> ProbeTimes | None:
     """A step as it is, and with torch's fused kernel."""
     if optimizer is None or "fused" not in optimizer.param_groups[0] or optimizer.param_groups[0]["fused"]:
         return None
-    return time_in_turns(
-        {
-            "as it is": copy_optimizer(optimizer).step,
-            "fused": copy_optimizer(optimizer, fused=True, foreach=False).step,
-        }
-    )
+    now, fused = copy_optimizer(optimizer), copy_optimizer(optimizer, fused=True, foreach=False)
+    return ProbeTimes(*time_in_turns(now.step, fused.step))
 
 
-def probe_flush(forward: Forward | None, optimizer: Any) -> dict[str, float] | None:
+def probe_flush(forward: Forward | None, optimizer: Any) -> ProbeTimes | None:
     """An update on the numbers as they are, with and without flushing subnormal ones to zero."""
     torch = sys.modules["torch"]
     if forward is None or optimizer is None or next(iter(forward.module.parameters())).is_cuda:
@@ -210,12 +208,12 @@ def probe_flush(forward: Forward | None, optimizer: Any) -> dict[str, float] | N
 
     was = treats_subnormals_as_zero(torch)
     try:
-        return time_in_turns({"as they are": update(False), "flushed": update(True)})
+        return ProbeTimes(*time_in_turns(update(False), update(True)))
     finally:
         torch.set_flush_denormal(was)
 
 
-def probe_no_grad(forward: Forward | None) -> dict[str, float] | None:
+def probe_no_grad(forward: Forward | None) -> ProbeTimes | None:
     """Acting with a graph, and without."""
     torch = sys.modules["torch"]
     if forward is None:
@@ -229,10 +227,10 @@ def probe_no_grad(forward: Forward | None) -> dict[str, float] | None:
 
         return run
 
-    return time_in_turns({"graph": act(nullcontext), "no_grad": act(torch.no_grad)})
+    return ProbeTimes(*time_in_turns(act(nullcontext), act(torch.no_grad)))
 
 
-def probe_batch(forward: Forward | None) -> dict[str, float] | None:
+def probe_batch(forward: Forward | None) -> BatchTimes | None:
     """Acting for one environment, and for several at once."""
     torch = sys.modules["torch"]
     if forward is None or len(forward.data.shape) < 2 or forward.data.shape[0] != 1:
@@ -247,13 +245,15 @@ def probe_batch(forward: Forward | None) -> dict[str, float] | None:
 
         return run
 
-    return time_in_turns({"1": act(one), str(ENVIRONMENTS): act(many)})
+    alone, together = time_in_turns(act(one), act(many))
+    return BatchTimes(alone, together, ENVIRONMENTS)
 
 
-def probe_matmul() -> dict[str, float]:
-    """What this machine can do at best: a square product, on the CPU, with the threads there are."""
+def probe_matmul() -> float:
+    """Operations per second that this machine can do at best: a square product, on the CPU, with the threads there
+    are."""
     torch = sys.modules["torch"]
     size = 384
     matrix = torch.full((size, size), 0.5, dtype=torch.float32, device="cpu")
-    seconds = time_in_turns({"product": lambda: matrix @ matrix}, rounds=2)["product"]
-    return {"flops": 2 * size**3 / seconds}
+    (seconds,) = time_in_turns(lambda: matrix @ matrix, rounds=2)
+    return 2 * size**3 / seconds

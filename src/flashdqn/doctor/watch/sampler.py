@@ -15,13 +15,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from time import perf_counter, process_time, thread_time
+from time import perf_counter, thread_time
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import counters as tally
-from .frames import get_qualified_name, is_plumbing
-from .memory import read_device_memory, read_resident_memory
+from .frames import describe_frame
+from .rows import Frame
 
 DEPTH = 100
 set_handler, set_timer = signal.signal, signal.setitimer  # as they are before anybody stands in for them
@@ -108,19 +108,17 @@ class Looks:
             set_handler(signal.SIGALRM, signal.SIG_DFL)
             self.gave_way = True
 
-    def describe(self) -> tuple[list[list[Any]], list[list[int]]]:
-        """Frames, each once, and the stacks as lists of their numbers, outermost first."""
+    def describe(self) -> tuple[tuple[Frame, ...], tuple[tuple[int, ...], ...]]:
+        """Frames, each once, and the stacks as the numbers of their frames, outermost first."""
         numbers: dict[tuple[int, int], int] = {}
-        frames: list[list[Any]] = []
-        stacks: list[list[int]] = []
+        frames: list[Frame] = []
+        stacks: list[tuple[int, ...]] = []
         for stack in list(self.stacks):
             for code, line in stack:
                 if numbers.setdefault((id(code), line), len(frames)) == len(frames):
-                    frames.append(
-                        [code.co_filename, get_qualified_name(code), line, is_plumbing(code.co_filename)]
-                    )
-            stacks.append([numbers[id(code), line] for code, line in reversed(stack)])
-        return frames, stacks
+                    frames.append(describe_frame(code, line))
+            stacks.append(tuple(numbers[id(code), line] for code, line in reversed(stack)))
+        return tuple(frames), tuple(stacks)
 
 
 def read_instructions(frame: FrameType | None) -> tuple[int, ...]:
@@ -173,81 +171,3 @@ def yield_alarm_to_script(looks: Looks) -> None:
     call_before_function(looks.give_way, signal, "alarm")
     call_before_function(looks.give_way, os, "execv")
     call_before_function(looks.give_way, os, "execve")
-
-
-class Clerk(threading.Thread):
-    """Closes a window about once a second: what was counted in it, and the memory at its end."""
-
-    def __init__(self, looks: Looks, window: float, chores: list[Callable[[], None]]) -> None:
-        super().__init__(name="doctor", daemon=True)
-        self.looks = looks
-        self.length = window
-        self.chores = chores
-        """Called at each window's end, on this thread."""
-        self.windows: list[dict[str, Any]] = []
-        self.failures: list[str] = []
-        self.seconds = 0.0
-        self.over = threading.Event()
-        self._opened = perf_counter()
-        self._before = read_counter_totals()
-
-    def run(self) -> None:
-        """Window after window, until it is told to stop."""
-        while not self.wait():
-            self.close()
-            self.do_chores()
-            self.seconds = thread_time()
-        self.close()
-
-    def wait(self) -> bool:
-        """Until the window is over, or training begins in it: that has a window of its own."""
-        began = bool(tally.first_step)
-        end = perf_counter() + self.length
-        while perf_counter() < end and not self.over.wait(0.05 if not began else self.length):
-            if not began and tally.first_step:
-                break
-        return self.over.is_set()
-
-    def close(self) -> None:
-        """Write the window down."""
-        now, after = perf_counter(), read_counter_totals()
-        samples, self.looks.samples = self.looks.samples, {}
-        self.windows.append(
-            {
-                "start": self._opened - tally.started,
-                "seconds": now - self._opened,
-                "samples": samples,
-                "memory": read_resident_memory(),
-                "device_memory": read_device_memory(),
-                **{name: after[name] - self._before[name] for name in after},
-            }
-        )
-        self._opened, self._before = now, after
-
-    def do_chores(self) -> None:
-        """One that fails is not asked again: watching goes on without it."""
-        for chore in list(self.chores):
-            try:
-                chore()
-            except Exception as error:
-                self.chores.remove(chore)
-                self.failures.append(f"{chore.__qualname__}: {type(error).__name__}: {error}")
-
-    def stop(self) -> None:
-        """Close the last window."""
-        self.over.set()
-        if threading.current_thread() is not self:
-            self.join(2.0)
-
-
-def read_counter_totals() -> dict[str, float]:
-    """The totals now."""
-    names = (
-        "transitions",
-        "vector_steps",
-        "episodes",
-        "episode_steps",
-        "updates",
-    )
-    totals = {name: float(getattr(tally.counters, name)) for name in names}
-    return totals | {"cpu": process_time()}

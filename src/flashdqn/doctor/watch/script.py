@@ -6,32 +6,32 @@ import atexit
 import ctypes
 import json
 import os
-import platform
 import signal
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import FrameType, ModuleType
-from typing import Any
 
 from . import counters as tally
 from . import main_module, subnormal
 from .classes import watch_class, watch_module_classes
-from .counters import catch_failures
-from .describe import count_process_cores, describe_forwards, describe_optimizers, detect_torch_device
+from .clerk import Clerk
+from .counters import catch_failures, describe_failure
+from .describe import count_process_cores, describe_watch
 from .duty_cycle import Turns
 from .frames import HERE
 from .growth import Census
+from .kinds import Ending
 from .on_import import AfterImport
 from .op_profile import Operations
-from .prints import claims, watch_prints
+from .prints import watch_prints
 from .probes import probe_all
-from .sampler import Clerk, Looks, yield_alarm_to_script
+from .sampler import Looks, yield_alarm_to_script
+from .schema import WatchPlan, WatchRecord
 from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
-
-VERSION = 1
 
 
 class Stop(BaseException):
@@ -41,17 +41,17 @@ class Stop(BaseException):
 class ScriptWatch:
     """The plan, and what belongs to one run of a script."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
+    def __init__(self, plan: WatchPlan) -> None:
         self.plan = plan
         self.process = os.getpid()
         self.thread = threading.get_ident()
         self.census = Census()
-        self.operations = Operations() if plan["deep"] else None
-        self.looks = Looks(plan["interval"])
+        self.operations = Operations() if plan.deep else None
+        self.looks = Looks(plan.interval)
         self.turns = Turns()
         chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
-        self.clerk = Clerk(self.looks, plan["window"], chores)
-        self.ended = "killed"  # what stays written if nothing can be written any more
+        self.clerk = Clerk(self.looks, plan.window, chores)
+        self.ended = Ending.KILLED  # what stays written if nothing can be written any more
         self.error = ""
         self.code = 0
         self.done = False
@@ -98,20 +98,20 @@ class ScriptWatch:
     def flush(self) -> None:
         """Keep what there is against a sudden end."""
         now = perf_counter()
-        if now - self._flushed > self.plan["flush"] and not self.done:
+        if now - self._flushed > self.plan.flush and not self.done:
             self._flushed = now
             self.write_now()
 
     @catch_failures
     def write_now(self) -> None:
         """The script goes on meanwhile, and may change what is being described: then the next one has to do."""
-        self.write(self.describe())
+        self.write(describe_watch(self))
 
     def check_time(self) -> None:
         """End the script when its time is up."""
-        if perf_counter() - tally.started <= self.plan["seconds"] or self.done:
+        if perf_counter() - tally.started <= self.plan.seconds or self.done:
             return
-        first, self.ended = self.ended != "stopped", "stopped"
+        first, self.ended = self.ended is not Ending.STOPPED, Ending.STOPPED
         if first:
             self.write_now()  # in case that it never comes to an end
         if self.looks.gave_way:
@@ -123,7 +123,7 @@ class ScriptWatch:
             signal.pthread_kill(self.thread, signal.SIGALRM)
 
     def time_is_up(self, _: FrameType | None) -> None:
-        """On the script's thread: measure and write first, for a script may not let itself be stopped."""
+        """On the script's thread: measure and write first, because a script may not let itself be stopped."""
         if not self.done:
             self.finish()
             raise Stop
@@ -139,93 +139,46 @@ class ScriptWatch:
         self.turns.take()
         if self.operations is not None:
             self.operations.stop()
-        record = self.describe()  # before the probes, which call the script's network too
+        record = describe_watch(self)  # before the probes, which call the script's network too
         self.write(record)
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
             try:
-                self.write({**record, "probes": probe_all(count_process_cores(), self.plan["probe"])})
+                self.write(replace(record, probes=probe_all(count_process_cores(), self.plan.probe)))
             except Exception as error:
-                self.write({**record, "failures": [*record["failures"], f"probes: {error!r}"]})
+                self.write(replace(record, failures=(*record.failures, describe_failure("probes", error))))
 
-    def write(self, record: dict[str, Any]) -> None:
+    def write(self, record: WatchRecord) -> None:
         """Whole or not at all."""
-        path = Path(self.plan["record"])
-        path.with_suffix(".part").write_text(json.dumps(record), encoding="utf-8")
+        path = Path(self.plan.record)
+        text = json.dumps(record, default=vars)  # a dataclass is the dict of its fields
+        path.with_suffix(".part").write_text(text, encoding="utf-8")
         path.with_suffix(".part").replace(path)
-
-    def describe(self) -> dict[str, Any]:
-        """The record: all that is known now."""
-        frames, stacks = self.looks.describe()
-        torch = sys.modules.get("torch")
-        return {
-            "version": VERSION,
-            "script": self.plan["script"],
-            "arguments": self.plan["arguments"],
-            "ended": self.ended,
-            "error": self.error,
-            "code": self.code,
-            "python": platform.python_version(),
-            "torch": getattr(torch, "__version__", ""),
-            "jax": "jax" in sys.modules,
-            "device": detect_torch_device(torch),
-            "cores": count_process_cores(),
-            "threads": getattr(torch, "get_num_threads", int)(),
-            "training_began": tally.first_step[0] if tally.first_step else None,
-            "frames": frames,
-            "stacks": stacks,
-            "windows": list(self.clerk.windows),
-            "sites": tally.describe_sites(),
-            "forwards": describe_forwards(),
-            "optimizers": describe_optimizers(),
-            "loads": list(self.turns.loads),
-            "counted": dict(tally.counters.counted),
-            "called": dict(tally.counters.called),
-            "widths": {str(width): count for width, count in tally.widths.items()},
-            "containers": self.census.describe(),
-            "claims": list(claims),
-            "subnormals": list(subnormal.counts),
-            "probes": {},
-            "operations": self.operations.describe() if self.operations else [],
-            "deep": self.plan["deep"],
-            "looks": self.looks.number,
-            "timer_taken": self.looks.gave_way,
-            "failures": [*self.clerk.failures, *tally.failures.values()],
-            "own": {
-                "hooks": tally.counters.hooks,
-                "hook_seconds": self.turns.costs.spent(),
-                "look_seconds": self.looks.seconds,
-                "clerk_seconds": self.clerk.seconds,
-                "census_seconds": self.census.seconds,
-                "subnormal_seconds": subnormal.spent[0],
-                "operation_seconds": self.operations.own_seconds if self.operations else 0.0,
-            },
-        }
 
 
 def run_script(watch: ScriptWatch) -> None:
     """The script's own way through, with whatever end it comes to."""
     plan = watch.plan
     try:
-        if plan["module"]:
-            main_module.run_module(plan["script"])
+        if plan.module:
+            main_module.run_module(plan.script)
         else:
-            main_module.run_file(plan["script"])
+            main_module.run_file(plan.script)
         wait_for_threads()
-        watch.ended = "finished"
+        watch.ended = Ending.FINISHED
     except Stop:
-        watch.ended = "stopped"
+        watch.ended = Ending.STOPPED
     except KeyboardInterrupt:
-        watch.ended, watch.code = "interrupted", 130
+        watch.ended, watch.code = Ending.INTERRUPTED, 130
     except SystemExit as stop:
-        watch.ended = "finished"
+        watch.ended = Ending.FINISHED
         watch.code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if watch.code and not isinstance(stop.code, int):
             watch.error = str(stop.code)
             sys.stderr.write(f"{watch.error}\n")  # as Python does
     except main_module.MissingError:
-        watch.ended, watch.code = "missing", 1
+        watch.ended, watch.code = Ending.MISSING, 1
     except BaseException as error:
-        watch.ended, watch.code = "failed", 1
+        watch.ended, watch.code = Ending.FAILED, 1
         watch.error = format_script_traceback(error)
         if os.getpid() != watch.process:
             sys.stderr.write(watch.error)  # in a process that the script forked off: nobody else would say it
@@ -263,10 +216,10 @@ def strip_watch_frames(told: traceback.TracebackException | None) -> None:
 
 def main(plan_file: str) -> None:
     """Entry of the watched process."""
-    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
-    sys.argv = [plan["given"], *plan["arguments"]]
+    plan = WatchPlan(**json.loads(Path(plan_file).read_text(encoding="utf-8")))
+    sys.argv = [plan.given, *plan.arguments]
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = str(Path.cwd()) if plan["module"] else str(Path(plan["script"]).resolve().parent)
+        sys.path[0] = str(Path.cwd()) if plan.module else str(Path(plan.script).resolve().parent)
     watch = ScriptWatch(plan)
     watch.begin()
     run_script(watch)

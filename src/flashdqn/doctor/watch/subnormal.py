@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from . import counters as tally
+from .rows import SubnormalCount
 
 SMALLEST_NORMAL = 1.1754944e-38
 EVERY = 5.0
@@ -18,7 +19,7 @@ MOST_TENSORS = 32
 MOST_VALUES = 1 << 16
 """Of each tensor: its first ones stand for the rest."""
 
-counts: list[dict[str, float]] = []
+counts: list[SubnormalCount] = []
 spent = [0.0]
 _last = [0.0]
 
@@ -40,14 +41,8 @@ def count_subnormals(optimizer: Any) -> None:
             size = tensor.reshape(-1)[:MOST_VALUES].abs()
             small += int(((size > 0) & (size < SMALLEST_NORMAL)).sum())
             total += size.numel()
-    counts.append(
-        {
-            "time": start - tally.started,
-            "count": small,
-            "of": total,
-            "flushed": float(treats_subnormals_as_zero(torch)),
-        }
-    )
+    flushed = treats_subnormals_as_zero(torch)
+    counts.append(SubnormalCount(start - tally.started, small, total, flushed))
     spent[0] += perf_counter() - start
 
 

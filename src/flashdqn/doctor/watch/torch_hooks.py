@@ -25,10 +25,22 @@ from .counters import (
     note_failure,
     note_training_start,
 )
-from .frames import HERE, is_plumbing, locate_script_line, nearest_script_frame
+from .frames import HERE, is_plumbing, locate_script_line, nearest_script_frame, stand_in_for
+from .kinds import EventKind, Phase
 
-#: Methods that bring values to the host or make a copy, by the kind under which they are noted.
-METHODS = ("item", "tolist", "cpu", "numpy", "to", "cuda", "__bool__", "__int__", "__float__")
+#: Methods that bring values to the host or make a copy, and the kind under which each is noted.
+METHODS = {
+    "item": EventKind.ITEM,
+    "tolist": EventKind.TOLIST,
+    "cpu": EventKind.CPU,
+    "numpy": EventKind.NUMPY,
+    "to": EventKind.TO,
+    "cuda": EventKind.CUDA,
+    "__bool__": EventKind.BOOL,
+    "__int__": EventKind.INT,
+    "__float__": EventKind.FLOAT,
+}
+MOVES = (EventKind.TO, EventKind.CUDA)
 #: Functions of torch that call those on behalf of the script.
 ON_BEHALF = {"__array__", "__format__", "__contains__", "__iter__"}
 
@@ -74,14 +86,13 @@ class Methods:
         self.originals = {name: getattr(tensor, name) for name in METHODS}
         self.own = {name for name in METHODS if name in vars(tensor)}
         self.stand_ins = {
-            name: counted_method(name.strip("_"), original, compiling)
-            for name, original in self.originals.items()
+            name: counted_method(kind, self.originals[name], compiling) for name, kind in METHODS.items()
         }
 
     def switch(self, *, on: bool) -> None:
         """Have the stand-ins called, or the originals."""
         self.counting = self.wanted = on
-        if not has_compiled():  # compiled code knows which of them it called, and would be compiled anew
+        if not has_compiled():  # compiled code knows which of them it called, and would be compiled again
             self.module.__call__ = self.calls[on]
             self.calling = on
         for name in METHODS:
@@ -139,10 +150,11 @@ def iterate_nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def counted_method(
-    kind: str, original: Callable[..., Any], compiling: Callable[[], bool]
+    kind: EventKind, original: Callable[..., Any], compiling: Callable[[], bool]
 ) -> Callable[..., Any]:
     """The same method, noted where the script's own code called it."""
 
+    @stand_in_for(Phase.DATA_MOVEMENT)
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if compiling():
@@ -159,13 +171,13 @@ def counted_method(
     return method
 
 
-def note_copy(kind: str, before: Any, after: Any, frame: FrameType, seconds: float) -> None:
+def note_copy(kind: EventKind, before: Any, after: Any, frame: FrameType, seconds: float) -> None:
     """A copy to the GPU from there is none; one that begins or ends on the host waits or moves."""
     try:
-        waits = before.is_cuda if kind not in ("to", "cuda") else changed_device(before, after)
+        waits = before.is_cuda if kind not in MOVES else changed_device(before, after)
         note_event(kind, frame, seconds, before.numel(), waits)
     except Exception as error:
-        note_failure("note_copy", error)
+        note_failure(note_copy, error)
 
 
 def changed_device(before: Any, after: Any) -> bool:
@@ -176,6 +188,7 @@ def changed_device(before: Any, after: Any) -> bool:
 def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]) -> Callable[..., Any]:
     """The same backward pass; the networks called before it were called for learning."""
 
+    @stand_in_for(Phase.BACKWARD)
     @functools.wraps(original)
     def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if compiling():
@@ -191,18 +204,19 @@ def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]
 def note_backward(frame: FrameType, seconds: float) -> None:
     """Count a backward pass: what was called before it was called for learning."""
     try:
-        note_event("backward", frame, seconds)
+        note_event(EventKind.BACKWARD, frame, seconds)
         pending = local.pending
         for forward in pending:
             forward.learning += 1
         pending.clear()
     except Exception as error:
-        note_failure("note_backward", error)
+        note_failure(note_backward, error)
 
 
 def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) -> Callable[..., Any]:
     """`nn.Module.__call__`: the outermost network alone, not its layers."""
 
+    @stand_in_for(Phase.FORWARD)
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if local.in_module or compiling():
@@ -254,7 +268,7 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
 
 
 def is_network(module: Any) -> bool:
-    """Losses and activations are modules too, but no networks."""
+    """Losses and activations are modules too, but not networks."""
     home = type(module).__module__
     return ".loss" not in home and ".activation" not in home
 
@@ -286,7 +300,7 @@ def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     counters.updates += 1
     note_training_start()
     methods.settle()
-    note_event("optimizer", frame, seconds)
+    note_event(EventKind.OPTIMIZER, frame, seconds)
     key = id(optimizer)
     steps = optimizers.steps[key] = optimizers.steps.get(key, 0) + 1
     optimizers.seconds[key] = optimizers.seconds.get(key, 0.0) + seconds

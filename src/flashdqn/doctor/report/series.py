@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
 
-from flashdqn.doctor.report import Report, Window
+from flashdqn.doctor.report.contents import Report, Window
+from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.show.bars import split_into_slices
-from flashdqn.show.numbers import format_bytes, format_count, format_rate
+from flashdqn.show.numbers import format_bytes, format_rate
 
 
 @dataclass(frozen=True)
@@ -24,22 +23,6 @@ class Course:
     rest: float
     """Over all others; of a memory, at the end."""
     text: Callable[[float], str]
-
-
-@dataclass(frozen=True)
-class Growing:
-    """A container that gets longer and longer."""
-
-    name: str
-    where: str
-    kind: str
-    sizes: tuple[float, ...]
-
-    @property
-    def extent(self) -> str:
-        """From how many to how many."""
-        unit = "operations" if self.kind == "graph" else "items"
-        return f"{format_count(self.sizes[0])} to {format_count(self.sizes[-1])} {unit}" if self.sizes else ""
 
 
 def per_second(number: float, seconds: float) -> float:
@@ -57,7 +40,7 @@ def mean_episode_length(windows: Iterable[Window]) -> float:
 
 
 def merge_windows(windows: Sequence[Window], most: int) -> list[Window]:
-    """At most so many windows, neighbours taken together."""
+    """At most `most` windows, neighbors taken together."""
     return [_combine_windows(windows[piece]) for piece in split_into_slices(len(windows), most)]
 
 
@@ -79,26 +62,13 @@ def build_courses(windows: Sequence[Window]) -> list[Course]:
     return [course for course in found if any(value > 0 for value in course.values)]
 
 
-def list_growing_containers(report: Report) -> list[Growing]:
-    """What grows, as far as it was understood."""
-    return [
-        Growing(
-            name=str(one.get("name", "?")),
-            where=str(one.get("where", "")),
-            kind=str(one.get("type", "")),
-            sizes=tuple(filter(math.isfinite, map(_read_size, one.get("sizes") or ()))),
-        )
-        for one in report.growth
-    ]
-
-
-def list_phase_names(report: Report) -> list[str]:
+def list_phase_names(report: Report) -> list[Phase]:
     """Every phase that took time, the longest first."""
     known = [phase for phase in report.phases if phase.seconds > 0 or phase.share > 0]
     return [phase.name for phase in sorted(known, key=lambda phase: -_finite_or_zero(phase.share))]
 
 
-def compute_window_shares(window: Window, names: Sequence[str]) -> list[float]:
+def compute_window_shares(window: Window, names: Sequence[Phase]) -> list[float]:
     """Of a window's time, the share of each phase."""
     seconds = [max(0.0, _finite_or_zero(window.phases.get(name, 0.0))) for name in names]
     total = sum(seconds)
@@ -150,12 +120,6 @@ def _combine_windows(windows: Sequence[Window]) -> Window:
             name: sum(_finite_or_zero(w.phases.get(name, 0.0)) for w in windows) for name in sorted(names)
         },
     )
-
-
-def _read_size(entry: Any) -> float:
-    """A size alone, or with its time before it."""
-    value = entry[-1] if isinstance(entry, list | tuple) and entry else entry
-    return float(value) if isinstance(value, Real) else math.nan
 
 
 def _finite_or_zero(value: float) -> float:

@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import json
+import math
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
+
+from flashdqn.doctor.watch.kinds import Ending, Phase
+from flashdqn.show.numbers import format_count
+
+JSON_VERSION = 1
+"""Goes up when a field changes its meaning or goes away; new fields leave it as it is."""
+
+
+class Limit(StrEnum):
+    """What a training is limited by."""
+
+    ENVIRONMENT = "environment"
+    ACTING = "acting"
+    COPIES = "copies"
+    LAUNCHES = "launches"
+    COMPUTE = "compute"
+    COMPILATION = "compilation"
+    OUTPUT = "output"
+    PYTHON = "python"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -29,16 +53,18 @@ class Finding:
     example: str
     """A few lines of code."""
     changes_learning: bool = False
-    """Whether the cure changes what is learnt from: fewer updates, other data. Never to be sold as speed alone."""
+    """Whether the cure changes what is learned from: fewer updates, other data. Never to be sold as speed alone."""
     certainty: float = 1.0
     """How sure the evidence makes it: 0 to 1. Nothing below `CERTAIN` is reported."""
+    limit: Limit = Limit.UNKNOWN
+    """What the training is limited by where this takes much of the time; unknown: this does not say."""
 
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """A share of the time with a name: environment, acting, replay, forward, backward, …"""
+    """What a phase takes of the time."""
 
-    name: str
+    name: Phase
     seconds: float
     share: float
 
@@ -53,7 +79,7 @@ class HotLine:
     source: str
     """The line's text, stripped; empty where the file could not be read."""
     share: float
-    phase: str
+    phase: Phase
     """What most of that time was."""
     context: tuple[tuple[int, str], ...] = ()
     """The lines around it: number and text."""
@@ -93,8 +119,31 @@ class Window:
     """Resident memory of the process at its end, in bytes."""
     device_memory: int
     """Memory that torch holds on the GPU, in bytes; 0 on the CPU."""
-    phases: dict[str, float]
+    phases: dict[Phase, float]
     """Seconds by phase."""
+
+
+@dataclass(frozen=True)
+class GrowingContainer:
+    """Something that a script holds, and that gets larger and larger."""
+
+    name: str
+    where: str
+    type: str
+    sizes: tuple[tuple[float, int], ...]
+    """Seconds from the start, and the size then."""
+    unit: str = "items"
+    """What it is counted in."""
+
+    @property
+    def counts(self) -> list[int]:
+        """Its sizes alone."""
+        return [size for _, size in self.sizes]
+
+    @property
+    def extent(self) -> str:
+        """From how many to how many."""
+        return f"{format_count(self.counts[0])} to {format_count(self.counts[-1])} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -103,8 +152,7 @@ class Report:
 
     script: str
     arguments: tuple[str, ...]
-    ended: str
-    """finished, stopped (its time was up), interrupted (Ctrl-C), failed or killed."""
+    ended: Ending
     error: str
     """The script's own traceback when it failed."""
     seconds: float
@@ -122,11 +170,10 @@ class Report:
     """Of the gradient steps, the most common; 0 when unknown."""
     environments: int
     """Transitions per vector step, the most common; 0 when unknown."""
-    bound: str
-    """What limits it: environment, acting, copies, launches, compute, compilation, output, python; or unknown."""
+    bound: Limit
     bound_because: str
     overhead: float
-    """By how much the doctor slowed the script, estimated: 0.03 is three per cent."""
+    """By how much the doctor slowed the script, estimated: 0.03 is three percent."""
     samples: int
     deep: bool
     phases: tuple[PhaseShare, ...]
@@ -139,8 +186,8 @@ class Report:
     """Lines that take values out of tensors or move them, the costliest first."""
     operations: tuple[CountedLine, ...] = ()
     """All operations of torch by line, the costliest first; only in the deeper look."""
-    growth: tuple[dict[str, Any], ...] = field(default_factory=tuple)
-    """Containers that grow: name, where, type, sizes over time."""
+    growth: tuple[GrowingContainer, ...] = ()
+    """Containers that grow."""
 
     @property
     def ratio(self) -> float:
@@ -150,3 +197,27 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self) | {"ratio": self.ratio}
+
+
+def encode_report_json(report: Report) -> str:
+    """The whole report; what is not a number (NaN, infinity) is null."""
+    return (
+        json.dumps({"version": JSON_VERSION} | _make_json_safe(report.as_dict()), indent=2, allow_nan=False)
+        + "\n"
+    )
+
+
+def write_report_json(report: Report, path: Path) -> Path:
+    """Write it to a file."""
+    path.write_text(encode_report_json(report), encoding="utf-8")
+    return path
+
+
+def _make_json_safe(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _make_json_safe(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_make_json_safe(inner) for inner in value]
+    return value

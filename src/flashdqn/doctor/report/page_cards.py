@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flashdqn.doctor.html_charts import get_phase_color
-from flashdqn.doctor.html_code import render_code_block, render_listing
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, Report
-from flashdqn.doctor.report_series import list_growing_containers
-from flashdqn.doctor.report_words import (
+import keyword
+import re
+from collections.abc import Iterable
+
+from flashdqn.doctor.report.contents import CountedLine, Finding, HotLine, Report
+from flashdqn.doctor.report.page_charts import get_phase_color
+from flashdqn.doctor.report.words import (
     CHANGES_LEARNING,
     describe_bottleneck,
     describe_machine,
@@ -20,12 +22,21 @@ from flashdqn.doctor.report_words import (
     list_head_figures,
     shorten_path,
 )
+from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.show.bars import draw_sparkline
 from flashdqn.show.charts import draw_legend_patch
 from flashdqn.show.numbers import format_percent
 from flashdqn.show.page import escape, make_section
 
 OPEN = 3  # hottest lines that are shown with what is around them at once
+#: Comments, strings, numbers and words of Python: a small reader that never fails, whatever it is given.
+_TOKEN = re.compile(
+    r"(?P<c>#[^\n]*)"
+    r"|(?P<s>[rbfuRBFU]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"))"
+    r"|(?P<n>\b\d[\w.]*)"
+    r"|(?P<w>[^\W\d]\w*)",
+    re.DOTALL,
+)
 
 
 def render_head(report: Report) -> str:
@@ -38,7 +49,7 @@ def render_head(report: Report) -> str:
         f'<header><p class="brand">flashdqn doctor</p><h1>{escape(format_command(report))}</h1>'
         f"<p>{escape(describe_watch_time(report))}</p>"
         f'<p class="soft">{escape(describe_machine(report))}</p></header>'
-        + (render_traceback(report) if report.ended == "failed" and report.error else "")
+        + (render_traceback(report) if report.ended is Ending.FAILED and report.error else "")
         + f'<div class="tiles">{tiles}</div>'
         f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>{escape(report.bound_because)}</div>'
     )
@@ -92,12 +103,8 @@ def _render_hot_line(line: HotLine, wide: bool) -> str:
     words = (
         f'<span class="share">{escape(format_percent(line.share))}</span> '
         f"<b>{escape(format_place(line))}</b>{escape(function)} "
-        + (
-            f'<span class="soft">{draw_legend_patch(get_phase_color(line.phase))}{escape(line.phase)}</span>'
-            if line.phase
-            else ""
-        )
-        + f'<code class="one">{escape(line.source)}</code>'
+        f'<span class="soft">{draw_legend_patch(get_phase_color(line.phase))}{escape(line.phase)}</span>'
+        f'<code class="one">{escape(line.source)}</code>'
     )
     around = line.context or (((line.line, line.source),) if line.source else ())
     if not around:
@@ -124,10 +131,10 @@ def render_counted_lines(title: str, lines: tuple[CountedLine, ...]) -> str:
 def render_growth(report: Report) -> str:
     """Containers that get longer and longer."""
     rows = "".join(
-        f"<tr><td><b>{escape(one.name)}</b> {escape(one.kind)}</td><td>{escape(shorten_path(one.where))}</td>"
-        f'<td><span class="spark" aria-hidden="true">{draw_sparkline(one.sizes, 24)}</span></td>'
+        f"<tr><td><b>{escape(one.name)}</b> {escape(one.type)}</td><td>{escape(shorten_path(one.where))}</td>"
+        f'<td><span class="spark" aria-hidden="true">{draw_sparkline(one.counts, 24)}</span></td>'
         f"<td>{one.extent}</td></tr>"
-        for one in list_growing_containers(report)
+        for one in report.growth
     )
     head = "<tr><th>name</th><th>where</th><th>over time</th><th>size</th></tr>"
     return make_section("What grows", f"<table>{head}{rows}</table>") if rows else ""
@@ -137,3 +144,32 @@ def render_notes(report: Report) -> str:
     """What else a reader should know, and what the doctor cost."""
     items = "".join(f"<li>{escape(note)}</li>" for note in (*report.notes, describe_overhead(report)))
     return make_section("Notes", f'<ul class="notes">{items}</ul>')
+
+
+def highlight_as_html(source: str) -> str:
+    """HTML for some Python: comments, strings, numbers and keywords."""
+    parts, end = [], 0
+    for token in _TOKEN.finditer(source):
+        kind = token.lastgroup
+        if kind == "w":
+            kind = "k" if keyword.iskeyword(token[0]) else None
+        if kind:
+            parts.append(escape(source[end : token.start()]))
+            parts.append(f'<span class="{kind}">{escape(token[0])}</span>')
+            end = token.end()
+    return "".join(parts) + escape(source[end:])
+
+
+def render_code_block(source: str) -> str:
+    """A few lines to copy."""
+    return f"<pre><code>{highlight_as_html(source.strip(chr(10)))}</code></pre>"
+
+
+def render_listing(lines: Iterable[tuple[int, str]], hot: int) -> str:
+    """Numbered lines, with one of them marked."""
+    rows = "".join(
+        f'<span class="row{" hot" if number == hot else ""}"><span class="number">{number}</span>'
+        f"{highlight_as_html(text.rstrip())}</span>"
+        for number, text in lines
+    )
+    return f"<pre><code>{rows}</code></pre>"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from flashdqn.doctor.report import Report, Window
-from flashdqn.doctor.report_series import compute_window_shares, list_phase_names, merge_windows, per_second
-from flashdqn.doctor.report_words import PHASES
+from flashdqn.doctor.report.contents import Report, Window
+from flashdqn.doctor.report.series import compute_window_shares, list_phase_names, merge_windows, per_second
+from flashdqn.doctor.report.words import PHASES
+from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.show.charts import (
     Layer,
     Panel,
@@ -22,27 +23,27 @@ from flashdqn.show.page import escape
 
 MOST = 120  # windows in a chart: more cannot be told apart
 BLUE, RUST, GREEN, OCHRE = "#2f8fb0", "#c8553d", "#4c9a6a", "#c9922e"
-COLOURS = {
-    "environment": GREEN,
-    "acting": "#dcae4a",
-    "replay": "#8a6bb8",
-    "forward": BLUE,
-    "backward": "#2f5f9e",
-    "optimizer": "#7cc0cf",
-    "data movement": RUST,
-    "learning (rest)": "#7f8fd1",
-    "printing": "#d1678f",
-    "logging": "#a8527a",
-    "compilation": "#8c6d46",
-    "waiting": "#9aa7b5",
-    "start-up": "#b9b3a3",
-    "python (rest)": "#6b7683",
+COLORS = {
+    Phase.ENVIRONMENT: GREEN,
+    Phase.ACTING: "#dcae4a",
+    Phase.REPLAY: "#8a6bb8",
+    Phase.FORWARD: BLUE,
+    Phase.BACKWARD: "#2f5f9e",
+    Phase.OPTIMIZER: "#7cc0cf",
+    Phase.DATA_MOVEMENT: RUST,
+    Phase.LEARNING_REST: "#7f8fd1",
+    Phase.PRINTING: "#d1678f",
+    Phase.LOGGING: "#a8527a",
+    Phase.COMPILATION: "#8c6d46",
+    Phase.WAITING: "#9aa7b5",
+    Phase.START_UP: "#b9b3a3",
+    Phase.PYTHON_REST: "#6b7683",
 }
 
 
-def get_phase_color(phase: str) -> str:
+def get_phase_color(phase: Phase) -> str:
     """The same in every picture."""
-    return COLOURS.get(phase, "#8d8d8d")
+    return COLORS[phase]
 
 
 def draw_phase_bar(report: Report) -> str:
@@ -56,7 +57,7 @@ def draw_phase_bar(report: Report) -> str:
         f"<tr><td>{draw_legend_patch(get_phase_color(name))}{escape(name)}</td>"
         f'<td class="time">{format_duration(phases[name].seconds)}</td>'
         f"<td>{escape(format_percent(phases[name].share))}</td>"
-        f'<td class="about">{escape(PHASES.get(name, ""))}</td></tr>'
+        f'<td class="about">{escape(PHASES[name])}</td></tr>'
         for name in names
     )
     head = '<tr><th>phase</th><th>time</th><th>share</th><th class="about">what it is</th></tr>'

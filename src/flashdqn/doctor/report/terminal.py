@@ -1,4 +1,4 @@
-"""A report for reading, on a terminal or in a pipe: 80 columns are enough, and colours are not needed."""
+"""A report for reading, on a terminal or in a pipe: 80 columns are enough, and colors are not needed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, PhaseShare, Report
-from flashdqn.doctor.report_series import (
+from flashdqn.doctor.report.contents import (
+    CountedLine,
+    Finding,
+    GrowingContainer,
+    HotLine,
+    PhaseShare,
+    Report,
+)
+from flashdqn.doctor.report.series import (
     Course,
-    Growing,
     build_courses,
     count_first_windows,
-    list_growing_containers,
 )
-from flashdqn.doctor.report_words import (
+from flashdqn.doctor.report.sheet import Sheet, highlight_for_terminal
+from flashdqn.doctor.report.words import (
     CHANGES_LEARNING,
     describe_bottleneck,
     describe_machine,
@@ -30,30 +36,30 @@ from flashdqn.doctor.report_words import (
     shorten_path,
     strip_controls,
 )
-from flashdqn.doctor.terminal_sheet import Sheet, highlight_for_terminal
+from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.bars import draw_sparkline, draw_text_bar
 from flashdqn.show.numbers import format_duration, format_percent
 
 BAR, SPARK = 36, 34
 HOTTEST = 10
-COLOURS = {
-    "environment": "green",
-    "acting": "yellow",
-    "replay": "magenta",
-    "forward": "cyan",
-    "backward": "blue",
-    "optimizer": "bright_cyan",
-    "data movement": "red",
-    "printing": "bright_magenta",
-    "logging": "bright_magenta",
-    "compilation": "bright_yellow",
+COLORS = {
+    Phase.ENVIRONMENT: "green",
+    Phase.ACTING: "yellow",
+    Phase.REPLAY: "magenta",
+    Phase.FORWARD: "cyan",
+    Phase.BACKWARD: "blue",
+    Phase.OPTIMIZER: "bright_cyan",
+    Phase.DATA_MOVEMENT: "red",
+    Phase.PRINTING: "bright_magenta",
+    Phase.LOGGING: "bright_magenta",
+    Phase.COMPILATION: "bright_yellow",
 }
 
 
 def show_report(report: Report, console: Console) -> None:
     """Everything, the script's own traceback first."""
     sheet = Sheet(console)
-    if report.ended == "failed" and report.error:
+    if report.ended is Ending.FAILED and report.error:
         sheet.verbatim(report.error)
     _print_head(sheet, report)
     _print_verdict(sheet, report)
@@ -63,7 +69,7 @@ def show_report(report: Report, console: Console) -> None:
     _print_counted_lines(sheet, "Values taken out of tensors, and tensors moved", report.copies)
     _print_counted_lines(sheet, "Operations of torch", report.operations)
     _print_over_time(sheet, report)
-    _print_growth(sheet, list_growing_containers(report))
+    _print_growth(sheet, report.growth)
     _print_notes(sheet, report)
 
 
@@ -95,8 +101,8 @@ def _print_phases(sheet: Sheet, phases: tuple[PhaseShare, ...]) -> None:
     sheet.title("Where the time goes")
     for phase in sorted(phases, key=lambda phase: -phase.share if phase.share == phase.share else 0.0):
         figures = f"{format_duration(phase.seconds):>13}{format_percent(phase.share):>6}"
-        words = f"  {strip_controls(phase.name)[:16]:<17}{figures}  "
-        sheet.line(Text.assemble(words, (draw_text_bar(phase.share, BAR), COLOURS.get(phase.name, "white"))))
+        words = f"  {phase.name:<17}{figures}  "
+        sheet.line(Text.assemble(words, (draw_text_bar(phase.share, BAR), COLORS.get(phase.name, "white"))))
 
 
 def _print_findings(sheet: Sheet, report: Report) -> None:
@@ -135,12 +141,11 @@ def _print_hot_lines(sheet: Sheet, lines: tuple[HotLine, ...]) -> None:
     sheet.title("Hottest lines")
     for line in lines[:HOTTEST]:
         words = f"{format_place(line)}  {line.function}".rstrip()
-        phase = f"  ({line.phase})" if line.phase else ""
         sheet.line(
             Text.assemble(
                 f"{format_percent(line.share):>6}  ",
                 (strip_controls(words), "cyan"),
-                (strip_controls(phase), "dim"),
+                (f"  ({line.phase})", "dim"),
             )
         )
         if line.source:
@@ -187,23 +192,21 @@ def _format_course(course: Course) -> Text:
     return Text.assemble(f"  {course.name:<16}", (f"{line:<{SPARK}}", "cyan"), numbers)
 
 
-def _print_growth(sheet: Sheet, found: list[Growing]) -> None:
+def _print_growth(sheet: Sheet, found: tuple[GrowingContainer, ...]) -> None:
     if not found:
         return
     sheet.title("What grows")
     for one in found:
-        kind = f" ({one.kind})" if one.kind else ""
         sheet.say(
             Text.assemble(
                 (strip_controls(one.name), "bold"),
-                strip_controls(kind),
+                strip_controls(f" ({one.type})"),
                 "  ",
                 (strip_controls(shorten_path(one.where)), "cyan"),
             ),
             indent=2,
         )
-        if one.sizes:
-            sheet.line(Text.assemble("    ", (draw_sparkline(one.sizes, SPARK), "cyan"), f"  {one.extent}"))
+        sheet.line(Text.assemble("    ", (draw_sparkline(one.counts, SPARK), "cyan"), f"  {one.extent}"))
 
 
 def _print_notes(sheet: Sheet, report: Report) -> None:

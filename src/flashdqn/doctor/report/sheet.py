@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from flashdqn.doctor.report_words import strip_controls
+from flashdqn.doctor.report.words import strip_controls
 
 ASCII = str.maketrans({"–": "-", "•": "*", "…": "~", "µ": "u", "×": "x", "█": "#", "▏": "|", "▎": "|"})
 
@@ -63,8 +63,8 @@ class Sheet:
 
 
 def highlight_for_terminal(source: str) -> Text:
-    """Python in the terminal's own colours."""
-    colours = Syntax("", "python", theme="ansi_dark", background_color="default")
-    text = colours.highlight(source)
+    """Python in the terminal's own colors."""
+    colors = Syntax("", "python", theme="ansi_dark", background_color="default")
+    text = colors.highlight(source)
     text.rstrip()
     return text

@@ -9,48 +9,49 @@ import site
 import sysconfig
 from pathlib import Path
 
-from flashdqn.doctor.report import CountedLine, Finding, HotLine, Report
-from flashdqn.doctor.report_series import mean_episode_length, per_second
+from flashdqn.doctor.report.contents import CountedLine, Finding, HotLine, Limit, Report
+from flashdqn.doctor.report.series import mean_episode_length, per_second
+from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.numbers import NOTHING, format_count, format_duration, format_percent, format_rate
 
 PHASES = {
-    "environment": "the game itself: step and reset",
-    "acting": "choosing actions: the network without gradients",
-    "replay": "storing transitions and drawing batches",
-    "forward": "the loss, through the network and its target",
-    "backward": "gradients",
-    "optimizer": "changing the weights",
-    "data movement": "copies between host and device, numpy and torch, and waiting for them",
-    "learning (rest)": "learning that is none of its named parts",
-    "printing": "writing to the terminal",
-    "logging": "TensorBoard, files, figures",
-    "compilation": "torch.compile and kernels made at first use",
-    "waiting": "asleep, or waiting for other processes",
-    "start-up": "imports and setting up, before the first step",
-    "python (rest)": "Python code that is none of the above",
+    Phase.ENVIRONMENT: "the game itself: step and reset",
+    Phase.ACTING: "choosing actions: the network without gradients",
+    Phase.REPLAY: "storing transitions and drawing batches",
+    Phase.FORWARD: "the loss, through the network and its target",
+    Phase.BACKWARD: "gradients",
+    Phase.OPTIMIZER: "changing the weights",
+    Phase.DATA_MOVEMENT: "copies between host and device, numpy and torch, and waiting for them",
+    Phase.LEARNING_REST: "learning that is none of its named parts",
+    Phase.PRINTING: "writing to the terminal",
+    Phase.LOGGING: "TensorBoard, files, figures",
+    Phase.COMPILATION: "torch.compile and kernels made at first use",
+    Phase.WAITING: "asleep, or waiting for other processes",
+    Phase.START_UP: "imports and setting up, before the first step",
+    Phase.PYTHON_REST: "Python code that is none of the above",
 }
 
 BOUNDS = {
-    "environment": "the environment",
-    "acting": "choosing actions",
-    "copies": "copying data",
-    "launches": "starting many small operations",
-    "compute": "computing the network",
-    "compilation": "compilation",
-    "output": "printing and logging",
-    "python": "Python code around the training",
+    Limit.ENVIRONMENT: "the environment",
+    Limit.ACTING: "choosing actions",
+    Limit.COPIES: "copying data",
+    Limit.LAUNCHES: "starting many small operations",
+    Limit.COMPUTE: "computing the network",
+    Limit.COMPILATION: "compilation",
+    Limit.OUTPUT: "printing and logging",
+    Limit.PYTHON: "Python code around the training",
 }
 
 ENDINGS = {
-    "finished": "then it finished by itself",
-    "stopped": "then it was stopped: its time was up",
-    "interrupted": "until Ctrl-C",
-    "failed": "until it failed",
-    "killed": "until it was killed",
+    Ending.FINISHED: "then it finished by itself",
+    Ending.STOPPED: "then it was stopped: its time was up",
+    Ending.INTERRUPTED: "until Ctrl-C",
+    Ending.FAILED: "until it failed",
+    Ending.KILLED: "until it was killed",
 }
 
 CHANGES_LEARNING = (
-    "This is learning from less, not speed: the cure changes what is learnt from (fewer updates, or other data). "
+    "This is learning from less, not speed: the cure changes what is learned from (fewer updates, or other data). "
     "Judge it by the score reached, not by the clock."
 )
 
@@ -92,7 +93,7 @@ def format_command(report: Report) -> str:
 def describe_watch_time(report: Report) -> str:
     """How long, and how it ended."""
     time = format_duration(report.seconds) if math.isfinite(report.seconds) else "an unknown time"
-    return f"Watched for {time}, {ENDINGS.get(report.ended, report.ended)}."
+    return f"Watched for {time}, {ENDINGS[report.ended]}."
 
 
 def describe_machine(report: Report) -> str:

@@ -1,6 +1,15 @@
-"""How a report's page looks, beyond what every page of ours has."""
+"""A report as one page that needs nothing from elsewhere: to look at, to keep, to send to somebody."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+from flashdqn.doctor.report import page_cards
+from flashdqn.doctor.report.contents import Report
+from flashdqn.doctor.report.page_charts import draw_phase_bar, draw_time_charts
+from flashdqn.doctor.report.words import format_command
+from flashdqn.show import charts
+from flashdqn.show.page import make_page, make_section
 
 STYLE = """
 .brand { color: var(--soft); margin: 0; }
@@ -52,3 +61,26 @@ details[open] > summary .one { display: none; }
 .spark { letter-spacing: -.5px; color: var(--accent); white-space: nowrap; }
 @media (max-width: 40rem) { .about { display: none; } }
 """
+
+
+def write_doctor_page(report: Report, path: Path) -> Path:
+    """Write the page to a file."""
+    path.write_text(render_doctor_page(report), encoding="utf-8")
+    return path
+
+
+def render_doctor_page(report: Report) -> str:
+    """The page itself."""
+    body = [
+        page_cards.render_head(report),
+        make_section("Where the time goes", draw_phase_bar(report)),
+        page_cards.render_findings(report),
+        make_section("Over time", draw_time_charts(report)),
+        page_cards.render_hot_lines(report),
+        page_cards.render_counted_lines("Values taken out of tensors, and tensors moved", report.copies),
+        page_cards.render_counted_lines("Operations of torch", report.operations),
+        page_cards.render_growth(report),
+        page_cards.render_notes(report),
+    ]
+    style = charts.STYLE + STYLE
+    return make_page(f"{format_command(report)}: flashdqn doctor", body, style, charts.SCRIPT)
