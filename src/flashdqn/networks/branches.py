@@ -49,9 +49,7 @@ def parse_branch(text: str) -> BranchSpec:
     widths = [_parse_widths(part) for part in (before, after or "")]
     if second is None:
         if after is not None:
-            raise ConfigError(
-                f"The branch '{text}' has no rows to join: leave out the '/'."
-            )
+            raise ConfigError(f"The branch '{text}' has no rows to join: leave out the '/'.")
         spec = BranchSpec(0, int(first), (), widths[0])
     else:
         spec = BranchSpec(int(first), int(second), *widths)
