@@ -1,12 +1,12 @@
-"""What does the doctor's watching cost a script?
+"""How much does the doctor's watching cost a script?
 
     python benchmarks/doctor_cost.py [--only python_env,printing] [--rounds 2]
 
-A run with the doctor and one without differ by more than that on a machine that is not quiet. So each patient is
-watched, and in that run the watch is in place and out of the way by turns, a fifth of a second each: what looks,
-counts and stands in. The cost is the time of a step with it over that of the steps beside it without, as the median
-over all turns. What the watch does on a thread of its own is added. `compile_in_training` is left out: torch would
-compile anew at every turn.
+On a machine that is not quiet, a run with the doctor and one without differ by more than that. So each patient is
+watched in one run, in which the watch is on and off in turns, a fifth of a second each: what looks, counts and
+stands in. The cost is the time of a step with it over that of the neighboring steps without it, as the median over
+all turns. The work of the watch's own thread is added. `compile_in_training` is left out: torch would compile
+again at every turn.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Row = dict[str, Any]
 
 
 def apart(script: Path, seconds: float) -> Row:
-    """One run, in a process of its own."""
+    """One run, in its own process."""
     with tempfile.TemporaryDirectory() as folder:
         plan, record, out = (Path(folder) / name for name in ("plan.json", "record.json", "out.json"))
         patient = Patient(str(script), (), seconds=seconds, probe=0.01)
         plan.write_text(json.dumps(describe(patient, record)), encoding="utf-8")
-        # Threads are a disease of one of the patients: nothing from outside should decide on them.
+        # Threads are the disease of one of the patients: nothing from outside should set them.
         env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         command = [sys.executable, str(HERE / "doctor_turns.py"), str(plan), str(out)]
         done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -55,7 +55,7 @@ def apart(script: Path, seconds: float) -> Row:
     return {
         "ratios": [on / off for on, off in pairs],
         "beside": raw["own"]["clerk_seconds"] / sum(window["seconds"] for window in raw["windows"]),
-        "said": 2 * build_report(make_record(raw)).overhead,  # it was there half of the time
+        "said": 2 * build_report(make_record(raw)).overhead,  # it was on half of the time
     }
 
 
@@ -71,9 +71,9 @@ def table(rows: list[Row]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", help="patients by name, with commas between")
+    parser.add_argument("--only", help="patients by name, separated by commas")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that a script runs at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long a script runs at most")
     parser.add_argument("--json", type=Path, default=HERE / "results" / "doctor-cost.json")
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else [name for name in names() if name not in LEFT_OUT]

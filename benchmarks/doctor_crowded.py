@@ -1,10 +1,10 @@
-"""Watch scripts on a crowded machine, again and again: does one of them ever crash that would not by itself?
+"""Watch scripts on a crowded machine, again and again: does one crash that would not crash without the watch?
 
     python benchmarks/doctor_crowded.py [SCRIPT …] [--minutes 5] [--at-once 6] [--hard]
 
-Without scripts, the doctor's patients take turns by lot. Several run on each core at once. With --hard the watch
-looks and writes a good many times as often as usual: what it does wrong once in an hour, it does in half a minute.
-What a crash said is kept beside the results.
+Without scripts, the doctor's patients are drawn at random. Several run on each core at once. With --hard the watch
+looks and writes many times as often as usual: a fault that shows once in an hour then shows in half a minute.
+The output of a crash is kept beside the results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--hard", action="store_true")
-    parser.add_argument("--once", type=float, help="watch one script hard, for so many seconds, and end")
+    parser.add_argument("--once", type=float, help="watch one script hard, for this many seconds, and end")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     if arguments.once is not None:
@@ -71,7 +71,7 @@ def watching(script: str, seconds: int, hard: bool) -> list[str]:
 
 
 def watch_hard(script: Path, seconds: float) -> None:
-    """In this process's child, with a plan of our own."""
+    """Watch in a child of this process, with our own plan."""
     plan = run.describe
     run.describe = lambda *given: plan(*given) | HARD
     record = run.watch_patient(run.Patient(str(script), (), seconds=seconds, probe=0.01))

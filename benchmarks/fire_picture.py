@@ -9,7 +9,7 @@ import numpy as np
 from fire_cases import KINDS, Case
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE
 
-#: From … to, colour: the groups of fuel models, as a forester's map might show them.
+#: From … to, color: the groups of fuel models, as a forester's map might show them.
 GROUPS = {
     "grass": ((1, 3), (101, 124), "#efe3a8"),
     "shrubs": ((4, 7), (141, 149), "#d3b98a"),
@@ -73,7 +73,7 @@ def outline(panel, burned: np.ndarray, colour: str, width: float) -> None:
 
 
 def colours(case: Case) -> np.ndarray:
-    """The fuel of each cell as a colour, [H, W, 3]."""
+    """The fuel of each cell as a color, [H, W, 3]."""
     fuel = case.landscape.fuel_model
     picture = np.ones((*fuel.shape, 3))
     for first, second, colour in GROUPS.values():

@@ -1,10 +1,10 @@
 """What pyretechnics says: the reference that benchmarks/fire.py and the tests compare with.
 
-Runs in an environment of its own, `.venv-fire` (`make fire-reference`), for pyretechnics wants NumPy 1.26; so
-it knows nothing of flashdqn. It is a small server: each line on its standard input, `IN.npz OUT.npz KIND`, is a
-question and where the answer goes, and it says `done` when that is there.
+Runs in its own environment, `.venv-fire` (`make fire-reference`), because pyretechnics needs NumPy 1.26; so
+it does not import flashdqn. It is a small server: each line on its standard input, `IN.npz OUT.npz KIND`, is a
+question and the place for the answer, and it prints `done` when the answer is there.
 
-KIND `cells`: behaviour of single cells, as head fire and toward each azimuth. KIND `fires`: burned area by the
+KIND `cells`: behavior of single cells, as head fire and toward each azimuth. KIND `fires`: burned area by the
 level set, with the seconds that each fire took.
 """
 
@@ -65,7 +65,7 @@ def behaviour_of_cells(cases, azimuths):
 
 
 def burn(case, repeats=1):
-    """Minutes of arrival (-1: not burned), and the least seconds of the processor of so many repeats."""
+    """Minutes of arrival (-1: not burned), and the least CPU seconds over the repeats."""
     duration = float(case["duration"])
     bands = max(1, math.ceil(duration / 60.0) + 1)
     made = cubes(case, bands)

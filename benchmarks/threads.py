@@ -1,10 +1,10 @@
 """What threads cost when they have to share their cores: one update with one thread and with two, on a quiet
-machine and beside a busy process per core.
+machine and while a process keeps each core busy.
 
     python benchmarks/threads.py [--seconds 5]
 
-PyTorch's threads wait for one another by spinning. On a machine of one's own that is fast; where another program
-wants the core, the thread that is waited for may not be running at all.
+PyTorch's threads wait for each other by spinning. On a machine without other work that is fast. If another program
+wants the core, the thread that the others wait for may not be running at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def busy() -> None:
 
 
 def update_microseconds(count: int, seconds: float) -> list[float]:
-    """Times of single updates of the preset snake-flood with so many threads."""
+    """Times of single updates of the preset snake-flood with `count` threads."""
     config = base_config("snake-flood")
     with limit_threads(count, 1):
         parts = assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
@@ -51,13 +51,13 @@ def main() -> None:
     arguments = parser.parse_args()
     print(context("cpu"))
     print("µs per update (MLP 2x128, batch 256)      median      mean       max")
-    for neighbours in (0, cores()):
-        others = [multiprocessing.Process(target=busy, daemon=True) for _ in range(neighbours)]
+    for neighbors in (0, cores()):
+        others = [multiprocessing.Process(target=busy, daemon=True) for _ in range(neighbors)]
         for other in others:
             other.start()
         for count in (1, cores()):
             times = update_microseconds(count, arguments.seconds)
-            name = f"{count} thread(s), {neighbours} busy neighbours"
+            name = f"{count} thread(s), {neighbors} busy neighbors"
             cells = (statistics.median(times), statistics.fmean(times), max(times))
             print(f"{name:<40}" + "".join(f"{cell:>10,.0f}" for cell in cells))
         for other in others:
