@@ -71,22 +71,22 @@ def draw(path: Path, algo: str, rows: list[Row], table: list[Row]) -> None:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])
     shown = [("dqn", OTHER)] * (algo != "dqn") + [(algo, OURS)]
-    for name, colour in shown:
+    for name, color in shown:
         seeds = curves(rows, name)
         if not seeds:
             continue
         for steps, scores in seeds:
-            left.plot(steps, scores, color=colour, alpha=0.35, linewidth=1)
-        left.plot(*mean_curve(seeds), color=colour, linewidth=2, label=name)
+            left.plot(steps, scores, color=color, alpha=0.35, linewidth=1)
+        left.plot(*mean_curve(seeds), color=color, linewidth=2, label=name)
     left.set(xlabel="thousand transitions", ylabel="mean score, ε = 0", ylim=(0, None))
     left.legend(frameon=False, loc="best")
     for place, features in enumerate(("basic", "flood")):
-        for k, (name, colour) in enumerate(shown):
+        for k, (name, color) in enumerate(shown):
             scores = [row["score"] for row in table if (row["algo"], row["features"]) == (name, features)]
             at = place + (k - (len(shown) - 1) / 2) * 0.28
-            right.plot([at] * len(scores), scores, ".", color=colour, alpha=0.8)
+            right.plot([at] * len(scores), scores, ".", color=color, alpha=0.8)
             if scores:
-                right.plot([at - 0.1, at + 0.1], [statistics.fmean(scores)] * 2, color=colour, linewidth=2)
+                right.plot([at - 0.1, at + 0.1], [statistics.fmean(scores)] * 2, color=color, linewidth=2)
     right.set(xlim=(-0.6, 1.6), ylim=(0, None), title="after 3000 episodes")
     right.set_xticks([0, 1], ["basic", "flood"])
     right.title.set(fontsize=9, color=INK)

@@ -100,8 +100,8 @@ def mean_us(work: Callable[[], object], seconds: float) -> float:
 
 
 @contextmanager
-def neighbour(busy: bool) -> Iterator[None]:
-    """Another process that wants a core."""
+def keep_core_busy(busy: bool) -> Iterator[None]:
+    """Let another process want a core, if `busy`."""
     if not busy:
         yield
         return
@@ -116,7 +116,7 @@ def neighbour(busy: bool) -> Iterator[None]:
 def table(rows: list[dict[str, Any]], names: list[str], busy: bool) -> Table:
     """A table of rounds, near and far."""
     grid = Table(
-        title=f"µs per update ({CASE}){', beside a busy process' if busy else ''}", title_justify="left"
+        title=f"µs per update ({CASE}){', with a busy process' if busy else ''}", title_justify="left"
     )
     for name in ("the cores are", "rounds", "ns from core to core", *names):
         grid.add_column(name, justify="right")
@@ -150,7 +150,7 @@ def main() -> None:
         nanoseconds(10)
         for _ in range(arguments.rounds):
             row = {"ns": nanoseconds()}
-            with neighbour(arguments.busy):
+            with keep_core_busy(arguments.busy):
                 row |= {name: mean_us(work, arguments.seconds) for name, work in works.items()}
             rows.append(row)
     Console(width=116).print(table(rows, list(works), arguments.busy))

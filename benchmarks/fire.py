@@ -27,7 +27,7 @@ from fire_ask import ROOT, Reference
 from fire_cases import KINDS, SIZE, Case, make_case, reference_input, with_duration
 from fire_picture import draw
 from flashdqn.envs.fuelbreaks.fire import BURN, Spread, fire_behavior, spread_tables
-from flashdqn.envs.fuelbreaks.fire import behaviour as behaviour_module
+from flashdqn.envs.fuelbreaks.fire import behaviour as behavior_module
 from flashdqn.envs.fuelbreaks.fire.weather import DRY
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from measure import context, write_json
@@ -41,7 +41,7 @@ def ours(case: Case, directions: int = 16) -> tuple[np.ndarray, float, float]:
     """Burned cells, and the least seconds of a fire: with the tables ready, and starting from the landscape."""
     fire, whole = math.inf, math.inf
     for _ in range(REPEATS):
-        behaviour_module._memory.clear()
+        behavior_module._memory.clear()
         start = time.process_time()
         tables = spread_tables([fire_behavior(case.landscape, case.weather)], count=directions)
         prepared = time.process_time() - start

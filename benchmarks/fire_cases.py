@@ -40,8 +40,8 @@ def make_case(kind: str, seed: int) -> Case:
     weather = _weather(rng, kind)
     mixed = kind.startswith("mixed")
     landscape = generate_landscape(10_000 + seed, SIZE, CELL) if mixed else _uniform(rng, kind)
-    behaviour = fire_behavior(landscape, weather)
-    burnable = np.argwhere(behaviour.burnable)
+    behavior = fire_behavior(landscape, weather)
+    burnable = np.argwhere(behavior.burnable)
     middle = burnable[(np.abs(burnable - SIZE / 2) <= SIZE / 6).all(1)]
     choice = middle if len(middle) else burnable
     if len(choice) == 0:

@@ -55,7 +55,7 @@ def cubes(case, bands):
     return made
 
 
-def behaviour_of_cells(cases, azimuths):
+def behavior_of_cells(cases, azimuths):
     """Rate, azimuth, intensity, flame length, type of fire: as head fire, then toward each azimuth."""
     made = cubes(cases, 1)
     found = [bc.burn_all_cells_as_head_fire(made, 0)]
@@ -88,7 +88,7 @@ def answer(path, out, kind):
     with np.load(path) as file:
         data = dict(file)
     if kind == "cells":
-        np.savez_compressed(out, **behaviour_of_cells(data, data.pop("azimuths").tolist()))
+        np.savez_compressed(out, **behavior_of_cells(data, data.pop("azimuths").tolist()))
         return
     arrival, seconds = [], []
     for i in range(len(data["duration"])):

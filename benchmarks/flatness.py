@@ -9,10 +9,10 @@ same work, window by window, and only the machine differs. Windows are counted i
 about `--window` seconds by a probe. Three questions, each answered with yes or no:
 
   (a) are the first five windows as fast as the median of the rest, within 5 %?
-    (b) is memory after 10,000 episodes that after 100, within 1 %? By a separate run with short windows, which
-        learns from its 512th transition on: otherwise 100 episodes would be over before the first report.
-    (c) are the last 1000 episodes as fast per transition as the first 1000, within 5 %? By the windows that
-        contain them.
+  (b) is memory after 10,000 episodes the same as after 100, within 1 %? By a separate run with short windows, which
+      learns from its 512th transition on: otherwise 100 episodes would be over before the first report.
+  (c) are the last 1000 episodes as fast per transition as the first 1000, within 5 %? By the windows that
+      contain them.
 
 The clock of the first window starts after the warm-up and after the replay was filled. It ends where the others
 end, at a multiple of their length: it may be shorter. Before the answers, a table shows where the time went, by
@@ -171,7 +171,7 @@ def phase_table(runs: list[Rows]) -> tuple[Table, dict[str, list[float]]]:
 
 
 def draw(runs: list[Rows], title: str, path: Path) -> None:
-    """Throughput and memory; beside it episodes per second, which fall, and their length, which is why."""
+    """Throughput and memory; also episodes per second, which fall, and their length, which is the reason."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -134,8 +134,8 @@ class Clock:
 
     def __init__(self, features: str, device: str, seconds: float) -> None:
         self.length, self.known = GUESSED_LENGTH[features], False
-        cheap, dear = (self.probe(features, ratio, device, seconds) for ratio in ("debug", "quality"))
-        self.b = max(0.0, (dear - cheap) / (RATIOS["quality"] - RATIOS["debug"]))
+        cheap, expensive = (self.probe(features, ratio, device, seconds) for ratio in ("debug", "quality"))
+        self.b = max(0.0, (expensive - cheap) / (RATIOS["quality"] - RATIOS["debug"]))
         self.a = max(0.0, cheap - self.b * RATIOS["debug"])
 
     @staticmethod

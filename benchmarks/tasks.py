@@ -1,4 +1,4 @@
-"""The presets for Gymnasium tasks with known answers: score over 100 fresh games, by seed, and the time it took.
+"""The presets for Gymnasium tasks with known answers: score over 100 new games, by seed, and training time.
 
 python benchmarks/tasks.py --presets cartpole acrobot --seeds 3 [--jobs 2] [--device cuda] [--json FILE]
 """

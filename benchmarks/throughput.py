@@ -97,7 +97,7 @@ def check_work(program: Program, threads: int | None, row: dict[str, Any]) -> No
             f"{row['updates']} in {row['steps']}."
         )
     if row["envs"] != program.envs or (threads is not None and row["threads"] != threads):
-        raise ProgramError(f"{program.label} did not keep to its environments and threads: {row}")
+        raise ProgramError(f"{program.label} did not use the environments and threads it was given: {row}")
 
 
 def best_threads(program: Program, seconds: float, device: str) -> tuple[int, dict[int, float]]:

@@ -100,7 +100,7 @@ def driver(n, ARGUMENTS):
 
 
 def scalar(function: F) -> F:
-    """Mark a function as kernel code: compiled where a kernel calls it, for the CPU and for CUDA alike."""
+    """Mark a function as kernel code: compiled where a kernel calls it, for the CPU and for CUDA."""
     compiled: F = numba.njit(**_OPTIONS, forceinline=True)(function)
     return compiled
 

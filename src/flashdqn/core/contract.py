@@ -118,6 +118,6 @@ def is_capturable(env: VecEnv) -> bool:
 
 
 def close_env(env: VecEnv) -> None:
-    """Stop what an environment runs besides itself, such as worker processes; most have nothing to stop."""
+    """Stop what an environment runs besides itself, such as worker processes; most have none."""
     if callable(end := getattr(env, "close", None)):
         end()

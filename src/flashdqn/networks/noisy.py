@@ -60,7 +60,7 @@ class Noise:
 
     @torch.no_grad()
     def resample(self) -> None:
-        """Fresh, independent noise for every layer of every network."""
+        """Draw new, independent noise for every layer of every network."""
         eps = torch.randn(sum(self.sizes), generator=self.generator, device=self.generator.device)
         torch._foreach_copy_(self.buffers, torch.split(signed_root(eps), self.sizes))
 

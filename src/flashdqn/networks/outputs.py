@@ -67,5 +67,5 @@ class Dueling(nn.Module):
         value = apply_output_layer(self.value, features).unsqueeze(-2)  # […, 1, size]
         advantage = apply_output_layer(self.advantage, features)
         advantage = advantage.view(*advantage.shape[:-1], *self.shape)  # […, A, size]
-        centred = advantage - advantage.mean(-2, keepdim=True)
-        return (value + centred).flatten(-2)
+        centered = advantage - advantage.mean(-2, keepdim=True)
+        return (value + centered).flatten(-2)

@@ -24,7 +24,7 @@ from flashdqn.replay.samplers import SamplerBase
 from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
 from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
 
-#: What an infinite error counts as. So sums stay finite until somebody notices that the training diverged.
+#: What an infinite error counts as. So sums stay finite until the divergence is noticed.
 LARGEST_ERROR = 1e30
 
 

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def score(self) -> float:
-        """Mean score of the best checkpoint over fresh games (NaN if the run was stopped before)."""
+        """Mean score of the best checkpoint over new games (NaN if the run was stopped before)."""
         return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
 
 
