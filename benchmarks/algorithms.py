@@ -1,12 +1,12 @@
 """The learning curve of every algorithm on Snake 10x10: the score without exploration, by transitions.
 
-    python benchmarks/algorithms.py                    # two seeds each; goes on where it stopped
+    python benchmarks/algorithms.py                    # two seeds each; continues where it stopped
     python benchmarks/algorithms.py --algos dqn rainbow --seeds 5 --device cuda
     python benchmarks/algorithms.py --pictures docs/images    # only draw, from what was measured
 
-The settings are those of benchmarks/quality.py, but for the budget. A picture has an algorithm's curves beside
+The settings are those of benchmarks/quality.py, except for the budget. A picture has an algorithm's curves beside
 DQN's on the left, and on the right the scores of benchmarks/quality.py after 3000 episodes, a dot for each seed.
-Every training runs in a process of its own, and is written to the file as soon as it is done.
+Every training runs in its own process, and is written to the file as soon as it is done.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Row = dict[str, Any]
 
 
 def settings(steps: int, every: int) -> Row:
-    """Those of the table, with a budget of transitions and an evaluation every so often."""
+    """The settings of the table, with a budget of transitions and regular evaluations."""
     fixed = {name: value for name, value in SETTINGS.items() if name != "episodes"}
     return fixed | {"steps": steps, "eval.every": every, "eval.episodes": 100, "runtime.mode": "eager"}
 
 
 def train(algo: str, seed: int, device: str, common: Row) -> Row:
-    """One training, as its evaluations."""
+    """The evaluations of one training."""
     with tempfile.TemporaryDirectory() as out:
         path = train_apart("snake", common | {"algo": algo, "seed": seed, "device": device}, out)
         rows = [[row.step, row.mean_score] for row in read_evaluations(path)]
@@ -57,14 +57,14 @@ def curves(rows: Iterable[Row], algo: str) -> list[tuple[list[float], list[float
 
 
 def mean_curve(seeds: list[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
-    """Over seeds, as far as all of them go: evaluations follow the same number of transitions, but for a few."""
+    """Mean over seeds, up to the shortest one: evaluations come after almost the same number of transitions."""
     length = min(len(steps) for steps, _ in seeds)
     steps = [statistics.fmean(run[0][k] for run in seeds) for k in range(length)]
     return steps, [statistics.fmean(run[1][k] for run in seeds) for k in range(length)]
 
 
 def draw(path: Path, algo: str, rows: list[Row], table: list[Row]) -> None:
-    """One algorithm, with DQN in grey behind it."""
+    """One algorithm, with DQN in gray behind it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -72,22 +72,22 @@ def draw(path: Path, algo: str, rows: list[Row], table: list[Row]) -> None:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])
     shown = [("dqn", OTHER)] * (algo != "dqn") + [(algo, OURS)]
-    for name, colour in shown:
+    for name, color in shown:
         seeds = curves(rows, name)
         if not seeds:
             continue
         for steps, scores in seeds:
-            left.plot(steps, scores, color=colour, alpha=0.35, linewidth=1)
-        left.plot(*mean_curve(seeds), color=colour, linewidth=2, label=name)
+            left.plot(steps, scores, color=color, alpha=0.35, linewidth=1)
+        left.plot(*mean_curve(seeds), color=color, linewidth=2, label=name)
     left.set(xlabel="thousand transitions", ylabel="mean score, ε = 0", ylim=(0, None))
     left.legend(frameon=False, loc="best")
     for place, features in enumerate(("basic", "flood")):
-        for k, (name, colour) in enumerate(shown):
+        for k, (name, color) in enumerate(shown):
             scores = [row["score"] for row in table if (row["algo"], row["features"]) == (name, features)]
             at = place + (k - (len(shown) - 1) / 2) * 0.28
-            right.plot([at] * len(scores), scores, ".", color=colour, alpha=0.8)
+            right.plot([at] * len(scores), scores, ".", color=color, alpha=0.8)
             if scores:
-                right.plot([at - 0.1, at + 0.1], [statistics.fmean(scores)] * 2, color=colour, linewidth=2)
+                right.plot([at - 0.1, at + 0.1], [statistics.fmean(scores)] * 2, color=color, linewidth=2)
     right.set(xlim=(-0.6, 1.6), ylim=(0, None), title="after 3000 episodes")
     right.set_xticks([0, 1], ["basic", "flood"])
     right.title.set(fontsize=9, color=INK)

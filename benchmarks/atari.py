@@ -1,12 +1,12 @@
-"""Atari: the games alone in every kind of vector, a training beside them, its memory as computed and as taken, and
+"""Atari: the games alone in every kind of vector, a training with them, its memory as computed and as used, and
 a resume of it.
 
     python benchmarks/atari.py --envs 8 --seconds 3 --steps 20000 --train-ratio 0.015625 --json atari.json
     python benchmarks/atari.py --device cuda --envs 64 --steps 500000 --train-ratio 0.03125 --batch-size 256
 
 A step is four frames. Kinds of vectors take turns, and the median of their rounds counts: the machine may be busy.
-The CPU time of a step, all threads and processes together, depends less on who else is at work.
-What is trained is `atari-pong`, as shrunken as the options say; speed is the median of the reports' windows.
+The CPU time of a step, all threads and processes together, depends less on other programs.
+It trains `atari-pong`, reduced as the options say; speed is the median of the reports' windows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flashdqn.runs.tables import read_metrics
 from flashdqn.training.assemble import assemble_parts
 from measure import context, cpu_seconds, write_json
 
-FRAMES = 4  # to a step
+FRAMES = 4  # per step
 KINDS = ("auto", "sync", "async", "envpool")
 
 
@@ -60,7 +60,7 @@ def time_games(
             while (now := time.perf_counter() - start) < seconds:
                 env.step(torch.randint(env.num_actions, (count,), generator=generator, device=device))
                 taken += count
-            if number > 0:  # the first round is to warm up
+            if number > 0:  # the first round is a warm-up
                 speeds[kind].append(taken / now)
                 costs[kind].append((cpu_seconds(vector) - before) / taken * 1e6)
     for env in envs.values():
@@ -78,12 +78,12 @@ def time_games(
 
 
 def innermost(env: Any) -> Any:
-    """The environment inside those that stack its frames and bring them to a GPU."""
+    """The environment inside the wrappers that stack its frames and move them to a GPU."""
     return innermost(env.env) if hasattr(env, "env") else env
 
 
 def memory(capacity: int, count: int, device: torch.device) -> dict[str, Any]:
-    """Bytes of the ring as computed before it is made, and as they are when every row was written."""
+    """Bytes of the ring as computed before it is created, and as measured when every row was written."""
     config = flashdqn.config.settings.apply_settings(
         base_config("atari"), {"envs": count, "replay.capacity": capacity, "network.hidden": [8]}
     )
@@ -94,14 +94,14 @@ def memory(capacity: int, count: int, device: torch.device) -> dict[str, Any]:
     gc.collect()  # the ring of the last call
     before = used_bytes(device)
     ring = assemble_parts(config, env).ring
-    ring.obs.fill_(1)  # touched, so that it lies in memory
+    ring.obs.fill_(1)  # written, so the memory is really allocated
     taken = used_bytes(device) - before
     close_env(env)
     return {"capacity": capacity, "computed": computed, "taken": taken, "whole_stacks": stacks}
 
 
 def train(options: argparse.Namespace, out: str) -> dict[str, Any]:
-    """Train, go on a little, and read what was measured on the way."""
+    """Train, continue for a little, and read what was measured."""
     settings = {
         "steps": options.steps,
         "envs": options.envs,
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--envs", type=int, default=8)
     parser.add_argument("--kinds", nargs="+", choices=KINDS)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of a round")
+    parser.add_argument("--seconds", type=float, default=3.0, help="per round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--capacity", type=int, default=50_000)
     parser.add_argument(
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     device = choose_device(options.device)
-    torch.set_num_threads(1)  # for the games alone; a training chooses for itself
+    torch.set_num_threads(1)  # for the games alone; a training chooses its own number
     there = [kind for kind in KINDS if kind != "envpool" or importlib.util.find_spec("envpool")]
     data: dict[str, Any] = {
         **context(options.device),

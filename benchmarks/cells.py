@@ -1,9 +1,9 @@
-"""The network of fuel breaks on a GPU: what its convolutions and normalisations could take, and what they do.
+"""The network of fuel breaks on a GPU: the ideal time of its convolutions and normalizations, and the real one.
 
     python benchmarks/cells.py [--json FILE] [--batch 32] [--boards 128]
 
-First the ceiling: a bfloat16 product of the same size as a convolution's. Then the layers alone, forward and
-backward. Then acting and gradient steps as training runs them (compiled), and which kernels their time goes to.
+First the ceiling: a bfloat16 product of the same size as a convolution. Then the layers alone, forward and
+backward. Then acting and gradient steps as training runs them (compiled), and which kernels take their time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIDE = 50
 
 
 def milliseconds(function: Callable[[], object], repeats: int = 20) -> float:
-    """At best, by events."""
+    """The best time, by CUDA events."""
     for _ in range(3):
         function()
     best = float("inf")
@@ -52,7 +52,7 @@ def planes(batch: int, channels: int) -> Tensor:
 
 
 def time_product(batch: int, channels: int) -> dict[str, Any]:
-    """The matrix product that a 3x3 convolution amounts to."""
+    """The matrix product that equals a 3x3 convolution."""
     left = torch.randn(batch * SIDE * SIDE, 9 * channels, device="cuda", dtype=torch.bfloat16)
     right = torch.randn(9 * channels, channels, device="cuda", dtype=torch.bfloat16)
     spent = milliseconds(lambda: left @ right)
@@ -92,7 +92,7 @@ def time_convolution(batch: int, channels: int, dilation: int, pick: bool) -> li
 
 
 def time_norm(batch: int, channels: int) -> list[dict[str, Any]]:
-    """Normalisation and ReLU, alone and with its gradient; compiled."""
+    """Normalization and ReLU, alone and with its gradient; compiled."""
     norm, x = BoardNorm(channels).cuda(), planes(batch, channels)
     learned = planes(batch, channels).requires_grad_()
 

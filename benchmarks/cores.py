@@ -1,13 +1,13 @@
-"""What two cores make of one gradient step, and how far apart they are.
+"""How fast two cores do one gradient step, and how far apart they are.
 
     python benchmarks/cores.py [--rounds 20] [--seconds 0.3] [--busy] [--json FILE]
 
-Double DQN's plain cousin: MLP 11-256-256-3, batch 64, greedy bootstrap, a target that is copied now and then; two
-updates in a call. Each round measures how long a number takes from one core to the other and back, and then, in
-turns, an update by one thread, by two that share out samples, by two that share out the rows of the large matrix,
-and by a team that finds out for itself (`runtime.threads.Team`). A virtual machine's cores may be moved while it
-runs: rounds in which they were far apart are told from the others. `--busy` keeps one core busy with another
-process meanwhile.
+The update of plain DQN: MLP 11-256-256-3, batch 64, greedy bootstrap, a target that is copied at intervals; two
+updates in a call. Each round measures how long a number takes from one core to the other and back. Then, in turns,
+it measures an update by one thread, by two that share samples, by two that share the rows of the large matrix, and
+by a team that chooses for itself (`compute.threads.Team`). A virtual machine's cores may be moved while it runs:
+rounds in which they were far apart are listed separately. `--busy` keeps one core busy with another process
+meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FAR = 100  # nanoseconds
 
 @numba.njit(nogil=True)
 def call_and_answer(counter, who, times):  # type: ignore[no-untyped-def]
-    """Count up in turns with somebody else."""
+    """Count up in turns with another thread."""
     for i in range(times):
         while read_counter(counter) != 2 * i + who:
             pass
@@ -57,7 +57,7 @@ def call_and_answer(counter, who, times):  # type: ignore[no-untyped-def]
 
 
 def nanoseconds(times: int = 20_000) -> float:
-    """From one core to the other, at best of three."""
+    """Time from one core to the other, the best of three."""
     found = []
     for _ in range(3):
         counters = np.zeros(32, dtype=np.int64)
@@ -84,14 +84,14 @@ def updates(team: Team, by_samples: bool = False) -> Callable[[], object]:
         if by_samples:
             written.ByHalves = BySamples  # type: ignore[assignment,misc]
             BySamples.fits = staticmethod(lambda layers: True)  # type: ignore[attr-defined]
-        steps.steps(batch, GROUP, sums)  # it takes its memory at the first call
+        steps.steps(batch, GROUP, sums)  # it allocates its memory at the first call
     finally:
         written.ByHalves = chosen  # type: ignore[misc]
     return lambda: steps.steps(batch, GROUP, sums)
 
 
 def mean_us(work: Callable[[], object], seconds: float) -> float:
-    """Of an update."""
+    """Time of an update."""
     times, end = [], time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
         work()
@@ -100,8 +100,8 @@ def mean_us(work: Callable[[], object], seconds: float) -> float:
 
 
 @contextmanager
-def neighbour(busy: bool) -> Iterator[None]:
-    """Somebody else who wants a core."""
+def keep_core_busy(busy: bool) -> Iterator[None]:
+    """Let another process want a core, if `busy`."""
     if not busy:
         yield
         return
@@ -114,9 +114,9 @@ def neighbour(busy: bool) -> Iterator[None]:
 
 
 def table(rows: list[dict[str, Any]], names: list[str], busy: bool) -> Table:
-    """Near and far."""
+    """A table of rounds, near and far."""
     grid = Table(
-        title=f"µs per update ({CASE}){', beside a busy process' if busy else ''}", title_justify="left"
+        title=f"µs per update ({CASE}){', with a busy process' if busy else ''}", title_justify="left"
     )
     for name in ("the cores are", "rounds", "ns from core to core", *names):
         grid.add_column(name, justify="right")
@@ -134,7 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each way in each round")
-    parser.add_argument("--busy", action="store_true", help="beside another process")
+    parser.add_argument("--busy", action="store_true", help="while another process runs")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if cores() < 2:
@@ -150,7 +150,7 @@ def main() -> None:
         nanoseconds(10)
         for _ in range(arguments.rounds):
             row = {"ns": nanoseconds()}
-            with neighbour(arguments.busy):
+            with keep_core_busy(arguments.busy):
                 row |= {name: mean_us(work, arguments.seconds) for name, work in works.items()}
             rows.append(row)
     Console(width=116).print(table(rows, list(works), arguments.busy))

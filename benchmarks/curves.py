@@ -3,7 +3,7 @@
     python benchmarks/curves.py --preset snake --steps 1000000 --seeds 3 --variants device=cpu device=cuda
     python benchmarks/curves.py --preset snake-flood --variants learn.lr=5e-4 learn.lr=2e-4,learn.gamma=0.98
 
-Each variant is a list of settings joined by commas. All trainings run as processes of their own, `--jobs` at
+Each variant is a list of settings joined by commas. All trainings run in their own processes, `--jobs` at
 a time. Prints the evaluation score by step, mean ± 95 % over seeds, and writes JSON and a picture.
 """
 
@@ -23,7 +23,7 @@ from measure import context, train_apart, write_json
 
 
 def parse_variant(text: str) -> dict[str, Any]:
-    """'a.b=1,c=x' as settings."""
+    """Parse 'a.b=1,c=x' into settings."""
     settings: dict[str, Any] = {}
     for pair in text.split(","):
         name, _, value = pair.partition("=")
@@ -35,7 +35,7 @@ def parse_variant(text: str) -> dict[str, Any]:
 
 
 def train(preset: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """One training in a process of its own: its evaluations and its summary."""
+    """One training in its own process: its evaluations and its summary."""
     with tempfile.TemporaryDirectory() as out:
         path = train_apart(preset, settings, out)
         rows = [(row.step, row.mean_score) for row in read_evaluations(path)]

@@ -1,11 +1,11 @@
-"""Is the doctor right? Its patients have one disease each, and beside each is the same script, cured.
+"""Is the doctor right? Each of its patients has one disease, and each has a cured copy of the same script.
 
     python benchmarks/doctor.py [--rounds 3] [--seconds 120] [--only python_env,printing] [--resume] [--jobs 7]
 
-What the cure is worth is measured first: patient and cured alone, taking turns, by their time per transition. Then
-the doctor sees both. It should name the disease first, at a line marked `# disease`; predict what was measured;
-not find it in the cured; compute the same; and cost little (doctor_cost.py measures that better). The patients are
-in tests/doctor/patients. With --jobs several of them are seen at once, each with two cores of its own.
+First the gain of the cure is measured: patient and cured alone, in turns, by their time per transition. Then
+the doctor examines both. It should name the disease first, at a line marked `# disease`; predict what was measured;
+not find it in the cured copy; not change the results; and cost little (doctor_cost.py measures that better). The
+patients are in tests/doctor/patients. With --jobs several are examined at once, each with its own two cores.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PATIENTS = HERE.parent / "tests" / "doctor" / "patients"
 RESULTS = HERE / "results" / "doctor.json"
 HEALTHY = "healthy"
 CLOSE = 0.3
-"""A prediction counts as right when it is within so much of what was measured."""
+"""A prediction counts as right when it is within this share of what was measured."""
 QUIET = 0.9
-"""A script that got less of a core was not alone: its time says little."""
+"""A script that got less of a core was not alone: its time means little."""
 
 Row = dict[str, Any]
 
@@ -49,7 +49,7 @@ class PatientError(Exception):
 
 
 def names() -> list[str]:
-    """The diseases in the order of the alphabet, and the healthy script last."""
+    """The diseases in alphabetical order, and the healthy script last."""
     cured = sorted(path.stem.removesuffix("_cured") for path in PATIENTS.glob("*_cured.py"))
     return [*cured, HEALTHY]
 
@@ -61,7 +61,7 @@ def marked_lines(script: Path) -> list[int]:
 
 def execute(command: list[str]) -> str:
     """Run a program to its end; returns what it printed."""
-    # Threads are a disease of one of the patients: nothing from outside should decide on them.
+    # Threads are the disease of one of the patients: nothing from outside should set them.
     env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
@@ -73,7 +73,7 @@ def execute(command: list[str]) -> str:
 
 
 def last_figures(output: str) -> dict[str, float]:
-    """What the script says about itself in the end; empty when it was stopped before."""
+    """What the script reports about itself at the end; empty if it was stopped before."""
     lines = re.findall(r"^DONE (.*)$", output, re.MULTILINE)
     pairs = (word.partition("=") for word in lines[-1].split()) if lines else ()
     return {key: float(value) for key, _, value in pairs}
@@ -90,13 +90,13 @@ def alone(script: Path) -> dict[str, float]:
 
 
 def processor_seconds() -> float:
-    """Of all programs that were run and have ended."""
+    """CPU seconds of all programs that were run and have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def examined(script: Path, seconds: float) -> tuple[dict[str, float], Row]:
-    """The script's own figures under the doctor's eyes, and the doctor's report."""
+    """The script's own figures while the doctor watches, and the doctor's report."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
         command = [
@@ -117,7 +117,7 @@ def examined(script: Path, seconds: float) -> tuple[dict[str, float], Row]:
 
 
 def brief(findings: list[Row]) -> list[Row]:
-    """Of each finding, what is judged here."""
+    """The parts of each finding that are judged here."""
     keys = ("name", "line", "share", "speedup", "certainty")
     return [{key: f[key] for key in keys} | {"file": Path(f["file"]).name} for f in findings]
 
@@ -142,9 +142,9 @@ def judge_patient(name: str, findings: list[Row], measured: float) -> Row:
 
 
 def overhead(figures: list[dict[str, float]], without: list[Row], reports: list[Row]) -> Row:
-    """What the doctor cost: measured, and as it says itself; and whether it changed what was computed.
+    """What the doctor cost: as measured, and as it says itself; and whether it changed the results.
 
-    The best round with it against the best without, for whatever else the machine does only adds.
+    The best round with it against the best without, because other work on the machine can only add time.
     """
     ended = [run for run in figures if run]
     base = min(run["microseconds"] for run in without)
@@ -157,7 +157,7 @@ def overhead(figures: list[dict[str, float]], without: list[Row], reports: list[
 
 
 def seen(names: list[str], options: argparse.Namespace, console: Console) -> Iterator[tuple[str, Row]]:
-    """Patient after patient, or several at once; one that fails is told, and left out."""
+    """Patient after patient, or several at once; one that fails is reported and left out."""
     see = see_apart if options.jobs > 1 else see_one
     cores, pairs = sorted(os.sched_getaffinity(0)), SimpleQueue[str]()
     for k in range(options.jobs):
@@ -172,12 +172,12 @@ def seen(names: list[str], options: argparse.Namespace, console: Console) -> Ite
 
 
 def see_one(name: str, options: argparse.Namespace, _: SimpleQueue[str]) -> Row:
-    """In this process, with all cores."""
+    """Examine it in this process, with all cores."""
     return see_healthy(options) if name == HEALTHY else see_patient(name, options)
 
 
 def see_apart(name: str, options: argparse.Namespace, pairs: SimpleQueue[str]) -> Row:
-    """In a process that has two cores, and knows of nobody else."""
+    """Examine it in a process that has only two cores."""
     pair = pairs.get()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -198,7 +198,7 @@ def see_apart(name: str, options: argparse.Namespace, pairs: SimpleQueue[str]) -
 
 
 def see_patient(name: str, options: argparse.Namespace) -> Row:
-    """All about one disease."""
+    """All results about one disease."""
     sick_script, cured_script = PATIENTS / f"{name}.py", PATIENTS / f"{name}_cured.py"
     sick, cured, watched = [], [], []
     for number in range(options.rounds):
@@ -231,7 +231,7 @@ def see_patient(name: str, options: argparse.Namespace) -> Row:
 
 
 def see_healthy(options: argparse.Namespace) -> Row:
-    """With the healthy script there should be nothing to find."""
+    """The healthy script: there should be nothing to find."""
     script = PATIENTS / f"{HEALTHY}.py"
     runs, watched = [], []
     for number in range(options.rounds):
@@ -259,7 +259,7 @@ def mark(value: bool | None) -> str:
 
 
 def others(row: Row) -> str:
-    """What else the doctor said, of the patient and of the cured."""
+    """What else the doctor said, about the patient and about the cured copy."""
     disease = row["name"].replace("_", "-")
     said = [finding["name"] for finding in row["findings"] if finding["name"] != disease]
     cured = [finding["name"] for finding in row.get("cured_findings", ())]
@@ -267,7 +267,7 @@ def others(row: Row) -> str:
 
 
 def table(rows: list[Row]) -> Table:
-    """What is printed."""
+    """The table that is printed."""
     grid = Table(title="The doctor and its patients", caption_justify="left")
     grid.caption = (
         "µs per transition; gains of the whole by the cure; cost: the doctor's, best round against best (as it "
@@ -304,7 +304,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def counts(rows: list[Row]) -> str:
-    """The last line."""
+    """The summary in the last line."""
     sick = [row for row in rows if row["name"] != HEALTHY]
     right = sum(row["first"] and row["right_line"] for row in sick)
     close = sum(row["close"] for row in sick)
@@ -325,7 +325,7 @@ def choose(only: str | None) -> list[str]:
 
 
 def rows_before(options: argparse.Namespace) -> dict[str, Row]:
-    """What an earlier run found, where it is to be kept: with --resume, and beside the patients of --only."""
+    """Results of an earlier run that are kept: with --resume, and for patients that --only leaves out."""
     if not options.json.exists() or not (options.resume or options.only):
         return {}
     rows: list[Row] = json.loads(options.json.read_text(encoding="utf-8"))["patients"]
@@ -334,10 +334,10 @@ def rows_before(options: argparse.Namespace) -> dict[str, Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="of patient and cured alone, in turns")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of patient and cured alone, in turns")
     parser.add_argument("--doctor-rounds", type=int, default=1, help="of these, with the doctor too")
-    parser.add_argument("--seconds", type=float, default=120.0, help="that the doctor watches at most")
-    parser.add_argument("--only", help="patients by name, with commas between; the others' results are kept")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long the doctor watches at most")
+    parser.add_argument("--only", help="patients by name, separated by commas; other results are kept")
     parser.add_argument("--resume", action="store_true", help="leave out patients that have a result already")
     parser.add_argument("--jobs", type=int, default=1, help="patients at once, on two cores each")
     parser.add_argument("--json", type=Path, default=RESULTS)

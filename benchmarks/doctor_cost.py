@@ -1,4 +1,4 @@
-"""What does the doctor's watching cost a script?
+"""How much does the doctor's watching cost a script?
 
     python benchmarks/doctor_cost.py [--only python_env,printing] [--rounds 2]
 
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 def apart(script: Path, seconds: float) -> Row:
-    """One run, in a process of its own."""
+    """One run, in its own process."""
     with tempfile.TemporaryDirectory() as folder:
         plan, record, out = (Path(folder) / name for name in ("plan.json", "record.json", "out.json"))
         patient = Patient(str(script), (), seconds=seconds, probe=0.01)
@@ -72,9 +72,9 @@ def table(rows: list[Row]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", help="patients by name, with commas between")
+    parser.add_argument("--only", help="patients by name, separated by commas")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that a script runs at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long a script runs at most")
     parser.add_argument("--json", type=Path, default=HERE / "results" / "doctor-cost.json")
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else [name for name in names() if name not in LEFT_OUT]

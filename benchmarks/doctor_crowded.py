@@ -1,10 +1,10 @@
-"""Watch scripts on a crowded machine, again and again: does one of them ever crash that would not by itself?
+"""Watch scripts on a crowded machine, again and again: does one crash that would not crash without the watch?
 
     python benchmarks/doctor_crowded.py [SCRIPT …] [--minutes 5] [--at-once 6] [--hard]
 
-Without scripts, the doctor's patients take turns by lot. Several run on each core at once. With --hard the watch
-looks and writes a good many times as often as usual: what it does wrong once in an hour, it does in half a minute.
-What a crash said is kept beside the results.
+Without scripts, the doctor's patients are drawn at random. Several run on each core at once. With --hard the watch
+looks and writes many times as often as usual: a fault that shows once in an hour then shows in half a minute.
+The output of a crash is kept beside the results.
 """
 
 from __future__ import annotations

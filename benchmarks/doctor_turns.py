@@ -1,8 +1,8 @@
-"""A script under the doctor's watch, which is in place and out of the way by turns; see doctor_cost.py.
+"""A script under the doctor's watch, which is on and off in turns; see doctor_cost.py.
 
     python benchmarks/doctor_turns.py PLAN OUT
 
-Of the standard library alone: torch must not be there before the watch is.
+It uses only the standard library: torch must not be loaded before the watch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 WATCH = Path(__file__).parent.parent / "src" / "flashdqn" / "doctor" / "watch" / "__main__.py"
 TURN = 0.2
-"""Seconds that the watch is there, or not, before the other has its turn."""
+"""Seconds that the watch is on, or off, before the next turn."""
 
 
 class Turns:
-    """The watch of this process, in place and out of the way by turns."""
+    """The watch of this process, on and off in turns."""
 
     def __init__(self, entry: dict[str, Any]) -> None:
         entry["load"]()
@@ -96,7 +96,7 @@ class Turns:
         looks._ask()
 
     def run(self, plan: str) -> dict[bool, list[float]]:
-        """The script to its end, or for its time; the seconds per step of each turn."""
+        """Run the script to its end, or for its time; returns the seconds per step of each turn."""
         turns, begin = self, self.script.ScriptWatch.begin
 
         def known(watch: Any) -> None:

@@ -3,8 +3,8 @@
     python benchmarks/envs.py --device cpu --boards 256 4096 --json envs.json
 
 Two players: `random` actions, so short snakes; and `mid-game`, where a greedy player first grew the snakes and
-then replays moves of its own, so that the boards are what a trained agent sees. Resets are steps of the
-environment but no transitions: the table gives transitions per second, and the share of resets beside it.
+then replays its own moves, so the boards are what a trained agent sees. Resets are steps of the environment but
+not transitions: the table gives transitions per second, and the share of resets beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GRAPH_STEPS = 32
 
 
 def greedy(enhanced: Tensor) -> Tensor:
-    """Relative moves from `enhanced` observations: safe and roomy first, then towards the food. [N]"""
+    """Relative moves from `enhanced` observations: safe and open cells first, then towards the food. [N]"""
     danger, food, heading, reach = enhanced[:, :3], enhanced[:, 3:7], enhanced[:, 7:11], enhanced[:, 11:14]
     towards = []
     for turn in (0, 1, 3):  # straight, right, left as headings: the food lies that way, or the opposite
@@ -96,7 +96,7 @@ def measure(
     saved = [start[name].to(device) for name in ("state", "body", "bits", "rng")]
 
     def play() -> None:
-        # From the same boards each time: else replayed moves would kill the snakes they were made for.
+        # Start from the same boards each time: otherwise replayed moves would kill the snakes they were made for.
         for tensor, value in zip(live, saved, strict=True):
             tensor.copy_(value)
         for row in rows:

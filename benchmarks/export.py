@@ -1,12 +1,12 @@
-"""What is lost and what is gained by exporting: PyTorch, TorchScript, ONNX and int8 side by side.
+"""What exporting loses and gains: PyTorch, TorchScript, ONNX and int8 side by side.
 
     python benchmarks/export.py                              # trains both agents first: about six minutes
-    python benchmarks/export.py --run snake-flood=runs/…     # with one that is there
+    python benchmarks/export.py --run snake-flood=runs/…     # with an existing one
     python benchmarks/export.py --json benchmarks/results/export.json
 
-For each agent: at least 10,000 observations of its own games, on which every file's answers are compared with
-PyTorch's; 1000 games each, the same ones for all; the median time of a call with one observation and with 256, in
-one thread, all taking turns, and the fastest call, which other programs on the machine disturb least.
+For each agent: at least 10,000 observations of its own games, on which every file's outputs are compared with
+PyTorch's; 1000 games each, the same for all; the median time of a call with one observation and with 256, in one
+thread, all in turns; and the fastest call, which other programs on the machine disturb least.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def measure(run: Path, observations: int, episodes: int) -> list[Exported]:
     return [int8, script]
 
 
-#: What stays in float32, and what is quantised, in each row of the second table; the defaults are marked.
+#: What stays in float32, and what is quantized, in each row of the second table; the defaults are marked.
 CHOICES: dict[str, tuple[Way, Keep, tuple[str, ...] | None]] = {
     "dynamic, everything": ("dynamic", "none", None),
     "dynamic, but the last layer": ("dynamic", "last", None),
@@ -82,7 +82,7 @@ CHOICES: dict[str, tuple[Way, Keep, tuple[str, ...] | None]] = {
 
 
 def choices(run: Path, observations: int) -> list[dict[str, Any]]:
-    """How often files agree with PyTorch by what was quantised, and how fast they are."""
+    """How often files agree with PyTorch by what was quantized, and how fast they are."""
     agent = load(run, "cpu")
     seen = collect_observations(agent, observations, purpose_seed(agent.config.seed, "export"))
     calibration = collect_observations(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
@@ -109,7 +109,7 @@ def choices(run: Path, observations: int) -> list[dict[str, Any]]:
 
 
 def show_choices(name: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=f"{name}: what is quantised")
+    table = Table(title=f"{name}: what is quantized")
     for column in ("int8", "same action", "fastest call: batch 1", "batch 256"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
@@ -161,15 +161,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as out:
             run = Path(given[name]) if name in given else train_apart(preset, settings, out)
             done = measure(run, arguments.observations, arguments.episodes)
-            quantised = choices(run, arguments.observations)
+            quantized = choices(run, arguments.observations)
         for part in done:
             show(name, part)
-        show_choices(name, quantised)
+        show_choices(name, quantized)
         results[name] = {
             "preset": preset,
             "settings": settings,
             "int8": done[0].why,
-            "choices": quantised,
+            "choices": quantized,
             "onnx": [row.to_json() for row in done[0].rows],
             "torchscript": [row.to_json() for row in done[1].rows],
         }

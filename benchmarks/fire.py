@@ -1,12 +1,12 @@
 """The fire against pyretechnics' level set: do the same cells burn, and how much faster? And fires per second.
 
     python benchmarks/fire.py                   agreement, times side by side, throughput on one and two cores
-    python benchmarks/fire.py --throughput      that alone, put into the results that are there
+    python benchmarks/fire.py --throughput      only that, added to the existing results
     python benchmarks/fire.py --device cuda     throughput on a GPU
 
 Agreement and times need `.venv-fire`: `make fire-reference` sets it up. Every kind of case has its own random fires
-(fire_cases.py); the reference burns each of them, and ours right after it, by turns, on one core. Both are timed in
-seconds of the processor, so that other work on the machine counts for neither.
+(fire_cases.py). The reference burns each of them, and ours right after it, in turns, on one core. Both are timed in
+CPU seconds, so other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from fire_ask import ROOT, Reference
 from fire_cases import KINDS, SIZE, Case, make_case, reference_input, with_duration
 from fire_picture import draw
 from flashdqn.envs.fuelbreaks.fire import BURN, Spread, fire_behavior, spread_tables
-from flashdqn.envs.fuelbreaks.fire import behaviour as behaviour_module
+from flashdqn.envs.fuelbreaks.fire import behaviour as behavior_module
 from flashdqn.envs.fuelbreaks.fire.weather import DRY
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from measure import context, write_json
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 REPEATS = 5
-AT_ONCE = 10  # fires of ours timed together: one is too short for the clock
+AT_ONCE = 10  # our fires timed together: one is too short for the clock
 
 
 def ours(case: Case, directions: int = 16) -> tuple[np.ndarray, float, float]:
-    """Burned cells, and the least seconds of a fire: with the tables at hand, and from the landscape on."""
+    """Burned cells, and the least seconds of a fire: with the tables ready, and starting from the landscape."""
     fire, whole = math.inf, math.inf
     for _ in range(REPEATS):
-        behaviour_module._memory.clear()
+        behavior_module._memory.clear()
         start = time.process_time()
         tables = spread_tables([fire_behavior(case.landscape, case.weather)], count=directions)
         prepared = time.process_time() - start
@@ -58,7 +58,7 @@ def ours(case: Case, directions: int = 16) -> tuple[np.ndarray, float, float]:
 
 
 def compare(per_kind: int) -> tuple[list[Case], list[dict[str, Any]], np.ndarray, np.ndarray]:
-    """All cases: the reference and ours by turns."""
+    """All cases: the reference and ours in turns."""
     rows: list[dict[str, Any]] = []
     cases, reference_burned, our_burned = [], [], []
     with Reference() as reference:
@@ -93,7 +93,7 @@ def agreement(mine: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Quantiles by kind of case, and of all."""
+    """Quantiles by kind of case, and over all."""
     found = {}
     for kind in (*KINDS, "all"):
         some = [row for row in rows if kind in (row["kind"], "all")]
@@ -123,7 +123,7 @@ def print_summary(found: dict[str, Any]) -> None:
             f"{r[0]:.2f}, **{r[2]:.3f}**, {r[4]:.2f} |"
         )
     print(
-        "\n| case | pyretechnics, ms | ours, ms | times faster: 10 %, median, 90 % | with behaviour and table |"
+        "\n| case | pyretechnics, ms | ours, ms | times faster: 10 %, median, 90 % | with behavior and table |"
     )
     print("|---|---|---|---|---|")
     for kind, row in found.items():
@@ -186,7 +186,7 @@ def seconds(work: Callable[[], None], device: str, command: torch.Tensor) -> flo
 
 
 def timed(work: Callable[[], None], device: str) -> float:
-    """Seconds; on one core, of the processor."""
+    """Seconds; on one core, CPU seconds."""
     clock = time.process_time if device == "cpu" and numba.get_num_threads() == 1 else time.perf_counter
     if device == "cuda":
         torch.cuda.synchronize()
@@ -225,7 +225,7 @@ def all_throughputs(device: str) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--throughput", action="store_true", help="measure fires per second alone")
+    parser.add_argument("--throughput", action="store_true", help="measure only fires per second")
     parser.add_argument("--per-kind", type=int, default=25, help="fires of each of the seven kinds of case")
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/fire.json, or fire-cuda.json")
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "images" / "fire.png")

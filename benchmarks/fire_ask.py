@@ -18,9 +18,7 @@ class Reference:
 
     def __init__(self) -> None:
         if not PYTHON.exists():
-            raise SystemExit(
-                "The reference lives in an environment of its own: run `make fire-reference` first."
-            )
+            raise SystemExit("The reference has its own environment: run `make fire-reference` first.")
         self._process = subprocess.Popen(
             [str(PYTHON), str(Path(__file__).with_name("fire_reference.py"))],
             stdin=subprocess.PIPE,

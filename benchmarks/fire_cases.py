@@ -18,7 +18,7 @@ LONGEST = 1440.0  # minutes
 LEAST_BURNED, MOST_BURNED = 100, 1000
 KINDS = ("flat", "wind", "slope", "wind and slope", "crown", "mixed", "mixed, breaks")
 
-#: What carries fire on its own in dry weather: grass, shrubs, litter.
+#: Fuels that carry fire by themselves in dry weather: grass, shrubs, litter.
 SURFACE_FUELS = (1, 2, 3, 4, 5, 10, 102, 104, 107, 121, 122, 124, 141, 142, 145, 147, 163, 164, 165, 202)
 CROWN_FUELS = (2, 10, 122, 145, 162, 164, 165)
 
@@ -31,7 +31,7 @@ class Case:
     ignition: tuple[int, int]
     duration: float
     breaks: np.ndarray  # [H, W] bool
-    target: int  # cells that the reference shall burn
+    target: int  # cells that the reference must burn
 
 
 def make_case(kind: str, seed: int) -> Case:
@@ -40,8 +40,8 @@ def make_case(kind: str, seed: int) -> Case:
     weather = _weather(rng, kind)
     mixed = kind.startswith("mixed")
     landscape = generate_landscape(10_000 + seed, SIZE, CELL) if mixed else _uniform(rng, kind)
-    behaviour = fire_behavior(landscape, weather)
-    burnable = np.argwhere(behaviour.burnable)
+    behavior = fire_behavior(landscape, weather)
+    burnable = np.argwhere(behavior.burnable)
     middle = burnable[(np.abs(burnable - SIZE / 2) <= SIZE / 6).all(1)]
     choice = middle if len(middle) else burnable
     if len(choice) == 0:
@@ -55,9 +55,9 @@ def make_case(kind: str, seed: int) -> Case:
 
 
 def with_duration(case: Case, arrival: np.ndarray) -> Case:
-    """The case, cut when the reference has burned its target of cells: `arrival` is that of the whole LONGEST.
+    """The case, cut when the reference has burned its target of cells; `arrival` covers the whole LONGEST.
 
-    So fires are of all sizes, but neither a few cells nor the whole map.
+    So fires have all sizes, but never only a few cells nor the whole map.
     """
     times = np.sort(arrival[arrival >= 0])
     reached = times[min(case.target, len(times)) - 1]

@@ -1,4 +1,4 @@
-"""Makes the reference data of tests/envs/fire: `make fire-reference`.
+"""Creates the reference data of tests/envs/fire: `make fire-reference`.
 
 cells.npz: random cells in random weather, as head fire and toward four azimuths. fires.npz: burned areas by the
 level set, with the landscapes they burned on.
@@ -22,7 +22,7 @@ PER_KIND = 4
 
 
 def random_cells(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Every fuel model on every slope under every canopy, rounded so that the file stays small."""
+    """Every fuel model on every slope under every canopy, rounded to keep the file small."""
     shape = (SIDE, SIDE)
     height = np.round(rng.uniform(0.0, 35.0, shape), 1) * (rng.random(shape) < 0.8)
     layers = {

@@ -9,7 +9,7 @@ import numpy as np
 from fire_cases import KINDS, Case
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE
 
-#: From … to, colour: the groups of fuel models, as a forester's map might show them.
+#: From … to, color: the groups of fuel models, as a forester's map might show them.
 GROUPS = {
     "grass": ((1, 3), (101, 124), "#efe3a8"),
     "shrubs": ((4, 7), (141, 149), "#d3b98a"),
@@ -34,7 +34,7 @@ def draw(path: Path, cases: list[Case], theirs: np.ndarray, ours: np.ndarray) ->
     FigureCanvasAgg(figure)
     for panel, i in zip(figure.subplots(2, 4).flat, chosen, strict=True):
         case = cases[i]
-        panel.imshow(colours(case), interpolation="nearest")
+        panel.imshow(colors(case), interpolation="nearest")
         outline(panel, theirs[i], THEIRS, 2.6)
         outline(panel, ours[i], OURS, 1.3)
         panel.plot(case.ignition[1], case.ignition[0], marker="*", color="black", ms=8)
@@ -43,7 +43,7 @@ def draw(path: Path, cases: list[Case], theirs: np.ndarray, ours: np.ndarray) ->
         panel.set_xlabel(f"{case.duration:.0f} min, wind {case.weather.wind_speed:.0f} km/h", fontsize=8)
         panel.set_xticks([])
         panel.set_yticks([])
-    patches = [Patch(color=colour, label=name) for name, (_, _, colour) in GROUPS.items()]
+    patches = [Patch(color=color, label=name) for name, (_, _, color) in GROUPS.items()]
     patches += [Patch(color=NOTHING, label="nothing to burn"), Patch(color=BREAK, label="break")]
     lines = [
         Line2D([], [], color=THEIRS, lw=2.6, label="pyretechnics"),
@@ -60,29 +60,29 @@ def typical(kind: str, cases: list[Case], overlap: np.ndarray) -> int:
     return some[len(some) // 2]
 
 
-def outline(panel, burned: np.ndarray, colour: str, width: float) -> None:
+def outline(panel, burned: np.ndarray, color: str, width: float) -> None:
     """The edges between burned cells and others."""
     rows, columns = burned.shape
     padded = np.pad(burned, 1)
     for row, column in np.argwhere(padded[1:, 1:-1] != padded[:-1, 1:-1]):
-        panel.plot([column - 0.5, column + 0.5], [row - 0.5] * 2, color=colour, lw=width)
+        panel.plot([column - 0.5, column + 0.5], [row - 0.5] * 2, color=color, lw=width)
     for row, column in np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1]):
-        panel.plot([column - 0.5] * 2, [row - 0.5, row + 0.5], color=colour, lw=width)
+        panel.plot([column - 0.5] * 2, [row - 0.5, row + 0.5], color=color, lw=width)
     panel.set_xlim(-0.5, columns - 0.5)
     panel.set_ylim(rows - 0.5, -0.5)
 
 
-def colours(case: Case) -> np.ndarray:
-    """The fuel of each cell as a colour, [H, W, 3]."""
+def colors(case: Case) -> np.ndarray:
+    """The fuel of each cell as a color, [H, W, 3]."""
     fuel = case.landscape.fuel_model
     picture = np.ones((*fuel.shape, 3))
-    for first, second, colour in GROUPS.values():
+    for first, second, color in GROUPS.values():
         for low, high in (first, second):
-            picture[(fuel >= low) & (fuel <= high)] = rgb(colour)
+            picture[(fuel >= low) & (fuel <= high)] = rgb(color)
     picture[np.isin(fuel, list(NON_BURNABLE))] = rgb(NOTHING)
     picture[case.breaks] = rgb(BREAK)
     return picture
 
 
-def rgb(colour: str) -> list[float]:
-    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def rgb(color: str) -> list[float]:
+    return [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -1,10 +1,10 @@
 """What pyretechnics says: the reference that benchmarks/fire.py and the tests compare with.
 
-Runs in an environment of its own, `.venv-fire` (`make fire-reference`), for pyretechnics wants NumPy 1.26; so
-it knows nothing of flashdqn. It is a small server: each line on its standard input, `IN.npz OUT.npz KIND`, is a
-question and where the answer goes, and it says `done` when that is there.
+Runs in its own environment, `.venv-fire` (`make fire-reference`), because pyretechnics needs NumPy 1.26; so
+it does not import flashdqn. It is a small server: each line on its standard input, `IN.npz OUT.npz KIND`, is a
+question and the place for the answer, and it prints `done` when the answer is there.
 
-KIND `cells`: behaviour of single cells, as head fire and toward each azimuth. KIND `fires`: burned area by the
+KIND `cells`: behavior of single cells, as head fire and toward each azimuth. KIND `fires`: burned area by the
 level set, with the seconds that each fire took.
 """
 
@@ -55,7 +55,7 @@ def cubes(case, bands):
     return made
 
 
-def behaviour_of_cells(cases, azimuths):
+def behavior_of_cells(cases, azimuths):
     """Rate, azimuth, intensity, flame length, type of fire: as head fire, then toward each azimuth."""
     made = cubes(cases, 1)
     found = [bc.burn_all_cells_as_head_fire(made, 0)]
@@ -65,7 +65,7 @@ def behaviour_of_cells(cases, azimuths):
 
 
 def burn(case, repeats=1):
-    """Minutes of arrival (-1: not burned), and the least seconds of the processor of so many repeats."""
+    """Minutes of arrival (-1: not burned), and the least CPU seconds over the repeats."""
     duration = float(case["duration"])
     bands = max(1, math.ceil(duration / 60.0) + 1)
     made = cubes(case, bands)
@@ -88,7 +88,7 @@ def answer(path, out, kind):
     with np.load(path) as file:
         data = dict(file)
     if kind == "cells":
-        np.savez_compressed(out, **behaviour_of_cells(data, data.pop("azimuths").tolist()))
+        np.savez_compressed(out, **behavior_of_cells(data, data.pop("azimuths").tolist()))
         return
     arrival, seconds = [], []
     for i in range(len(data["duration"])):

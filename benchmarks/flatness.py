@@ -4,20 +4,21 @@
     python benchmarks/flatness.py --episodes 30000 --threads 1
     python benchmarks/flatness.py --preset snake --device cuda --every 400000
 
-Trains for a number of episodes, in a process of its own for each repeat, all with the same seed: the repeats do the
-same work, window by window, and what differs is the machine. Windows are counted in transitions, as many as take
+Trains for a number of episodes, each repeat in its own process, all with the same seed. So the repeats do the
+same work, window by window, and only the machine differs. Windows are counted in transitions, as many as take
 about `--window` seconds by a probe. Three questions, each answered with yes or no:
 
   (a) are the first five windows as fast as the median of the rest, within 5 %?
-  (b) is memory after 10,000 episodes that after 100, within 1 %? By a run of its own with short windows, which
-      learns from its 512th transition on: 100 episodes would otherwise be over before the first report.
-  (c) are the last 1000 episodes as fast per transition as the first 1000, within 5 %? By the windows that they
-      lie in.
+  (b) is memory after 10,000 episodes the same as after 100, within 1 %? By a separate run with short windows, which
+      learns from its 512th transition on: otherwise 100 episodes would be over before the first report.
+  (c) are the last 1000 episodes as fast per transition as the first 1000, within 5 %? By the windows that
+      contain them.
 
-The clock of the first window starts after the warm-up and after the replay was filled, and it ends where the others
-end, at a multiple of their length: it may be shorter. Before the answers stands where the time went, by phase.
+The clock of the first window starts after the warm-up and after the replay was filled. It ends where the others
+end, at a multiple of their length: it may be shorter. Before the answers, a table shows where the time went, by
+phase.
 
-Episodes per second fall as episodes grow longer, and say nothing about speed: the honest unit is time per
+Episodes per second fall as episodes grow longer, and say nothing about speed: the right unit is time per
 transition.
 """
 
@@ -74,32 +75,32 @@ def starts(preset: str) -> int:
 
 
 def window_length(preset: str, device: str, seconds: float) -> int:
-    """Transitions that take so long: a multiple of those that learning starts from, so that the first window, which
-    begins there, is a whole one or nearly."""
+    """Transitions that take `seconds`: a multiple of those that learning starts from, so the first window, which
+    begins there, is complete or nearly."""
     rows = train(preset, device, {"steps": 60_000, "log.every": 10_000})
     rate, unit = statistics.median(row["steps_per_second"] for row in rows), starts(preset)
     return max(1, round(rate * seconds / unit)) * unit
 
 
 def whole(rows: Rows, every: int) -> Rows:
-    """Without a last window that is but a stub."""
+    """Without a last window that is much too short."""
     return rows[:-1] if len(rows) > 1 and rows[-1]["transitions"] < every / 2 else rows
 
 
 def deviations(rows: Rows) -> list[float]:
-    """Of each window's throughput from the median of those after the first five."""
+    """Deviation of each window's throughput from the median of those after the first five."""
     rates = [row["steps_per_second"] for row in rows]
     usual = statistics.median(rates[FIRST:] or rates)
     return [rate / usual - 1 for rate in rates]
 
 
 def medians(runs: list[list[float]]) -> list[float]:
-    """Place by place, over the repeats."""
+    """Medians over the repeats, position by position."""
     return [statistics.median(values) for values in zip(*runs, strict=False)]
 
 
 def largest(values: list[float]) -> float:
-    """The one that is farthest from 0, with its sign."""
+    """The value farthest from 0, with its sign."""
     return max(values, key=abs, default=float("nan"))
 
 
@@ -127,7 +128,7 @@ def tenths(rows: Rows) -> list[dict[str, float]]:
 
 
 def edges(rows: Rows) -> tuple[Rows, Rows]:
-    """The windows that the first thousand episodes lie in, and the last."""
+    """The windows of the first thousand episodes, and of the last."""
     before = [0.0, *(row["episodes"] for row in rows)]
     total = rows[-1]["episodes"]
     first = [row for row, begun in zip(rows, before, strict=False) if begun < EDGE_EPISODES]
@@ -141,7 +142,7 @@ def cost(rows: Rows) -> float:
 
 
 def memory_growth(preset: str, device: str) -> dict[str, float]:
-    """Question (b), by a run of its own."""
+    """Question (b), by a separate run."""
     early, late = MEMORY_EPISODES
     rows = train(preset, device, {"episodes": late, "log.every": 1280, "learn.starts": 0})
     first = next(row for row in rows if row["episodes"] >= early)
@@ -173,7 +174,7 @@ def phase_table(runs: list[Rows]) -> tuple[Table, dict[str, list[float]]]:
 
 
 def draw(runs: list[Rows], title: str, path: Path) -> None:
-    """Throughput and memory; beside it episodes per second, which fall, and their length, which is why."""
+    """Throughput and memory; also episodes per second, which fall, and their length, which is the reason."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -257,7 +258,7 @@ def memory_answer(preset: str, device: str) -> dict[str, Any]:
         found = memory_growth(preset, device)
     except (SystemExit, Exception) as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[-1]
-        return {"yes": None, "said": f"(b) no answer, for the run failed: {line}"}
+        return {"yes": None, "said": f"(b) no answer, because the run failed: {line}"}
     yes = abs(found["growth"]) <= MEMORY
     said = (
         f"(b) {answer(yes)}: {found['mb_first']:.1f} MB after {found['episodes_first']:,.0f} episodes, "
@@ -298,7 +299,7 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=0.75, help="seconds that a window should last")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=0, help="one thread feels less of the machine's moods")
+    parser.add_argument("--threads", type=int, default=0, help="with one thread, other programs disturb less")
     parser.add_argument("--json", type=Path, default=HERE / "results" / "flatness.json")
     parser.add_argument("--picture", type=Path, default=HERE.parent / "docs" / "images" / "flatness.png")
     arguments = parser.parse_args()

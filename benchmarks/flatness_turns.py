@@ -1,12 +1,12 @@
-"""Is a run as fast at its end as at its start? The start and the end, in turns, so that the machine's moods fall on
-both.
+"""Is a run as fast at its end as at its start? Start and end are measured in turns, so changes of the machine's
+speed affect both.
 
     python benchmarks/flatness_turns.py [--episodes 50000] [--rounds 8] [--threads 1]
 
 A run of minutes cannot be compared with itself on a machine whose speed changes by 10 % from minute to minute
-(flatness.py shows that). So one run is trained until 1000 episodes before its end. Then, round by round: a new run
-plays its first episodes, and that one is resumed for its last 1000, each in a process of its own. By turns the one
-or the other comes first. Two questions, by the medians over the rounds:
+(flatness.py shows that). So one run is trained until 1000 episodes before its end. Then, in every round, a new run
+plays its first episodes, and the first one is resumed for its last 1000, each in its own process. They take turns
+at coming first. Two questions, by the medians over the rounds:
 
   (a) are a run's first five windows as fast as the windows of its end, within 5 %?
   (c) are its last 1000 episodes as fast per transition as its first 1000, within 5 %?
@@ -47,13 +47,13 @@ HERE = Path(__file__).parent
 
 
 def train(arguments: argparse.Namespace, every: int, out: Path, **settings: Any) -> Path:
-    """The folder of a run in a process of its own."""
+    """The folder of a run in its own process."""
     given = flatness.COMMON | {"device": arguments.device, "log.every": every, "seed": arguments.seed}
     return train_apart(arguments.preset, given | settings, str(out))
 
 
 def first_part(arguments: argparse.Namespace, every: int, out: Path) -> tuple[Rows, Rows]:
-    """The first five windows of a run, and the windows that its first 1000 episodes lie in."""
+    """The first five windows of a run, and the windows of its first 1000 episodes."""
     run = train(arguments, every, out, steps=(FIRST + 1) * every)
     rows = windows(run, starts(arguments.preset))
     begun = [0.0, *(row["episodes"] for row in rows)]
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def one_round(arguments: argparse.Namespace, every: int, kept: Path, *, last_first: bool) -> dict[str, Any]:
-    """Start and end, one after the other."""
+    """Measure start and end, one after the other."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for part in ("last", "first") if last_first else ("first", "last"):

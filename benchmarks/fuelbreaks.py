@@ -1,5 +1,5 @@
-"""Fuel breaks: what burns after breaks on 1, 5, 10 and 20 % of the cells, for an agent, experts, chance and
-nothing.
+"""Fuel breaks: what burns after breaks on 1, 5, 10 and 20 % of the cells, for an agent, experts, random play and
+no breaks.
 
     python benchmarks/fuelbreaks.py --run runs/fuelbreaks-small-…      # a trained agent
     python benchmarks/fuelbreaks.py --train fuelbreaks-small            # train one first
@@ -7,8 +7,8 @@ nothing.
 
 On landscapes that were held out of the training. Every policy is judged by the same `--fires` fires per
 landscape, which none of them knows: the agent sees no fires at all, and lookahead tries its breaks on others.
-Intervals are 95 % over the landscapes. Experts do not look at the budget, so that one plan to 20 % serves them
-all; the agent plans each budget anew.
+Intervals are 95 % over the landscapes. Experts do not look at the budget, so one plan to 20 % serves all
+budgets; the agent plans each budget again.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ NAMES = {
     "nothing": "nothing",
     "random": "random",
     "domirank": "DomiRank",
-    "domirank-adaptive": "DomiRank, anew after every break",
+    "domirank-adaptive": "DomiRank, again after every break",
     "betweenness-static": "betweenness, once",
-    "betweenness": "betweenness, anew after every break",
+    "betweenness": "betweenness, again after every break",
     "lookahead": "one-step lookahead",
     "agent": "agent",
 }
@@ -56,7 +56,7 @@ Choose = Callable[[], Tensor]
 
 
 class Once:
-    """The scores of the first call, for good."""
+    """The scores of the first call, used for all calls."""
 
     def __init__(self, judge: Betweenness) -> None:
         self.judge = judge
@@ -78,7 +78,7 @@ def policy(name: str, env: FuelBreaks, agent: Agent | None, seed: int, look: int
         return chance(env, seed)
     if name == "agent":
         assert agent is not None
-        agent.network.decoder = env.decoder  # the weights know no landscape: any will do
+        agent.network.decoder = env.decoder  # the weights do not depend on a landscape: any will do
 
         @torch.no_grad()
         def choose() -> Tensor:
@@ -96,7 +96,7 @@ def policy(name: str, env: FuelBreaks, agent: Agent | None, seed: int, look: int
 
 
 def stage(config: FuelBreaksConfig, fires: int, landscapes: int | None) -> tuple[FuelBreaks, Tensor, Tensor]:
-    """A board for each held-out landscape, weather by weather in turn, and the fires that judge."""
+    """A board for each held-out landscape, with the weathers in turn, and the fires that judge."""
     largest = max(round(share * config.size**2) for share in BUDGETS)
     config = replace(config, fires=fires, budget=float(largest), least_budget=0.0, ignitions=())
     probe = FuelBreaks(replace(config, fires=1), 1, held_out=True)
@@ -140,13 +140,13 @@ def measure(
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """In percent, with half the width of the 95 % interval."""
+    """Mean in percent, with half the width of the 95 % interval."""
     numbers = 100 * torch.tensor(values, dtype=torch.float64)
     return float(numbers.mean()), 1.96 * float(numbers.std()) / len(numbers) ** 0.5
 
 
 def table(results: dict[str, Any]) -> str:
-    """Markdown."""
+    """The results as a Markdown table."""
     rows = [
         "| | " + " | ".join(f"{share:.0%}" for share in BUDGETS) + " | seconds per landscape |",
         "|---" * (len(BUDGETS) + 2) + "|",
@@ -160,7 +160,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def differences(results: dict[str, Any]) -> str:
-    """What burns less with the agent than with each other, paired by landscape."""
+    """How much less burns with the agent than with each other policy, paired by landscape."""
     policies, lines = results["policies"], []
     if "agent" not in policies:
         return ""
@@ -210,19 +210,19 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="a run folder: its best checkpoint is the agent")
     parser.add_argument("--train", metavar="PRESET", help="train an agent first")
     parser.add_argument(
-        "--preset", default="fuelbreaks-small", help="whose landscapes, where there is no agent"
+        "--preset", default="fuelbreaks-small", help="whose landscapes to use without an agent"
     )
     parser.add_argument("--policies", nargs="*", default=list(POLICIES), choices=POLICIES)
     parser.add_argument("--fires", type=int, default=200, help="fires that judge, per landscape")
     parser.add_argument("--look", type=int, default=100, help="fires that lookahead tries a break on")
-    parser.add_argument("--landscapes", type=int, help="so many instead of all that were held out")
+    parser.add_argument("--landscapes", type=int, help="this many instead of all held-out ones")
     parser.add_argument(
-        "--landscape-seed", type=int, help="others than the run's: those chose its best checkpoint"
+        "--landscape-seed", type=int, help="other landscapes than the run's, which chose its best checkpoint"
     )
     parser.add_argument("--plan", type=Path, help="draw the agent's plan at 10 %% on the first landscape")
     parser.add_argument("--picture", type=Path, help="draw burned area by budget")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--keep", action="store_true", help="keep what the file has of other policies")
+    parser.add_argument("--keep", action="store_true", help="keep the file's results of other policies")
     asked = parser.parse_args()
     run = train_apart(asked.train, {}, "runs") if asked.train else asked.run
     agent = None if run is None else flashdqn.load(run, "cpu")

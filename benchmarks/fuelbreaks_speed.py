@@ -1,13 +1,13 @@
 """Fuel breaks: steps per second of the environment alone, and of training, window by window from the first on.
 
     python benchmarks/fuelbreaks_speed.py                                    # fuelbreaks-small on the CPU
-    python benchmarks/fuelbreaks_speed.py --device cuda                      # fuelbreaks, 50x50, 26 GFLOP a
-    forward pass python benchmarks/fuelbreaks_speed.py --device cuda --precisions bf16 --fires 3 64 --steps 100000
+    python benchmarks/fuelbreaks_speed.py --device cuda       # fuelbreaks, 50x50, 26 GFLOP per forward pass
+    python benchmarks/fuelbreaks_speed.py --device cuda --precisions bf16 --fires 3 64 --steps 100000
 
-The settings that the document of the beginning states: 3 fires, a gradient step for every 32 transitions,
-batches of 32. Throughput is that of each window of `--window` transitions, never since the start; so is
-memory, over `--episodes` episodes at least. Training includes everything but evaluation. Every cell is written
-as soon as it is measured.
+The settings of the original document: 3 fires, a gradient step for every 32 transitions, batches of 32. Throughput
+is that of each window of `--window` transitions, never an average since the start; so is memory, over at least
+`--episodes` episodes. Training includes everything except evaluation. Every cell is written as soon as it is
+measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def time_env(config: FuelBreaksConfig, boards: int, device: torch.device, seconds: float) -> dict[str, float]:
-    """Steps per second of random legal breaks, in windows; the choice of the breaks is timed with them."""
+    """Steps per second of random legal breaks, in windows; choosing the breaks is included in the time."""
     env = FuelBreaks(config, boards, device)
     env.reset(0)
     generator = torch.Generator(device).manual_seed(0)
@@ -47,13 +47,13 @@ def time_env(config: FuelBreaksConfig, boards: int, device: torch.device, second
                 luck = torch.rand(env.mask.shape, generator=generator, device=device)
                 env.step(luck.masked_fill_(~env.mask, -1.0).argmax(1))
             steps += 8 * boards
-            synchronise(device)
+            synchronize(device)
         rates.append(steps / (time.perf_counter() - start))
     rates.sort()
     return {"boards": boards, "fires": config.fires, "steps_per_second": rates[len(rates) // 2]}
 
 
-def synchronise(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
 
@@ -106,14 +106,14 @@ def main() -> None:
     parser.add_argument("--preset", help="fuelbreaks on cuda, fuelbreaks-small on the cpu")
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--fires", nargs="+", type=int, default=[3])
-    parser.add_argument("--boards", type=int, default=0, help="0: the preset's")
+    parser.add_argument("--boards", type=int, default=0, help="0: as in the preset")
     parser.add_argument("--env-boards", nargs="+", type=int, default=[64, 1024])
     parser.add_argument("--ratio", type=float, default=1 / 32)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--starts", type=int, default=2_000)
     parser.add_argument("--steps", type=int, default=30_000)
     parser.add_argument("--window", type=int, default=2_000)
-    parser.add_argument("--seconds", type=float, default=4.0, help="for each cell of the environment alone")
+    parser.add_argument("--seconds", type=float, default=4.0, help="per cell of the environment alone")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     device = choose_device(asked.device)
@@ -146,7 +146,7 @@ def main() -> None:
 
 
 def describe(cell: dict[str, Any]) -> str:
-    """A cell of the training in a line."""
+    """A cell of the training in one line."""
     return (
         f"{cell['preset']}, {cell['precision']}, {cell['fires']} fires, {cell['mode']}, ratio {cell['ratio']:.4f}: "
         f"median {cell['steps_per_second']:,.0f} transitions/s, first window {cell['first_window']:,.0f}, last "

@@ -1,9 +1,9 @@
-"""The fused update on a GPU: is it right, and how long does each kernel take? Tries several ways to cut the work.
+"""The fused update on a GPU: is it right, and how long does each kernel take? Tries several ways to split the work.
 
     python benchmarks/fused_check.py [--quick] [--out folder]
 
 All times are medians over replays of a CUDA graph that holds many launches, in µs per launch. Configurations are
-compiled first, by several processes at once, so that little of the lease goes into compiling.
+compiled first, by several processes at once, so little GPU time goes into compiling.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def first_line(error: BaseException) -> str:
 
 
 def reference(setup: Setup, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Priorities, first moment, new weights and sums after one update from the present weights, in float64."""
+    """Priorities, first moment, new weights and sums after one update from the current weights, in float64."""
     online, target = setup_copies(setup)
     wide = [t.double() if t is not None and t.is_floating_point() else t for t in batch.transition]
     batch = Batch(Transition(*wide), batch.weight.double(), batch.index)
@@ -151,7 +151,7 @@ def setup_copies(setup: Setup) -> tuple[QNetwork, QNetwork]:
 
 
 def check(case: Case, plan: UpdatePlan) -> dict[str, float]:
-    """Relative distances ‖found − expected‖ / ‖expected‖ after one update; every output poisoned before."""
+    """Relative distances ‖found − expected‖ / ‖expected‖ after one update; all outputs start as NaN."""
     setup = Setup(case, plan, batches=1)
     expected = reference(setup, setup.batches[0])
     update = setup.update
@@ -169,7 +169,7 @@ def check(case: Case, plan: UpdatePlan) -> dict[str, float]:
 
 
 def check_repeats(case: Case, plan: UpdatePlan) -> bool:
-    """The same inputs must give the same bits, twenty updates long."""
+    """The same inputs must give the same bits over twenty updates."""
     ends = []
     for _ in range(2):
         setup = Setup(case, plan)
@@ -189,13 +189,13 @@ def check_all(say: Callable[[str], None]) -> None:
             )  # type: ignore[arg-type]
             far = check(case, plan)
             same = check_repeats(case, plan) if precision == "tf32" else True
-            # Adam's first step is the gradient's sign, so a change near 0 shows nothing but rounding.
+            # Adam's first step is the gradient's sign, so a change near 0 shows only rounding.
             limit = 5e-3 if precision == "tf32" else 2e-4
             good = same and all(far[name] < limit for name in ("priority", "moment", "sums"))
             numbers = " ".join(f"{name} {value:.1e}" for name, value in far.items())
             verdict = ("ok " if good else "BAD") + ("" if same else " NOT DETERMINISTIC")
             say(f"check {case} {precision:5} {verdict} {numbers}")
-        except Exception as error:  # one bad configuration must not cost the others their turn
+        except Exception as error:  # one bad configuration must not stop the others
             say(f"check {case} {precision:5} FAILED {first_line(error)}")
 
 
@@ -328,7 +328,7 @@ def all_jobs(quick: bool) -> list[Job]:
 
 
 def compile_job(job: Job) -> None:
-    """In a process of its own: launch once, so that the disk cache has the kernel."""
+    """In its own process: launch once, so the disk cache has the kernel."""
     stage, case, plan = job
     if stage == "policy":
         online, _ = make_networks(case)
@@ -381,7 +381,7 @@ def measure(jobs: list[Job], say: Callable[[str], None]) -> list[dict[str, Any]]
     def record(stage: str, case: Case, plan: Any, note: str = "") -> None:
         try:
             us = time_policy(case, plan) if stage == "policy" else time_stage(case, plan, stage)
-        except Exception as error:  # too much shared memory, say
+        except Exception as error:  # too much shared memory, for example
             say(f"{stage:9} {case} {short(plan, stage)}: {first_line(error)}")
             return
         rows.append(

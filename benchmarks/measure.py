@@ -33,7 +33,7 @@ def command() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured; a + marks changes that were not committed."""
+    """The commit that was measured; a + marks uncommitted changes."""
     here = Path(__file__).parent
     try:
         return subprocess.run(
@@ -44,12 +44,12 @@ def commit() -> str:
 
 
 def train_apart(preset: str, settings: dict[str, Any], out: str) -> Path:
-    """Train in a process of its own; returns the run folder, inside `out`."""
+    """Train in a separate process; returns the run folder, inside `out`."""
     return _run_apart({"preset": preset, "out": out} | settings)
 
 
 def resume_apart(run: Path, settings: dict[str, Any]) -> Path:
-    """Go on with a run, in a process of its own."""
+    """Continue a run, in a separate process."""
     return _run_apart({"resume": str(run)} | settings)
 
 
@@ -62,7 +62,7 @@ def _run_apart(settings: dict[str, Any]) -> Path:
 
 
 def cpu_seconds(vector: object) -> float:
-    """CPU time so far of this process, all its threads, and of a vector environment's own processes."""
+    """CPU time so far of this process, all its threads, and a vector environment's own processes."""
     total, tick = time.process_time(), os.sysconf("SC_CLK_TCK")
     for process in getattr(vector, "processes", []):
         words = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -78,7 +78,7 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 def draw_bars(
     path: Path, groups: dict[str, dict[str, float]], unit: str, ours: str, log: bool = False
 ) -> None:
-    """Bars with their figures, a panel for each group; those whose name holds `ours` are coloured."""
+    """Bars with their figures, a panel for each group; those whose name contains `ours` are colored."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -3,7 +3,7 @@
     python benchmarks/modes.py [--device cuda] [--case small] [--algo rainbow] [--json FILE] [--picture FILE]
 
 Each mode starts from the same weights and replay and does the same updates: then its weights are compared with
-those of eager. After that all of them train on, timed in alternation, so that a busy machine is unfair to none.
+those of eager. After that all of them continue to train, timed in turns, so a busy machine affects all alike.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from flashdqn.training.progress import Silent
 from flashdqn.training.warmup import clone_tensors, restore_after
 from measure import context, draw_bars, write_json
 
-#: The work: preset, and what is changed in it.
+#: The work: a preset, and the changes to it.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "small": (
         "snake",
@@ -84,7 +84,7 @@ class Candidate:
 
 
 def start(config: Config, plan: ExecutionPlan, device: torch.device, folder: Path) -> Candidate:
-    """A training that has filled its replay, warm."""
+    """A warm training that has filled its replay."""
     begun = time.perf_counter()
     parts = assemble_parts(config, build_env(config.env, config.envs, device))
     engine = Engine(config, parts)
@@ -117,7 +117,7 @@ def rate(candidate: Candidate, seconds: float) -> float:
 
 
 def relearn(candidate: Candidate, weights: dict[str, Tensor], state: dict[str, Tensor], updates: int) -> None:
-    """So many updates from the same state."""
+    """Do `updates` updates from the same state."""
     parts = candidate.loop.parts
     counts = {"transitions": parts.counts.transitions, "episodes": parts.counts.episodes, "updates": 0}
     parts.load(weights, state, counts)
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--updates", type=int, default=50, help="updates before weights are compared")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per round")
     parser.add_argument(
         "--plans", default="", help="only those whose name contains one of these, comma-separated"
     )

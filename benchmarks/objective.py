@@ -1,8 +1,8 @@
-"""Does a falling score mean that learning got worse? The score beside what is really optimised, by checkpoint.
+"""Does a falling score mean that learning got worse? The score beside what is really optimized, by checkpoint.
 
     python benchmarks/objective.py RUN [--games 1000] [--json FILE]
 
-Learning maximises the discounted return, not the score. For every checkpoint of a run this plays games without
+Learning maximizes the discounted return, not the score. For every checkpoint of a run this plays games without
 exploration and prints both: score, steps per food, the discounted return from the first state, and the mean
 over all states of the discounted return from there on.
 """

@@ -1,13 +1,13 @@
 """Does the way of computing change what is learned? The same training by every mode and precision, over seeds.
 
-    python benchmarks/parity.py --jobs 2                              # eager, compiled and by hand, on the CPU
+    python benchmarks/parity.py --jobs 2                              # eager, compiled and hand-written, on the CPU
     python benchmarks/parity.py --device cuda --jobs 4                # graphs, TF32 and bf16, on the GPU
     python benchmarks/parity.py --ways native bf16 --seeds 8 --resume
 
-Snake 10x10 with flood-fill features, double DQN, 2x256, batch 64, 64 boards, one gradient step for 16 transitions,
-400,000 transitions. What counts is the score of the last weights over 1000 fresh games, not of the best
-checkpoint, and the mean score over the evaluations on the way, which tells how fast it was learned. Each training
-is a process of its own. The intervals are Student's, 95 %; the last column compares with the first way.
+Snake 10x10 with flood-fill features, double DQN, 2x256, batch 64, 64 boards, one gradient step per 16 transitions,
+400,000 transitions. Two figures count: the score of the last weights (not of the best checkpoint) over 1000 new
+games; and the mean score over the evaluations during training, which shows how fast it learned. Each training is a
+separate process. The intervals are Student's, 95 %; the last column compares with the first way.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ WAYS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def train(way: str, seed: int, device: str) -> dict[str, Any]:
-    """One training, and what it came to."""
+    """One training and its results."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as out:
         settings = SETTINGS | WAYS[device][way] | {"seed": seed, "device": device}
@@ -87,7 +87,7 @@ def train(way: str, seed: int, device: str) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], title: str) -> Table:
-    """A line for every way."""
+    """A table with a line for every way."""
     grid = Table(title=title)
     for name in ("way", "mode"):
         grid.add_column(name)
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", help="all, if not given")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
-    parser.add_argument("--resume", action="store_true", help="keep what the file holds")
+    parser.add_argument("--resume", action="store_true", help="keep the results in the file")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     known = WAYS[arguments.device]

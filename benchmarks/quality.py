@@ -1,13 +1,13 @@
 """How well every algorithm learns Snake 10x10: algorithms x feature sets, with a 95 % interval over seeds.
 
-    python benchmarks/quality.py --jobs 2 --resume             # 3000 episodes each; goes on where it stopped
+    python benchmarks/quality.py --jobs 2 --resume             # 3000 episodes each; continues where it stopped
     python benchmarks/quality.py --algos dqn rainbow --features flood --seeds 5
     python benchmarks/quality.py --algos iqn --device cuda     # on the GPU; several trainings share it with --jobs
     python benchmarks/quality.py --write docs/results.md       # the page, from what was measured
 
-Every training runs in a process of its own, on one CPU thread or the GPU. Results are written after each, so that a
-run that was cut short loses nothing but what was under way. The score is that of the best checkpoint over 1000
-fresh games.
+Every training runs in its own process, on one CPU thread or the GPU. Results are written after each, so an
+interrupted run loses only what was in progress. The score is that of the best checkpoint over 1000 new
+games.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def train(algo: str, features: str, seed: int, device: str) -> dict[str, Any]:
 
 
 def machine(device: str) -> str:
-    """The GPU, or the processor and how many of its cores there are."""
+    """The GPU, or the processor and its number of cores."""
     about = context(device)
     return about["device"] if device == "cuda" else f"{about['device']}, {about['cores']} cores"
 
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
-        "--resume", action="store_true", help="keep what the file holds, and do what is missing"
+        "--resume", action="store_true", help="keep the results in the file, and do what is missing"
     )
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--write", type=Path, help="only write the page from the file")

@@ -1,4 +1,4 @@
-"""What sampling and updating priorities cost, from 10^4 to 10^7 slots, each ring full to its capacity.
+"""What sampling and updating priorities cost, from 10^4 to 10^7 slots, each ring filled to its capacity.
 
     python benchmarks/replay.py --device cpu [--slots 10000 1000000] [--batch 256] [--json FILE]
 
@@ -34,7 +34,7 @@ Measured = UniformSampler | PrioritizedSampler
 
 
 def full_ring(slots: int, num_envs: int, device: torch.device) -> Ring:
-    """Every row complete but the head; one row in fifty is a reset."""
+    """A ring with every row complete except the head; one row in fifty is a reset."""
     ring = Ring(slots, num_envs, SPEC, 3, device)
     generator = torch.Generator(device).manual_seed(0)
     reset = torch.rand(ring.kind.shape, generator=generator, device=device) < 0.02
@@ -44,8 +44,8 @@ def full_ring(slots: int, num_envs: int, device: torch.device) -> Ring:
     return ring
 
 
-def prioritised(ring: Ring, width: int | None) -> PrioritizedSampler:
-    """A sampler over a full ring whose priorities have all been learned."""
+def prioritized(ring: Ring, width: int | None) -> PrioritizedSampler:
+    """A sampler over a full ring in which every transition has a learned priority."""
     device = ring.device
     generator = torch.Generator(device).manual_seed(1)
     sampler = PrioritizedSampler(ring, N_STEP, 0.99, generator, alpha=0.6, beta=0.4, eps=1e-6)
@@ -60,7 +60,7 @@ def prioritised(ring: Ring, width: int | None) -> PrioritizedSampler:
 
 
 def works(sampler: Measured, batch: int) -> dict[str, tuple[Work, int]]:
-    """What is measured, and by how many its time is divided."""
+    """What is measured, and by how much its time is divided."""
     device = sampler.ring.device
     errors = torch.rand(64, batch, device=device) * 2
     drawn = [sampler.sample(batch).index for _ in range(64)]
@@ -80,7 +80,7 @@ def works(sampler: Measured, batch: int) -> dict[str, tuple[Work, int]]:
 
 
 def median_us(work: Work, device: torch.device, repeats: int) -> float:
-    """Median over repeats, after a burn-in; each repeat runs for about 20 ms."""
+    """Median over repeats, after a warm-up; each repeat runs for about 20 ms."""
 
     def timed(loops: int) -> float:
         start = time.perf_counter()
@@ -96,7 +96,7 @@ def median_us(work: Work, device: torch.device, repeats: int) -> float:
 
 
 def captured(work: Work, sampler: Measured) -> Work:
-    """The work as a CUDA graph; it may run alone, outside, three times first."""
+    """The work as a CUDA graph; it first runs three times outside the graph."""
     for _ in range(3):
         work()
     torch.cuda.synchronize()
@@ -123,8 +123,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--slots", type=int, nargs="+", default=[10**4, 10**5, 10**6, 10**7])
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--envs", type=int, default=256, help="environments, hence slots per row")
-    parser.add_argument("--width", type=int, help="the torch tree with this width, also on the CPU")
+    parser.add_argument("--envs", type=int, default=256, help="environments, which are the slots per row")
+    parser.add_argument("--width", type=int, help="use the torch tree with this width, also on the CPU")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
@@ -138,7 +138,7 @@ def main() -> None:
     for slots in arguments.slots:
         ring = full_ring(slots, arguments.envs, device)
         uniform = UniformSampler(ring, N_STEP, 0.99, torch.Generator(device).manual_seed(1))
-        for kind, sampler in {"uniform": uniform, "prioritised": prioritised(ring, arguments.width)}.items():
+        for kind, sampler in {"uniform": uniform, "prioritised": prioritized(ring, arguments.width)}.items():
             for mode, cost in measure(sampler, arguments.batch, device, arguments.repeats).items():
                 cells = " ".join(f"{us:>9.1f}" for us in cost.values())
                 print(f"{slots:>12,} {kind:<12} {mode:<6} {cells}", flush=True)

@@ -5,12 +5,12 @@
     python benchmarks/scaling.py --axes ratio --rounds 3 --flood  # one axis, flood-fill features
     python benchmarks/scaling.py --algo rainbow
 
-Snake 10x10, MLP 2x256, double DQN; 256 boards, batch 64 and ratio 1/32 where they are not what varies. Each point
-is the real training loop, in the mode and with the threads that `auto` picks, after the replay was filled with
-what learning starts from. All points of an axis stand ready and take turns, round by round, so that a busy machine
-is unfair to none. A round closes only when all updates that it earned are done. Ratio 0 is collection alone.
+Snake 10x10, MLP 2x256, double DQN; 256 boards, batch 64 and ratio 1/32 where they do not vary. Each point is the
+real training loop, in the mode and with the threads that `auto` picks, after the replay was filled with what
+learning starts from. All points of an axis are prepared first and take turns, round by round, so a busy machine
+affects all alike. A round ends only when all updates that it earned are done. Ratio 0 is collection alone.
 
-A point that does not work is named with its reason, and left out. The axes that are not asked for stay in the JSON
+A point that does not work is listed with its reason, and left out. Axes that are not measured stay in the JSON
 as they were.
 """
 
@@ -63,12 +63,12 @@ AXES: dict[str, tuple[str, list[float]]] = {
     "ratio": ("train_ratio", [0, 0.004, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1]),
 }
 FIXED = {"boards": "batch 64, ratio 1/32", "batch": "256 boards, ratio 1/32", "ratio": "256 boards, batch 64"}
-CUDA_BOARDS = 16_384  # from so many boards on, only CUDA is asked
+CUDA_BOARDS = 16_384  # with this many boards or more, only CUDA is measured
 
 
 @dataclass
 class Point:
-    """A training that stands ready, and what was measured of it."""
+    """A training that is ready, and its measurements."""
 
     value: float
     loop: Loop
@@ -88,7 +88,7 @@ def configure(arguments: argparse.Namespace, setting: str, value: float) -> Conf
     config = apply_settings(base_config("snake"), changes)
     config = apply_algorithm(config, arguments.algo) if arguments.algo else config
     if config.learn.method == "pqn" and setting != "envs":
-        raise ConfigError("PQN has neither a replay's batch nor a train ratio of its own.")
+        raise ConfigError("PQN has neither a replay batch nor its own train ratio.")
     return config
 
 
@@ -185,7 +185,7 @@ def run_axis(
 
 
 def label(axis: str, value: float) -> str:
-    """A value as it is written: 4,096, 1/32, 0.004."""
+    """A value in its usual notation: 4,096, 1/32, 0.004."""
     if axis != "ratio":
         return f"{int(value):,}"
     return (
@@ -196,7 +196,7 @@ def label(axis: str, value: float) -> str:
 
 
 def table(axis: str, rows: list[dict[str, Any]], title: str) -> Table:
-    """An axis for reading."""
+    """A readable table of an axis."""
     grid = Table(title=f"{axis}: {title}")
     for name in (axis, "steps/s", "least … most", "µs/update, all in", "ratio asked", "achieved"):
         grid.add_column(name, justify="right")
@@ -230,13 +230,13 @@ def draw(axes: dict[str, Any], title: str, path: Path) -> None:
     FigureCanvasAgg(figure)
     for panel, axis in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         rows = axes[axis]["rows"]
-        places = list(range(len(rows)))  # evenly: the values are powers of two, but for 0 and 0.004
+        places = list(range(len(rows)))  # evenly: the values are powers of two, except 0 and 0.004
         panel.fill_between(
             places, [r["least"] for r in rows], [r["most"] for r in rows], color="#d95f02", alpha=0.2
         )
         panel.plot(places, [r["steps_per_second"] for r in rows], color="#d95f02", marker="o", ms=4)
         for place, row in zip(places, rows, strict=True):
-            side = -1 if axis == "boards" else 1  # of the line: it rises with the boards, and falls else
+            side = -1 if axis == "boards" else 1  # of the line: it rises with the boards, and falls otherwise
             offset = {"xytext": (side * 4, 4), "textcoords": "offset points", "fontsize": 7}
             text, align = short(row["steps_per_second"]), "right" if side < 0 else "left"
             panel.annotate(text, (place, row["steps_per_second"]), ha=align, **offset)
@@ -263,14 +263,14 @@ def short(number: float) -> str:
 
 
 def machine(device: torch.device) -> str:
-    """The name of a device in files."""
+    """The name of a device in file names."""
     if device.type == "cpu":
         return "cpu"
     return "h200" if "H200" in torch.cuda.get_device_name(device) else "cuda"
 
 
 def read_axes(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier run of the same settings has measured."""
+    """What an earlier run with the same settings has measured."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return dict(data["axes"]) if data["settings"] == settings else {}
@@ -283,8 +283,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda", "auto"])
     parser.add_argument("--axes", default=",".join(AXES), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
-    parser.add_argument("--flood", action="store_true", help="flood-fill features, not the eleven basic ones")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per round")
+    parser.add_argument(
+        "--flood", action="store_true", help="flood-fill features instead of the eleven basic ones"
+    )
     parser.add_argument("--algo")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)

@@ -1,24 +1,24 @@
 """The runs that the seed documents describe: 5000 and 10,000 episodes of Snake at the five named train ratios.
 
     python benchmarks/seed_runs.py                                  # all ten
-    python benchmarks/seed_runs.py --resume                         # go on where it stopped
+    python benchmarks/seed_runs.py --resume                         # continue where it stopped
     python benchmarks/seed_runs.py --features basic --episodes 10000 --ratios fast quality
     python benchmarks/seed_runs.py --device cuda
 
-The settings are theirs; what the documents leave open was read in the public program that they speak of: 256
+The settings are theirs; what the documents leave open was taken from the public program that they mention: 256
 boards of 10x10, plain DQN, MLP 2x128, batch 64, replay of 100,000, learning from 1000 transitions on, learning
 rate 0.001, γ 0.99, gradients clipped at 1, games cut off at 1000 steps. Their ε falls by 0.995 per episode to
-0.01, in 919 episodes; ours goes by transitions, so it falls exponentially over 25,000, which is about as many.
-That matters: a run of so many episodes is short where the agent stays random, for it dies soon. Time per
+0.01, in 919 episodes; ours depends on transitions, so it falls exponentially over 25,000, which is about as many.
+That matters: a fixed number of episodes is short if the agent stays random, because it dies soon. Time per
 transition is the unit in which runs compare.
 
 Their figures are for the basic features ("basic DQN doesn't use flood-fill anyway"): `--features basic` repeats
-those. `flood`, the default here, sees more, plays longer, and so costs more transitions for the same number of
-episodes. 199 minutes was measured by them; the ranges for 10,000 episodes are what they expect, not what they
+those. `flood`, the default here, sees more, plays longer, and so needs more transitions for the same number of
+episodes. They measured 199 minutes; the ranges for 10,000 episodes are what they expect, not what they
 measured.
 
-Every run is a process of its own, without evaluation on the way. Its time is that of training alone: from the first
-update to the last report, after the warm-up and the filling of the replay.
+Every run is a separate process, without evaluation during training. Its time is that of training alone: from the
+first update to the last report, after the warm-up and the filling of the replay.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ SEEDS: dict[tuple[int, str], tuple[float, float, str]] = {
     (10_000, "better"): (40, 60, "expected"),
     (10_000, "quality"): (90, 120, "expected"),
 }
-GUESSED_LENGTH = {"basic": 130.0, "flood": 300.0}  # transitions per episode, until a run has shown it
+GUESSED_LENGTH = {"basic": 130.0, "flood": 300.0}  # transitions per episode, until a run has measured it
 
 
 def settings(features: str, ratio: str, device: str, **budget: Any) -> dict[str, Any]:
-    """Those of one run."""
+    """The settings of one run."""
     return THEIRS | {"env.features": features, "train_ratio": RATIOS[ratio], "device": device} | budget
 
 
 def train(features: str, ratio: str, episodes: int, device: str, console: Console) -> dict[str, Any]:
-    """One run in a process of its own, and its figures."""
+    """One run in a separate process, and its figures."""
     with tempfile.TemporaryDirectory() as out:
         with followed(Path(out), episodes, console):
             path = train_apart("snake", settings(features, ratio, device, episodes=episodes), out)
@@ -109,7 +109,7 @@ def train(features: str, ratio: str, episodes: int, device: str, console: Consol
 
 @contextmanager
 def followed(out: Path, episodes: int, console: Console, every: float = 15.0) -> Iterator[None]:
-    """Say now and then how far the run in a folder has come."""
+    """Report at intervals how far the run in a folder has come."""
     over = threading.Event()
 
     def follow() -> None:
@@ -130,12 +130,12 @@ def followed(out: Path, episodes: int, console: Console, every: float = 15.0) ->
 
 
 class Clock:
-    """Foretells how long runs take: a transition costs a + b · ratio."""
+    """Predicts how long runs take: a transition costs a + b · ratio."""
 
     def __init__(self, features: str, device: str, seconds: float) -> None:
         self.length, self.known = GUESSED_LENGTH[features], False
-        cheap, dear = (self.probe(features, ratio, device, seconds) for ratio in ("debug", "quality"))
-        self.b = max(0.0, (dear - cheap) / (RATIOS["quality"] - RATIOS["debug"]))
+        cheap, expensive = (self.probe(features, ratio, device, seconds) for ratio in ("debug", "quality"))
+        self.b = max(0.0, (expensive - cheap) / (RATIOS["quality"] - RATIOS["debug"]))
         self.a = max(0.0, cheap - self.b * RATIOS["debug"])
 
     @staticmethod
@@ -147,11 +147,11 @@ class Clock:
         return last.seconds / max(1.0, last.step - STARTS)
 
     def foretell(self, ratio: str, episodes: int) -> float:
-        """Seconds of a run."""
+        """Predicted seconds of a run."""
         return episodes * self.length * (self.a + self.b * RATIOS[ratio])
 
     def learn(self, result: dict[str, Any]) -> None:
-        """A run has shown how long episodes are."""
+        """Take the episode length from a finished run."""
         self.length, self.known = result["length"], True
 
 
@@ -160,7 +160,7 @@ def span(low: float, high: float) -> str:
 
 
 def table(results: list[dict[str, Any]], title: str) -> Table:
-    """All runs for reading."""
+    """A readable table of all runs."""
     grid = Table(title=title)
     grid.caption = "theirs ÷ ours takes the least of their minutes; the machines differ"
     names = (
@@ -221,7 +221,7 @@ def draw(results: list[dict[str, Any]], title: str, path: Path) -> None:
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     panels[0].set_ylabel("minutes of training")
     figure.suptitle(title, fontsize=10)
-    figure.supxlabel("train ratio; orange: ours, grey: the seed documents, on their machine", fontsize=9)
+    figure.supxlabel("train ratio; orange: ours, gray: the seed documents, on their machine", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
@@ -239,7 +239,7 @@ def key(r: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def foresee(clock: Clock, todo: list[tuple[str, int]], features: str, console: Console) -> None:
-    """What lies ahead, before it starts."""
+    """Print the expected time before the runs start."""
     worst, total = clock.foretell("quality", 10_000), sum(clock.foretell(r, e) for r, e in todo)
     shape = f"{(clock.a + clock.b * RATIOS['quality']) * 1e6:.1f} µs per transition at ratio 0.25"
     guess = "measured" if clock.known else "a guess"
@@ -275,7 +275,9 @@ def main() -> None:
     try:
         clock = Clock(features, device.type, arguments.probe) if todo else None
     except SystemExit as error:  # how train_apart says that a training failed
-        console.print(f"No estimate, for the probe failed: {last_line(error)}", highlight=False, markup=False)
+        console.print(
+            f"No estimate, because the probe failed: {last_line(error)}", highlight=False, markup=False
+        )
     if clock:
         for result in results[-1:]:
             clock.learn(result)

@@ -1,13 +1,13 @@
-"""Service function chains: acceptance by load and number of data centres, for rules, chance and trained agents.
+"""Service function chains: acceptance by load and number of data centers, for rules, random play, trained agents.
 
     python benchmarks/sfc.py --policies heuristic makes-room random --seeds 5        # the rules: a minute
     python benchmarks/sfc.py --policies paper best best-by-value --seeds 5 --device cuda --resume
     python benchmarks/sfc.py --policies best --device cuda --steps 100000000 --set envs=512 train_ratio=0.004
     python benchmarks/sfc.py --write docs/images/sfc.png                             # only table and picture
 
-One model of each training, with 2 to 8 data centres and 1 to 5 bundles at random, serves all cells of the table.
+One model of each training, with 2 to 8 data centers and 1 to 5 bundles at random, serves all cells of the table.
 All policies play the same episodes. Results are written after each policy and seed; `--resume` keeps them.
-`--slots 2` measures the other reading of how long an instance serves a request (docs/sfc.md). `sfc_speed.py`
+`--slots 2` measures the other interpretation of how long an instance serves a request (docs/sfc.md). `sfc_speed.py`
 measures speed.
 """
 
@@ -35,12 +35,12 @@ from measure import context, train_apart, write_json
 RESULTS = Path(__file__).parent / "results" / "sfc.json"
 DCS, BUNDLES = (8, 6, 4, 2), (1, 2, 3, 4, 5)
 
-#: Acceptance at 5 bundles in Onsu et al. 2024 and in arXiv:2411.12851, by data centres.
+#: Acceptance at 5 bundles in Onsu et al. 2024 and in arXiv:2411.12851, by data centers.
 PUBLISHED = {
     "DRL (paper)": {8: 0.81, 6: 0.76, 4: 0.62, 2: 0.315},
     "GenAI-assisted (follow-up)": {8: 1.0, 6: 0.96, 4: 0.87, 2: 0.40},
 }
-#: Trained policies: the preset, whether the data centre is chosen by value, and other settings than the preset's.
+#: Trained policies: the preset, whether the data center is chosen by value, and other settings than the preset's.
 TRAINED: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "paper": ("sfc-paper", False, {}),
     "best": ("sfc", False, {}),
@@ -84,7 +84,7 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
         agent = flashdqn.load(path, asked.device)
         base = agent.config.env
         assert isinstance(base, SfcConfig)
-        # The same, but for the waiting at the ends of steps.
+        # The same, except for the waiting at the ends of steps.
         base = dataclasses.replace(base, full_steps=False)
     for dcs in DCS:
         for bundles in BUNDLES:
@@ -108,8 +108,8 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
 
 
 def trained(name: str, seed: int, asked: argparse.Namespace) -> Path:
-    """The run of a policy and a seed: an older one where there is one, else a new training in a process of its
-    own."""
+    """The run of a policy and a seed: an older one if there is one, otherwise a new training in a separate
+    process."""
     preset, _, others = TRAINED[name]
     folder = asked.runs / f"{name.removesuffix('-by-value')}-slots{asked.slots}-seed{seed}"
     finished = sorted(folder.glob("*/summary.json"))
@@ -124,7 +124,7 @@ def trained(name: str, seed: int, asked: argparse.Namespace) -> Path:
 
 
 def cpu_bound(base: SfcConfig, dcs: int, bundles: int, episodes: int, seed: int) -> float:
-    """What no policy can exceed, by CPU alone: all CPU busy until the last deadline, cheapest chains first."""
+    """Upper bound for all policies, by CPU alone: all CPU busy until the last deadline, cheapest chains first."""
     env = cell_env(base, dcs, bundles, episodes, torch.device("cpu"))
     env.reset(1_000 + seed)
     capacity = env.net.capacity[:, :, layout.CPU].sum(1)  # of the first episode
@@ -150,19 +150,19 @@ def cpu_bound(base: SfcConfig, dcs: int, bundles: int, episodes: int, seed: int)
 
 
 def mean_bound(base: SfcConfig, dcs: int, bundles: int, asked: argparse.Namespace) -> float:
-    """The same over the episodes of all seeds."""
+    """The same bound over the episodes of all seeds."""
     return statistics.fmean(cpu_bound(base, dcs, bundles, asked.episodes, s) for s in range(asked.seeds))
 
 
 def old_bounds(old: dict[str, Any], asked: argparse.Namespace) -> Any:
-    """Those of the file, where they are of the same episodes or of more."""
+    """The bounds in the file, if they cover the same episodes or more."""
     about = old.get("bounds_of", {"seeds": 0, "episodes": 0})
     same = about["seeds"] >= asked.seeds and about["episodes"] == asked.episodes
     return old.get("bounds", {}).get(str(asked.slots)) if same else None
 
 
 def interval(values: list[float]) -> str:
-    """Mean and half-width of a 95 % interval over seeds (Student's t), in per cent."""
+    """Mean and half-width of a 95 % interval over seeds (Student's t), in percent."""
     mean = 100 * statistics.fmean(values)
     t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}.get(len(values), 2.2)
     if len(values) < 2:
@@ -225,7 +225,7 @@ def tables(data: dict[str, Any], slots: int) -> str:
 
 
 def draw(data: dict[str, Any], slots: int, path: Path) -> None:
-    """Acceptance by load, one panel for each number of data centres."""
+    """Acceptance by load, one panel for each number of data centers."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -243,13 +243,11 @@ def draw(data: dict[str, Any], slots: int, path: Path) -> None:
             axes.plot(BUNDLES, [100 * m for m in means], color=f"C{k}", marker=".", label=policy)
         bounds = data["bounds"][str(slots)][str(dcs)]
         axes.plot(BUNDLES, [100 * b for b in bounds], color="#99a", lw=1, ls="--", label="CPU allows")
-        axes.set(title=f"{dcs} data centres", xlabel="bundles", ylim=(0, 103))
+        axes.set(title=f"{dcs} data centers", xlabel="bundles", ylim=(0, 103))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("accepted requests, %")
-    figure.axes[-2].legend(
-        frameon=False, fontsize=8, loc="center left"
-    )  # nobody is between good and bad there
+    figure.axes[-2].legend(frameon=False, fontsize=8, loc="center left")  # there are no curves in that place
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
@@ -258,16 +256,16 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--policies", nargs="+", choices=[*RULES, *TRAINED], default=[*RULES, *TRAINED])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--episodes", type=int, default=64, help="of every cell and seed")
+    parser.add_argument("--episodes", type=int, default=64, help="per cell and seed")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--slots", type=int, default=1)
-    parser.add_argument("--steps", type=int, help="of a training, instead of the preset's")
+    parser.add_argument("--steps", type=int, help="steps of a training, instead of the preset's")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=JSON", help="settings of the trainings")
     parser.add_argument(
-        "--runs", type=Path, default=Path("runs/sfc"), help="where trainings lie; finished ones are used"
+        "--runs", type=Path, default=Path("runs/sfc"), help="folder of trainings; finished ones are used"
     )
     parser.add_argument(
-        "--resume", action="store_true", help="keep what the file holds, and do what is missing"
+        "--resume", action="store_true", help="keep the results in the file, and do what is missing"
     )
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument(
@@ -278,7 +276,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     asked = arguments()
-    torch.set_num_threads(1)  # a small network for few rows gains nothing from more
+    torch.set_num_threads(1)  # more threads do not help a small network with few rows
     old = json.loads(asked.json.read_text(encoding="utf-8")) if asked.json.exists() else {}
     if not asked.write:
         data = {**context(asked.device), "bounds": old.get("bounds", {}), "results": []}

@@ -2,9 +2,9 @@
 
     python benchmarks/sfc_speed.py [--device cuda] [--networks 256 4096] [--seconds 20] [--json FILE]
 
-Training: the paper's network, batch 32. Ours at one update per 5 actions; the loop that one writes first (one
-network, eager PyTorch, a ring of NumPy arrays) with an update after every action, and after every 5. Every figure
-says its ratio.
+Training: the paper's network, batch 32. Ours has one update per 5 actions; the loop that a user would write first
+(one network, eager PyTorch, a ring of NumPy arrays) has one after every action, and one after every 5. Every figure
+states its ratio.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def ours(device: str, seconds: float, envs: int, mode: str) -> dict[str, Any]:
 
 
 def eager(device: str, seconds: float, every: int) -> dict[str, Any]:
-    """One network at a time, an update after every so many actions."""
+    """One network at a time, an update after every `every` actions."""
     env = ServiceChains(SfcConfig(), 1)
     generator = torch.Generator().manual_seed(0)
     config = PRESETS["sfc-paper"].config.network

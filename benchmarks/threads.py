@@ -1,5 +1,5 @@
 """What threads cost when they have to share their cores: one update with one thread and with two, on a quiet
-machine and beside a busy process per core.
+machine and while a process keeps each core busy.
 
     python benchmarks/threads.py [--seconds 5] [--json FILE]
 

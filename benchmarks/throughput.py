@@ -3,9 +3,9 @@
     make bench-setup
     python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx]
 
-Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. Every program is a process
-of its own and is measured in a window after its burn-in; they alternate, backwards in every other round. A short
-trial first finds the number of threads that serves each of them best. What each does is told in peers/README.md.
+Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. Every program is a separate
+process and is measured in a window after its warm-up; they take turns, in reverse order in every other round. A
+short trial first finds the best number of threads for each. peers/README.md says what each does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RATIO = 0.25
 
 @dataclass(frozen=True)
 class Program:
-    """A row of the table: what is run, and what it should keep to."""
+    """A row of the table: what is run, and the settings it must keep."""
 
     label: str
     module: str
@@ -89,7 +89,7 @@ def measure(program: Program, threads: int | None, seconds: float, device: str) 
 
 
 def check_work(program: Program, threads: int | None, row: dict[str, Any]) -> None:
-    """The ratio within the window, but for the rounding at its two ends; environments; threads."""
+    """Check the ratio within the window (except for rounding at its two ends), environments and threads."""
     rounding = program.ratio * program.envs + 1
     if abs(row["updates"] - program.ratio * row["steps"]) > rounding:
         raise ProgramError(
@@ -97,18 +97,18 @@ def check_work(program: Program, threads: int | None, row: dict[str, Any]) -> No
             f"{row['updates']} in {row['steps']}."
         )
     if row["envs"] != program.envs or (threads is not None and row["threads"] != threads):
-        raise ProgramError(f"{program.label} did not keep to its environments and threads: {row}")
+        raise ProgramError(f"{program.label} did not use the environments and threads it was given: {row}")
 
 
 def best_threads(program: Program, seconds: float, device: str) -> tuple[int, dict[int, float]]:
-    """The number of threads that serves a program best, and what each gave."""
+    """The best number of threads for a program, and the speed with each."""
     found = {}
     for threads in sorted({1, 2, cores()} & set(range(1, cores() + 1))):
         found[threads] = measure(program, threads, seconds, device)["steps_per_second"]
     return max(found, key=lambda threads: found[threads]), found
 
 
-def summarise(name: str, rows: list[dict[str, Any]], trial: dict[int, float]) -> dict[str, Any]:
+def summarize(name: str, rows: list[dict[str, Any]], trial: dict[int, float]) -> dict[str, Any]:
     """Medians and spread over the rounds."""
     program = PROGRAMS[name]
     steps = [row["steps_per_second"] for row in rows]
@@ -127,14 +127,14 @@ def summarise(name: str, rows: list[dict[str, Any]], trial: dict[int, float]) ->
 
 
 def compare(summaries: list[dict[str, Any]]) -> None:
-    """Ours over theirs. By gradient steps, which is the same as by steps where the ratio is the same."""
+    """Ours over theirs, by gradient steps. With the same ratio this is the same as by steps."""
     ours = next((s["updates_per_second"] for s in summaries if s["name"] == "ours"), None)
     for summary in summaries:
         summary["ours_over_theirs"] = ours / summary["updates_per_second"] if ours else None
 
 
 def table(summaries: list[dict[str, Any]]) -> Table:
-    """What is printed."""
+    """The table that is printed."""
     grid = Table(title="DQN on Snake: batch 64, MLP 2x256", caption_justify="left")
     grid.caption = (
         "ours ÷ theirs compares gradient steps per second: the naive loop takes one after every step."
@@ -237,7 +237,7 @@ def run_all(
 
 
 def in_order(names: list[str], number: int) -> Iterable[str]:
-    """Forwards, then backwards, so that nobody always follows the same neighbour."""
+    """Forward, then backward, so no program always follows the same one."""
     return names if number % 2 == 0 else reversed(names)
 
 
@@ -258,11 +258,11 @@ def main() -> None:
         "--seconds", type=float, default=15.0, help="measured window of each program and round"
     )
     parser.add_argument("--trial-seconds", type=float, default=5.0, help="window of the trials for threads")
-    parser.add_argument("--only", help="peers by name, with commas between; ours always runs")
+    parser.add_argument("--only", help="peers by name, separated by commas; ours always runs")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--machine", help="name for the files; else the number of cores")
-    parser.add_argument("--json", type=Path, help="else benchmarks/results/throughput-MACHINE.json")
-    parser.add_argument("--picture", type=Path, help="else docs/images/throughput.png")
+    parser.add_argument("--machine", help="name for the files; default: the number of cores")
+    parser.add_argument("--json", type=Path, help="default: benchmarks/results/throughput-MACHINE.json")
+    parser.add_argument("--picture", type=Path, help="default: docs/images/throughput.png")
     options = parser.parse_args()
     if not PYTHON.exists():
         raise SystemExit("The peers are not installed: run `make bench-setup` first.")
@@ -273,7 +273,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     names = choose(options.only)
     found, trials = run_all(names, options, console)
-    summaries = [summarise(name, rows, trials[name]) for name, rows in found.items()]
+    summaries = [summarize(name, rows, trials[name]) for name, rows in found.items()]
     compare(summaries)
     console.print(table(summaries))
 

@@ -1,11 +1,11 @@
-"""What it costs to bring the answers of games on the CPU to a GPU: tensor by tensor, and packed into one copy.
+"""The cost of moving the results of games on the CPU to a GPU: tensor by tensor, and packed into one copy.
 
     python benchmarks/transfers.py --json transfers.json
 
-`plain` moves every tensor with a `.to(device)` of its own, out of pageable memory, each of which the host waits
-for, and the actions by `.to("cpu")`. `packed` is what `envs.moved` does. Both move the answers of the same
-environment, which does nothing but point at prepared tensors; a step takes the actions there and the answers back,
-and then something reads them. They take turns, and the median of the rounds counts.
+`plain` moves every tensor with its own `.to(device)`, out of pageable memory, and the host waits for each; it moves
+the actions by `.to("cpu")`. `packed` is what `envs.moved` does. Both move the results of the same environment,
+which only points at prepared tensors. A step moves the actions there and the results back, and then something
+reads them. They take turns, and the median of the rounds counts.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Still:
         return self.answer.obs
 
     def step(self, action: Tensor) -> Step:
-        int(action[0])  # somebody reads it
+        int(action[0])  # an environment reads it
         return self.answer
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """There is nothing to load."""
+        """Do nothing: there is no state."""
 
 
 class Plain:
-    """A copy for every tensor."""
+    """One copy for every tensor."""
 
     def __init__(self, env: VecEnv, device: torch.device) -> None:
         self.env, self.device = env, device
@@ -81,7 +81,7 @@ class Plain:
 
 
 def time_steps(env: Any, device: torch.device, steps: int) -> float:
-    """Microseconds of a step: actions there, answers back, and something that reads them."""
+    """Microseconds of a step: actions there, results back, and something that reads them."""
     total = torch.zeros((), device=device)
     action = torch.zeros(env.env.num_envs, dtype=torch.int64, device=device)
     torch.cuda.synchronize(device)
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        raise SystemExit("This benchmark measures copies to a GPU, and there is none here.")
+        raise SystemExit("This benchmark measures copies to a GPU, but there is no GPU here.")
     device, rows = torch.device("cuda", 0), []
     for name, count, spec, actions, masked in CASES:
         ways: dict[str, Any] = {
@@ -112,7 +112,7 @@ def main() -> None:
             for way, env in ways.items():
                 env.reset(0)
                 taken = time_steps(env, device, options.steps)
-                if number > 0:  # the first round is to warm up
+                if number > 0:  # the first round is a warm-up
                     times[way].append(taken)
         row = {"case": name, "envs": count, "bytes": count * spec.nbytes}
         rows.append(row | {way: statistics.median(values) for way, values in times.items()})

@@ -1,13 +1,13 @@
-"""What one gradient step of double DQN costs on the CPU, against the matrix products that it cannot do without.
+"""What one gradient step of double DQN costs on the CPU, compared with the matrix products that it needs.
 
     python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE] [--picture FILE]
 
-`floor` is those products alone, into memory that is there already: the online network over observations and next
-observations, the target over the next ones, the gradients of activations and weights; once by PyTorch's library,
-and once by the tiles that the hand-written update is made of, which is the lower floor. All other rows are whole
-updates, with gradient clipping and a soft update of the target. The rows take turns, round by round, on one thread
-but for the last: a neighbour on the machine disturbs all of them alike, and the least time of a single update is
-what the work costs.
+`floor` is those products alone, into memory that is already allocated: the online network over observations and
+next observations, the target over next observations, the gradients of activations and weights. It is measured with
+PyTorch's library, and with the tiles of the hand-written update, which give the lower floor. All other rows are
+whole updates, with gradient clipping and a soft update of the target. The rows take turns, round by round, on one
+thread except for the last. So another program on the machine disturbs all of them alike, and the least time of a
+single update is what the work costs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from flashdqn.networks.roles import make_target
 from flashdqn.training.backends.cpu.update import NativeUpdates
 from measure import context, draw_bars, write_json
 
-#: Below so many inputs, MKL is faster at the transposed form of a layer's weight gradient.
+#: Below this many inputs, MKL is faster with the transposed form of a layer's weight gradient.
 NARROW = 32
 
 LEARN = LearnConfig(bootstrap="double", huber=1.0, target_every=0, lr=1e-4)
@@ -91,7 +91,7 @@ def make_batches(case: Case, count: int = 16) -> list[Batch]:
 
 
 def joined(batches: list[Batch]) -> Batch:
-    """One after the other in one."""
+    """Several batches, one after the other in one."""
     columns = zip(*(batch.transition for batch in batches), strict=True)
     transition = Transition(*(None if column[0] is None else torch.cat(column) for column in columns))
     return Batch(
@@ -100,7 +100,7 @@ def joined(batches: list[Batch]) -> Batch:
 
 
 def floor(case: Case) -> Update:
-    """The products and nothing else."""
+    """The products alone."""
     sizes = [case.inputs, *case.hidden, case.actions]
     works: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]] = []
     for rows in (2 * case.batch, case.batch):  # online, target
@@ -137,7 +137,7 @@ def multiply_all(works: Array, zero: Array) -> None:
 
 
 def tiled_floor(case: Case) -> Update:
-    """The products and nothing else, by tiles."""
+    """The products alone, by tiles."""
     memory: list[Tensor] = []
     works: list[tuple[int, ...]] = []
 
@@ -167,7 +167,7 @@ def tiled_floor(case: Case) -> Update:
 
 
 def autograd(case: Case, fused: bool | None) -> Update:
-    """As one would write it: eager PyTorch and its own optimiser."""
+    """The usual way: eager PyTorch and its own optimizer."""
     online = make_network(case)
     target, head = make_target(online), ScalarHead(LEARN.huber)
     parameters: list[Tensor] = list(online.parameters())
@@ -187,12 +187,12 @@ def autograd(case: Case, fused: bool | None) -> Update:
 
 
 def learner(case: Case) -> Update:
-    """`Learner.update` as the training calls it, with all that it does besides: sums, a look at the loss."""
+    """`Learner.update` as the training calls it, with all that it does besides: sums, a check of the loss."""
     return Learner(LEARN, make_network(case), ScalarHead(LEARN.huber), torch.device("cpu"), {}).update
 
 
 def written(case: Case, group: int = 1, threads: int = 1) -> Update:
-    """The hand-written update, so many at a time."""
+    """The hand-written update, `group` at a time."""
     online = make_network(case)
     target = make_target(online)
     flat, old = Flat(online), Flat(target)
@@ -218,7 +218,7 @@ def rows(case: Case) -> dict[str, Update]:
 
 
 def microseconds(update: Update, batches: Iterator[Batch], seconds: float) -> list[float]:
-    """Times of single updates over so many seconds: short enough for some to run undisturbed."""
+    """Times of single updates over `seconds` seconds: short enough for some to run undisturbed."""
     times: list[float] = []
     end = time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
@@ -231,7 +231,7 @@ def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
     """Least and median time of every row."""
     batches, updates = itertools.cycle(make_batches(case)), rows(case)
     times: dict[str, list[float]] = {name: [] for name in updates}
-    for update in updates.values():  # burn-in
+    for update in updates.values():  # warm-up
         microseconds(update, batches, seconds)
     for _ in range(rounds):
         for name, update in updates.items():
@@ -250,13 +250,13 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     groups: dict[str, dict[str, float]] = {}
     for row in results:
         groups.setdefault(row["case"], {})[row["update"]] = row["min_us"]
-    draw_bars(path, groups, "µs per update, the least", ours="native")
+    draw_bars(path, groups, "least µs per update", ours="native")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=0.05, help="for each row in each round")
+    parser.add_argument("--seconds", type=float, default=0.05, help="per row and round")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()

@@ -1,12 +1,12 @@
-"""The doctor's visits to other libraries' trainings, unchanged: does its split of the time agree with py-spy's?
+"""The doctor visits trainings of other libraries, unchanged: does its split of the time agree with py-spy's?
 
     make bench-setup                                   # Stable-Baselines3, SBX, Tianshou and py-spy in .venv-bench
     python benchmarks/visits.py [--seconds 40] [--only sb3-8] [--json FILE]
 
 Each script of benchmarks/visits/ runs twice: under the doctor, and under py-spy, which reads another process's
-memory and knows nothing of the doctor. For a number of functions, the share of the training that went by in each
-(with all that it called) is compared. Training is what happens below the library's own training loop. The doctor's
-findings are printed with it: there should be none that is wrong.
+memory and does not know of the doctor. For some functions, it compares the share of the training spent in each
+(with all that it called). Training is what happens below the library's own training loop. The doctor's findings
+are printed too: none should be wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FRAME = re.compile(r"^(?P<name>\S+) \((?P<file>.*?)(:\d+)?\)$")
 
 @dataclass(frozen=True)
 class Visit:
-    """A script, its training loop, and what to look for below it: functions with the files they lie in."""
+    """A script, its training loop, and the functions to look for below it, with their files."""
 
     script: str
     arguments: tuple[str, ...]
@@ -73,7 +73,7 @@ VISITS = {
 
 
 def shares(stacks: Iterable[tuple[list[str], float]], visit: Visit) -> dict[str, float]:
-    """Of the time below the training loop, the share with each function on the stack."""
+    """The share of the time below the training loop with each function on the stack."""
     loop = re.compile(visit.loop)
     spent: Counter[str] = Counter()
     whole = 0.0
@@ -104,7 +104,7 @@ def by_doctor(visit: Visit, seconds: float) -> tuple[dict[str, float], Any]:
 
 
 def by_spy(visit: Visit, seconds: float) -> dict[str, float]:
-    """py-spy's split of a run of its own."""
+    """py-spy's split, from a separate run."""
     script = str(HERE / "visits" / visit.script)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "stacks.txt"
@@ -162,7 +162,7 @@ def show(console: Console, name: str, spy: dict[str, float], doctor: dict[str, f
 
 
 def brief(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is worth keeping of each visit."""
+    """The part of each visit that is kept."""
     keep = ("transitions", "updates", "bound", "bound_because", "overhead", "phases")
     return [
         {

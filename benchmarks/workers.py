@@ -2,10 +2,10 @@
 
     python benchmarks/workers.py --envs 16 --json workers.json
 
-The environment computes in plain Python for about as long as `--work` asks, and shows a picture of 84x84. Ways take
-turns, and the median of their rounds counts: the machine may be busy. Steps per second then favour who has more
-processes, for the system shares its cores among these; the CPU time that a step costs, all processes together, does
-not depend on that.
+The environment computes in plain Python for about as long as `--work` asks, and shows a picture of 84x84. The ways
+take turns, and the median of their rounds counts: the machine may be busy. Steps per second then favor the way with
+more processes, because the system shares its cores among processes. The CPU time of a step, all processes together,
+does not depend on that.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument(
         "--work", type=int, nargs="+", default=[300, 3_000, 30_000], help="additions in a step"
     )
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -89,7 +89,7 @@ def measure(work: int, options: argparse.Namespace) -> list[dict[str, Any]]:
             while (now := time.perf_counter() - start) < options.seconds:
                 env.step(action)
                 taken += options.envs
-            if number > 0:  # the first round is to warm up
+            if number > 0:  # the first round is a warm-up
                 speeds.setdefault(way, []).append(taken / now)
                 costs.setdefault(way, []).append((cpu_seconds(env) - before) / taken * 1e6)
     for _, env in ways.values():

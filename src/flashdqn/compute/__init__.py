@@ -1,1 +1,1 @@
-"""Kernels, threads, devices, seeds: how anything is computed. It knows nothing of training."""
+"""Kernels, threads, devices, seeds: how anything is computed. Nothing here depends on training."""

@@ -14,7 +14,7 @@ from flashdqn.core.errors import ConfigError
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` takes CUDA where there is one."""
+    """The device of this name; `auto` takes CUDA where it is available."""
     if name == "cuda" and not torch.cuda.is_available():
         built = "this PyTorch build has no CUDA" if torch.version.cuda is None else "no GPU is visible"
         raise ConfigError(f"--device cuda was asked for, but {built}: use --device cpu or auto.")
@@ -24,7 +24,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that can be taken on a device; on the CPU what the kernel calls available."""
+    """Memory that can still be taken on a device; on the CPU what the kernel calls available."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -35,13 +35,13 @@ def free_bytes(device: torch.device) -> int:
 
 
 def synchronize_device(device: torch.device) -> None:
-    """Until the device has done all that it was given: where a clock starts or stops."""
+    """Wait until the device has finished all its work: needed where a clock starts or stops."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def used_bytes(device: torch.device) -> int:
-    """Memory that this process holds: on CUDA what PyTorch has allocated there, else what is resident."""
+    """Memory that this process holds: on CUDA what PyTorch has allocated there, otherwise what is resident."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     try:
@@ -53,7 +53,7 @@ def used_bytes(device: torch.device) -> int:
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:
-    """What a figure was measured on."""
+    """The hardware and the versions that a measurement belongs to."""
     import numba
     import numpy
 

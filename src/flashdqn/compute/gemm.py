@@ -1,9 +1,9 @@
-"""Products of small matrices on the CPU, in registers, and counters by which threads share them out.
+"""Products of small matrices on the CPU, in registers, and counters by which threads share the work.
 
-A library's matrix product packs its factors first, which costs much where they are small. These are
-multiplied where they lie: a tile of the result, `ROWS` rows by one or two vectors, stays in registers while the sum
-runs. It is written in LLVM's own language, for Numba's loops leave to chance what stays in a register.
-`benchmarks/update.py` measures the products of an update this way and by PyTorch's library.
+A library's matrix product packs its factors first, which is expensive where they are small. These are multiplied
+without copying: a tile of the result, `ROWS` rows by one or two vectors, stays in registers while the sum runs. It
+is written in LLVM's own language, because Numba's loops do not guarantee what stays in a register.
+`benchmarks/update.py` measures the products of an update this way and with PyTorch's library.
 
 Every number of a product is one sum, from the first term to the last, whatever tile it is in and whichever thread
 computes it: results do not depend on the number of threads.
@@ -30,7 +30,7 @@ _INT, _FLOAT, _BYTE = ir.IntType(64), ir.FloatType(), 4
 
 
 def _register_file() -> tuple[int, int]:
-    """Floats in a vector register, and rows of a tile: two accumulators each must fit beside what they multiply."""
+    """Floats in a vector register, and rows of a tile: two accumulators per row must fit beside the factors."""
     features = llvmlite.binding.get_host_cpu_features()
     if features.get("avx512f"):
         return 16, 8  # 32 registers
@@ -45,29 +45,29 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def never_inlined(function: F) -> F:
-    """As `kernels.inner`, but compiled once and called, not put in place: tiles are long."""
+    """Like `kernels.inner`, but compiled once and called instead of inlined: tiles are long."""
     compiled: F = numba.njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     return compiled
 
 
 def with_fast_sums(function: F) -> F:
-    """As `kernels.inner`, where sums may be taken in any order: in the one that is fast, always the same."""
+    """Like `kernels.inner`, but sums may be reordered for speed; the order is always the same."""
     compiled: F = numba.njit(**_OPTIONS, fastmath={"reassoc", "contract"}, forceinline=True)(function)
     return compiled
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:
-    """A function that writes the code of its calls."""
+    """A function that generates the code of its calls."""
     return numba.extending.intrinsic(definition)
 
 
 def make_tile(rows: int, vectors: int, lanes: int = LANES) -> Any:
-    """`tile(a, row, column, b, line, c, out, k, start, step, low, gate)`: C = A B, for so many rows and vectors.
+    """`tile(a, row, column, b, line, c, out, k, start, step, low, gate)`: C = A B for a tile of `rows` x `vectors`.
 
     All but `low`, a float32, are addresses or integers; strides count floats. A[r, i] lies at a + r·row + i·column,
-    B's rows at a distance of `line`, C's of `out`, and k > 0 terms are summed. Row r's sums begin with what lies at
-    start + r·step, and end no lower than `low`, but for NaN. Where `gate` is not 0, it is a matrix that lies as C
-    does, and where that is 0 or less the result is 0.
+    B's rows are `line` apart, C's rows `out`, and k > 0 terms are summed. The sums of row r begin with the number
+    at start + r·step, and end no lower than `low`, except for NaN. Where `gate` is not 0, it is the address of a
+    matrix with the layout of C, and where that matrix is 0 or less the result is 0.
     """
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)
@@ -88,7 +88,7 @@ def make_tile(rows: int, vectors: int, lanes: int = LANES) -> Any:
             )
 
         def places(base: Any, line: Any) -> list[Any]:
-            """Where rows begin."""
+            """The addresses at which rows begin."""
             found = [base]
             for _ in range(rows - 1):
                 found.append(build.add(found[-1], line))
@@ -148,8 +148,8 @@ def make_tile(rows: int, vectors: int, lanes: int = LANES) -> Any:
 
 
 def make_transpose(lanes: int = LANES) -> Any:
-    """`transpose(x, line, y, out)`: the square block at address x, of as many rows as a vector has numbers, at y
-    with rows and columns exchanged; lines count floats."""
+    """`transpose(x, line, y, out)`: write the square block at address x to y, with rows and columns exchanged. It
+    has as many rows as a vector has numbers; `line` and `out` count floats."""
     vector = ir.VectorType(_FLOAT, lanes)
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
@@ -185,7 +185,7 @@ _transpose = make_transpose()
 
 @never_inlined
 def transpose_matrix(x: Scalar, rows: Scalar, line: Scalar, columns: Scalar, y: Scalar, out: Scalar) -> None:
-    """The float32 matrix [rows, columns] at x as [columns, rows] at y; lines count floats."""
+    """Write the float32 matrix [rows, columns] at x to y as [columns, rows]; `line` and `out` count floats."""
     for i in range(0, rows, LANES):
         for j in range(0, columns, LANES):
             if i + LANES <= rows and j + LANES <= columns:
@@ -208,8 +208,8 @@ def multiply_matrices(
     a: Scalar, row: Scalar, column: Scalar, b: Scalar, line: Scalar, c: Scalar, out: Scalar,
     m: Scalar, n: Scalar, k: Scalar, start: Scalar, step: Scalar, low: Scalar, gate: Scalar,
 ) -> None:  # fmt: skip
-    """C = A B, [m, n] from [m, k] and [k, n], all where they lie; n is a multiple of `LANES`, or half of it, and
-    then B and C must have room for all. See `make_tile`."""
+    """C = A B, [m, n] from [m, k] and [k, n], without copying; n is a multiple of `LANES`, or half of it, and then
+    B and C must have room for a whole vector. See `make_tile`."""
     j = 0
     while j < n:
         vectors = 2 if n - j >= 2 * LANES else 1
@@ -237,7 +237,7 @@ def _multiply_rows(
     rows: Scalar, a: Scalar, row: Scalar, column: Scalar, b: Scalar, line: Scalar, c: Scalar, out: Scalar,
     k: Scalar, start: Scalar, step: Scalar, low: Scalar, gate: Scalar,
 ) -> None:  # fmt: skip
-    """A tile of so many rows, one vector wide."""
+    """A tile of `rows` rows, one vector wide."""
     if rows == ROWS:
         _WHOLE(a, row, column, b, line, c, out, k, start, step, low, gate)
     elif rows == 1:
@@ -258,7 +258,7 @@ def _multiply_rows(
 
 @intrinsic
 def prefetch(typing: Any, array: Any, index: Any) -> Any:
-    """Have the memory at an index of an array, counted as if it had one axis, on its way before it is needed."""
+    """Start to load the memory at an index of an array (counted over all axes) before it is needed."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
         data = make_array(signature.args[0])(context, build, arguments[0]).data
@@ -266,7 +266,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         function = cgutils.get_or_insert_function(build.module, kind, "llvm.prefetch.p0")
-        build.call(function, [place, number(0), number(3), number(1)])  # to read, and soon, data
+        build.call(function, [place, number(0), number(3), number(1)])  # for reading, soon, data
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
@@ -274,7 +274,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def increment_counter(typing: Any, counter: Any) -> Any:
-    """What a counter at this address stood at; then it stands one higher, for every thread."""
+    """Add one to the counter at this address, atomically; returns its value before."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
         place = build.inttoptr(arguments[0], _INT.as_pointer())
@@ -285,7 +285,7 @@ def increment_counter(typing: Any, counter: Any) -> Any:
 
 @intrinsic
 def read_counter(typing: Any, counter: Any) -> Any:
-    """What a counter at this address stands at; all that was written before it was counted can be seen then."""
+    """The value of the counter at this address; all that was written before it was counted is visible then."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
         place = build.inttoptr(arguments[0], _INT.as_pointer())
@@ -296,13 +296,13 @@ def read_counter(typing: Any, counter: Any) -> Any:
 
 @never_inlined
 def wait_for_counter(counter: Scalar, total: Scalar) -> None:
-    """Until the counter has reached it. Whoever counts it is at work: this spins."""
+    """Wait until the counter has reached `total`. This spins, because the threads that count are at work."""
     while read_counter(counter) < total:
         pass
 
 
 def _generate_view(kind: Any) -> Any:
-    """Code for a view of rows and columns at an address: Numba's own needs its memory manager."""
+    """Code for a view of rows and columns at an address: Numba's own view needs its memory manager."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
         array = make_array(signature.return_type)(context, build)
@@ -318,20 +318,20 @@ def _generate_view(kind: Any) -> Any:
 
 @intrinsic
 def view_float_matrix(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
-    """The float32 matrix at an address."""
+    """View the float32 matrix at an address."""
     kind = types.Array(types.float32, 2, "C")
     return kind(*[types.int64] * 3), _generate_view(types.float32)
 
 
 @intrinsic
 def view_bool_matrix(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
-    """The matrix of booleans at an address."""
+    """View the matrix of booleans at an address."""
     kind = types.Array(types.boolean, 2, "C")
     return kind(*[types.int64] * 3), _generate_view(types.boolean)
 
 
 @intrinsic
 def view_matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: Any) -> Any:
-    """The matrix at an address, of the type of another array's numbers."""
+    """View the matrix at an address, with the dtype of another array."""
     kind = types.Array(like.dtype, 2, "C")
     return kind(*[types.int64] * 3, like), _generate_view(like.dtype)

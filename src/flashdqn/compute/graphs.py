@@ -1,8 +1,8 @@
 """How work can run: operation by operation, compiled, or as a recording that the GPU replays.
 
-Nothing here knows what the work is: `training/backends` binds these to the parts of a training. What makes them
-safe lies in those parts: static shapes and addresses, ε and learning rate as device tensors, no branch on a
-tensor's value, random numbers drawn by explicit generators.
+Nothing here knows what the work is: `training/backends` applies these to the parts of a training. Those parts make
+it safe: static shapes and addresses, ε and learning rate as device tensors, no branch on a tensor's value, random
+numbers drawn by explicit generators.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flashdqn.compute.kernel_cache import cache_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What a user asks for.
+#: The modes that a user can ask for.
 Mode = Literal["auto", "eager", "compile", "native", "graph"]
 #: How one gradient step is computed: by autograd, by one compiled function, or by hand-written code.
 Way = Literal["eager", "compile", "native"]
@@ -36,7 +36,7 @@ class ExecutionPlan:
 
     @property
     def mode(self) -> Mode:
-        """The mode that leads here."""
+        """The mode that leads to this plan."""
         return "graph" if self.graph else self.way
 
     def __str__(self) -> str:
@@ -56,19 +56,19 @@ def compiler_missing(device: torch.device) -> str | None:
 
 
 def compiled(function: F) -> F:
-    """`function` as one compiled whole; what it compiles to is kept on disk for the next start."""
+    """`function` compiled as a whole; the compiled code is kept on disk for the next start."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
     warnings.filterwarnings(
         "ignore", message=r"\s*Online softmax is disabled"
-    )  # nothing that a user could do
+    )  # a user can do nothing about it
     return cast(F, torch.compile(copy_function_code(function), fullgraph=True, dynamic=False))
 
 
 def copy_function_code(function: F) -> F:
-    """The same function or method with a code object of its own.
+    """The same function or method with its own code object.
 
-    PyTorch keeps what it compiled with the code, at most eight times: the ninth training in a process that
-    compiles the same method would be refused. This way it also goes when the training does.
+    PyTorch stores what it compiled with the code object, at most eight times: the ninth training in a process that
+    compiles the same method would be refused. A copy is also freed together with its training.
     """
     plain = getattr(function, "__func__", function)
     copy = types.FunctionType(
@@ -79,7 +79,7 @@ def copy_function_code(function: F) -> F:
 
 
 class Recorder:
-    """Captures functions as CUDA graphs that share memory: they are replayed one after the other, never at once."""
+    """Captures functions as CUDA graphs that share memory: they are replayed one at a time, never together."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -87,7 +87,7 @@ class Recorder:
         self._pool: Any = None
 
     def rehearse(self, function: Callable[[], object]) -> None:
-        """Run it for real where it will be captured: libraries make their workspaces at first use."""
+        """Really run it on the stream that captures later: libraries allocate their workspaces at first use."""
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
             function()
@@ -98,7 +98,7 @@ class Recorder:
     ) -> Callable[[], None]:
         """Record without running; the result replays it on the current stream.
 
-        `generators` are those that it draws from, and no more: a replay first writes the state of each.
+        `generators` must be exactly those that it draws from: a replay first writes the state of each.
         """
         graph = torch.cuda.CUDAGraph()
         for generator in generators:

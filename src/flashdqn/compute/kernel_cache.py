@@ -1,7 +1,7 @@
 """Compiled kernels on disk, never stale.
 
-Numba's own cache looks at one source file: that of the function it compiles, not those of its callees. So
-each kernel's driver (the loop over boards) is written to a file of its own, whose name holds a hash of all
+Numba's own cache looks at one source file: the one of the compiled function, not those of its callees. So
+each kernel's driver (the loop over boards) is written to its own file, whose name holds a hash of all
 that goes into the compiled code: the bytecode of every function the kernel can reach, the constants they
 use, and the versions of Python and Numba. Numba caches beside that file; any change makes another file.
 The folder is `$FLASHDQN_CACHE`, else `~/.cache/flashdqn/kernels`, else a temporary one.
@@ -59,17 +59,17 @@ def load_driver(function: Callable[..., None], source: str) -> Any:
 
 @contextmanager
 def lock_driver(driver: Any) -> Iterator[None]:
-    """To compile a driver, or to load it. Numba numbers the machine code of a driver's several types; two processes
-    that compile different ones at the same time would take the same number, and later run the wrong code."""
+    """Hold this lock to compile or load a driver. Numba numbers the machine code of a driver's several types. Two
+    processes that compile different types at once would take the same number, and later run the wrong code."""
     path = Path(driver.py_func.__code__.co_filename).with_suffix(".lock")
     with path.open("a") as file:
         if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, whatever happens
+            fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, even after an error
         yield
 
 
 def _is_importable(module: str | None) -> bool:
-    """Whether another process can import a game's module by its name: cached code asks for it when it is loaded."""
+    """Whether another process can import a game's module by name: cached code needs it when it is loaded."""
     if module == "__main__":
         return True
     try:
@@ -89,7 +89,7 @@ def fingerprint_kernel(function: Callable[..., None], source: str) -> str:
 
 @cache
 def cache_folder() -> Path:
-    """The folder for generated drivers and their machine code, made if need be."""
+    """The folder for generated drivers and their machine code; created if it is missing."""
     asked = os.environ.get("FLASHDQN_CACHE")
     folder = Path(asked) if asked else Path("~/.cache/flashdqn/kernels").expanduser()
     try:
@@ -120,16 +120,16 @@ def _unwrap_function(function: Any) -> FunctionType:
 
 
 def _fingerprint_parts(function: Any, seen: set[int]) -> Iterator[bytes]:
-    """The bytecode of a function, and of all it calls, and the constants they take from their modules."""
+    """The bytecode of a function and of all it calls, and the constants they take from their modules."""
     plain = _unwrap_function(function)
     if id(plain) in seen:
         return
     seen.add(id(plain))
-    # Cached code remembers the module of each function by name; options are those of its decorator.
+    # Cached code stores the module name of each function; the options are those of its decorator.
     options = sorted(getattr(function, "targetoptions", {}).items())
     yield f"{plain.__module__}.{plain.__qualname__} {options}".encode()
     yield from _code_parts(plain.__code__)
-    # An intrinsic is a function that writes code: all of its file goes into that.
+    # An intrinsic generates code, which may depend on all of its file.
     if hasattr(function, "_defn"):
         yield inspect.getsource(sys.modules[plain.__module__]).encode()
         return
@@ -137,7 +137,7 @@ def _fingerprint_parts(function: Any, seen: set[int]) -> Iterator[bytes]:
     for name, value in sorted({**closure.globals, **closure.nonlocals}.items()):
         used = {name: value}
         if isinstance(value, ModuleType):
-            # `module.name` shows as two names; those that the module has are the ones meant.
+            # `module.name` shows as two names; keep those that the module has.
             used = {n: getattr(value, n) for n in plain.__code__.co_names if hasattr(value, n)}
         for what, constant in used.items():
             if isinstance(_unwrap_function(constant), FunctionType):
@@ -159,10 +159,10 @@ def _code_parts(code: CodeType) -> Iterator[bytes]:
 
 
 def _write_atomically(path: Path, source: str) -> None:
-    """Several processes may write the same file at once; the last one wins, and all wrote the same."""
+    """Several processes may write the same file at once: the last one wins, and all write the same content."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     with os.fdopen(handle, "w") as file:
         file.write(source)
-    # Numba takes a source file of another date for another source: give every writer's the same date.
+    # Numba takes another file date for another source, so every writer sets the same date.
     os.utime(temporary, (0, 0))
     Path(temporary).replace(path)

@@ -1,6 +1,6 @@
 """Games written once, as plain scalar Python for one board; compiled for CPU threads and for CUDA threads.
 
-How to write a game of your own:
+How to write your own game:
 
 1. Keep its state in torch tensors with the board as the first axis: `board_tensor(num_boards, shape, …)`.
 2. Write helpers with `@scalar`: plain Python on numbers and on `array[i, k]`, no allocation, no exceptions.
@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The work-queue layer, Numba's last resort, costs some 100 µs per launch where OpenMP costs 2.
 PARALLEL_FROM_WORKQUEUE = 4096
 
-# No reference counts: a kernel owns nothing, and their atomic adds would cost more than most games.
+# No reference counts: a kernel owns nothing, and atomic adds would cost more than most games.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 _SERIAL_DRIVER = f"""\
@@ -62,7 +62,7 @@ def driver(n, ARGUMENTS):
         play(i, ARGUMENTS)
 """
 
-# In chunks: what prange makes of a loop body keeps counting references, so there is one call per chunk.
+# In chunks: prange keeps counting references in its loop body, so there is one call per chunk.
 _PARALLEL_DRIVER = f"""\
 from numba import int64, njit, prange
 
@@ -100,14 +100,14 @@ def driver(n, ARGUMENTS):
 
 
 def scalar(function: F) -> F:
-    """Mark a function as kernel code: compiled where a kernel calls it, for the CPU and for CUDA alike."""
+    """Mark a function as kernel code: compiled where a kernel calls it, for the CPU and for CUDA."""
     compiled: F = numba.njit(**_OPTIONS, forceinline=True)(function)
     return compiled
 
 
 def inner(function: F) -> F:
-    """As `scalar`, for functions that only kernels call, never Python: where they take many arrays, that halves the
-    time to compile."""
+    """Like `scalar`, for functions that only kernels call, never Python. Where they take many arrays, that halves
+    the time to compile."""
     options = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     compiled: F = numba.njit(**options, forceinline=True)(function)
     return compiled
@@ -118,8 +118,8 @@ def board_tensor(
 ) -> Tensor:
     """Zeros [num_boards, *shape] for state that kernels index as `x[i, …]`, laid out for the device.
 
-    On the CPU a board's numbers lie together. On CUDA the board is the last axis in memory, so that
-    neighbouring threads touch neighbouring addresses; the tensor is a view with the board in front.
+    On the CPU the numbers of a board lie together. On CUDA the board is the last axis in memory, so
+    neighboring threads touch neighboring addresses; the tensor is a view with the board in front.
     """
     if torch.device(device).type == "cuda":
         return torch.zeros(*shape, num_boards, dtype=dtype, device=device).movedim(-1, 0)
@@ -127,10 +127,10 @@ def board_tensor(
 
 
 class Kernel:
-    """A game's per-board function, `play(i, *arrays)`, that can be bound to tensors and launched.
+    """A game's per-board function, `play(i, *arrays)`, which can be bound to tensors and launched.
 
-    From `parallel_from` boards on, the CPU plays them in threads. A launch with threads is a few µs when the
-    cores are idle, but milliseconds when another process holds one; so let a light game wait for many boards.
+    With `parallel_from` boards or more, the CPU plays them in threads. A launch with threads costs a few µs when
+    the cores are idle, but milliseconds when another process holds one. So set a high number for a light game.
     """
 
     def __init__(self, function: Callable[..., None], parallel_from: int = 64) -> None:
@@ -141,7 +141,7 @@ class Kernel:
         """Compile for these tensors (or load from disk) and return a launch that takes no arguments.
 
         All tensors must lie on one device and keep their storage for as long as the launch is used.
-        Binding runs no board. On CUDA a launch goes to torch's current stream, hence into a CUDA graph
+        Binding does not run any board. On CUDA a launch goes to torch's current stream, and so into a CUDA graph
         where one is being captured.
         """
         devices = {tensor.device for tensor in tensors}
@@ -171,12 +171,12 @@ class Kernel:
 
     def _worthwhile_threads(self, num_boards: int) -> int:
         before = torch.get_num_threads()
-        threads = int(numba.get_num_threads())  # where it starts OpenMP's threads, PyTorch's change with them
+        threads = int(numba.get_num_threads())  # if it starts OpenMP's threads, PyTorch's number changes too
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
         if threads == 1 or num_boards < self.parallel_from:
             return 1
-        # get_num_threads() has started the threads, so that the layer is known.
+        # get_num_threads() has started the threads, so the layer is known.
         if numba.threading_layer() == "workqueue" and num_boards < PARALLEL_FROM_WORKQUEUE:
             return 1
         return threads
@@ -194,9 +194,9 @@ class Kernel:
 
 
 class BlockKernel:
-    """A function for CUDA alone, `play(i, thread, threads, *arrays)`: a block of threads works on each board.
+    """A function only for CUDA, `play(i, thread, threads, *arrays)`: a block of threads works on each board.
 
-    For work that one thread per board would be slow at. The threads of a block meet at `cuda.syncthreads()`; the
+    For work that is slow with one thread per board. The threads of a block meet at `cuda.syncthreads()`; the
     function and all that it calls are marked with `cuda.jit(device=True)`, where `cuda` is `import_numba_cuda()`.
     """
 
@@ -204,7 +204,7 @@ class BlockKernel:
         self.function, self.threads = function, threads
 
     def bind(self, num_boards: int, *tensors: Tensor) -> Callable[[], None]:
-        """As `Kernel.bind`, for tensors on one CUDA device."""
+        """Like `Kernel.bind`, for tensors on one CUDA device."""
         driver = _load(self.function, _BLOCK_DRIVER, len(tensors))
         return _CudaLaunch(driver, num_boards, tensors, tensors[0].device, self.threads)
 
@@ -212,7 +212,7 @@ class BlockKernel:
 class _CudaLaunch:
     """Launches a CUDA driver on torch's current stream; one prepared configuration per stream.
 
-    A thread per board, or, where their number is given, a block of so many threads.
+    It uses one thread per board or, if `threads` is given, a block of `threads` threads.
     """
 
     def __init__(
@@ -226,14 +226,14 @@ class _CudaLaunch:
         self.func = driver
         self._tensors = tensors  # the device arrays below do not own their memory
         self._device = device
-        # Few boards are spread over many multiprocessors, a warp each: a step is as slow as its slowest block.
+        # Few boards are spread over many multiprocessors, one warp each: a step is as slow as its slowest block.
         self._threads = threads or (32 if num_boards < 8192 else 128)
         self._blocks = num_boards if threads else -(-num_boards // self._threads)
         self._configured: dict[int, Any] = {}
         with torch.cuda.device(device):
             cuda = import_numba_cuda()
             self._arguments = [num_boards, *map(cuda.as_cuda_array, tensors)]
-            # No board is < 0: this compiles and loads the module, and runs nothing.
+            # No board is < 0: this compiles and loads the module, but runs nothing.
             with lock_driver(driver):
                 self._on_stream(torch.cuda.current_stream(device).cuda_stream)(0, *self._arguments[1:])
 
@@ -244,7 +244,7 @@ class _CudaLaunch:
     def _on_stream(self, stream: int) -> Any:
         cuda = import_numba_cuda()
         with warnings.catch_warnings():
-            # A small grid is what the user asked for; Numba would warn of low occupancy.
+            # The user asked for a small grid; Numba would warn of low occupancy.
             warnings.simplefilter("ignore")
             configured = self.func[self._blocks, self._threads, cuda.external_stream(stream)]
         self._configured[stream] = configured
@@ -252,7 +252,7 @@ class _CudaLaunch:
 
 
 def _load(function: Callable[..., None], template: str, num_arrays: int) -> Any:
-    """The driver of a function of so many arrays."""
+    """The driver of a function that takes `num_arrays` arrays."""
     arguments = ", ".join(f"a{k}" for k in range(num_arrays))
     return load_driver(function, template.replace("ARGUMENTS", arguments))
 
@@ -264,7 +264,7 @@ def cuda_available() -> bool:
         return False
     try:
         return bool(import_numba_cuda().is_available())
-    except Exception:  # whatever stops numba-cuda from loading, the games still run on the CPU
+    except Exception:  # numba-cuda may fail in many ways; the games still run on the CPU
         return False
 
 
@@ -275,6 +275,6 @@ def import_numba_cuda() -> Any:
     if not hasattr(np, "row_stack"):
         vars(np)["row_stack"] = np.vstack
     with warnings.catch_warnings():
-        # What numba-cuda warns of while it loads is its own affair, also where warnings are errors.
+        # What numba-cuda warns of while it loads does not concern the user, even where warnings are errors.
         warnings.simplefilter("ignore")
         return importlib.import_module("numba.cuda")

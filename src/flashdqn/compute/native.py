@@ -1,7 +1,7 @@
 """Loops over arrays on the CPU, compiled by Numba and kept on disk.
 
-Where PyTorch would need twenty small operations one after the other, a loop that does them all in one pass costs a
-few microseconds: each of those operations costs about one, whatever little it does.
+Where PyTorch needs twenty small operations in a row, each costs about a microsecond, however little it does. A loop
+that does all of them in one pass costs a few microseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def driver(threads, ARGUMENTS):
 
 def compile_native(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
     """A function marked `@scalar`, compiled for arguments of these Numba types, or loaded from disk. Arguments of
-    other types compile when they come."""
+    other types are compiled when they first come."""
     arguments = ", ".join(f"a{k}" for k in range(len(signature)))
     driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
     with lock_driver(driver):
@@ -47,10 +47,10 @@ def compile_native(function: Callable[..., None], signature: tuple[Any, ...]) ->
 
 
 def compile_for_threads(function: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
-    """A function `f(worker, threads, *arguments)` that threads call at once: `crew(…)(threads, *arguments)`.
+    """A function `f(worker, threads, *arguments)` that all threads call at once: `result(threads, *arguments)`.
 
-    They share its work out among themselves, and it must not matter if one of them comes after the others are
-    done. Compiled for arguments like these.
+    The threads share the work among themselves. A thread that starts after the others are done must do no harm.
+    It is compiled for arguments like these.
     """
     names = ", ".join(f"a{k}" for k in range(len(arguments)))
     driver = load_driver(function, _CREW.replace("ARGUMENTS", names))
@@ -60,22 +60,22 @@ def compile_for_threads(function: Callable[..., None], arguments: tuple[Any, ...
 
 
 def bind_native(function: Callable[..., None], own: list[Tensor], given: list[Tensor]) -> Callable[..., None]:
-    """A native function whose first arguments are tensors that stay; those that follow are like `given`."""
+    """A native function whose first arguments are fixed tensors; the arguments that follow are like `given`."""
     arrays = [tensor.numpy() for tensor in own]
     driver = compile_native(function, (*map(numba.typeof, arrays), *(numba.typeof(t.numpy()) for t in given)))
     return functools.partial(driver, *arrays)
 
 
 class Views:
-    """Tensors as NumPy sees them, remembered while the very same tensors come again: to ask costs a microsecond
-    each, and more where the code for it has left the cache."""
+    """Tensors as NumPy arrays, remembered while the same tensors come again: each conversion costs a microsecond,
+    and more where its code has left the cache."""
 
     def __init__(self) -> None:
         self._tensors: tuple[Tensor, ...] = ()
         self._arrays: tuple[Any, ...] = ()
 
     def __call__(self, *tensors: Tensor) -> tuple[Any, ...]:
-        """Their arrays, which share their memory."""
+        """The arrays of these tensors; they share memory."""
         known = self._tensors
         if len(known) != len(tensors) or any(a is not b for a, b in zip(known, tensors, strict=True)):
             self._tensors, self._arrays = tensors, tuple(tensor.numpy() for tensor in tensors)

@@ -1,4 +1,4 @@
-"""Numbers that the networks compute with. Losses, targets and parameters are float32 whatever is chosen."""
+"""The number format that networks compute in. Losses, targets and parameters are always float32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Precision = Literal["fp32", "bf16"]
 def with_precision(
     network: Callable[[Tensor], Tensor], precision: Precision, device: torch.device
 ) -> Callable[[Tensor], Tensor]:
-    """The network as it is, or computing in bfloat16 where that is safe (autocast); it answers in float32."""
+    """The network as it is, or computing in bfloat16 where that is safe (autocast); it returns float32."""
     if precision == "fp32":
         return network
 
@@ -29,7 +29,7 @@ def with_precision(
 
 @contextmanager
 def allow_tf32(device: torch.device) -> Iterator[None]:
-    """TF32 for float32 products on GPUs that have it: ten bits of mantissa in, float32 sums; nothing on the CPU."""
+    """TF32 for float32 products on GPUs that have it: ten bits of mantissa in, float32 sums. The CPU ignores it."""
     if device.type != "cuda":
         yield
         return

@@ -1,7 +1,7 @@
-"""Random numbers for kernels: counter-based, so that a board's stream is two integers of its state.
+"""Random numbers for kernels, counter-based: the stream of a board is two integers of its state.
 
 A board holds a *key* (from the seed and the board's number) and a *counter* (numbers drawn so far), both
-int64. Number `n` of the stream is the SplitMix64 finaliser of `key + n · golden` (Steele, Lea and Flood,
+int64. Number `n` of the stream is the SplitMix64 finalizer of `key + n · golden` (Steele, Lea and Flood,
 "Fast splittable pseudorandom number generators", 2014). Integer arithmetic only: a CPU thread, a CUDA
 thread and plain Python draw the same numbers, and the number of boards changes no board's stream.
 
@@ -31,7 +31,7 @@ _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 @scalar
 def mix_bits(x: Scalar) -> Scalar:
-    """SplitMix64's finaliser: uint64 → uint64, a bijection that scatters its input."""
+    """SplitMix64's finalizer: uint64 → uint64, a bijection that scatters its input."""
     x = (x ^ (x >> _S30)) * _MIX_1
     x = (x ^ (x >> _S27)) * _MIX_2
     return x ^ (x >> _S31)
@@ -51,7 +51,7 @@ def below(bits: Scalar, n: Scalar) -> Scalar:
 
 @scalar
 def unit(bits: Scalar) -> Scalar:
-    """A float32 in [0, 1) from the upper 24 bits: exact, hence the same on every device."""
+    """A float32 in [0, 1) from the upper 24 bits: exact, and so the same on every device."""
     return np.float32(np.int64(bits >> np.uint64(40))) * np.float32(2.0**-24)
 
 
@@ -65,7 +65,7 @@ def board_keys(seed: int, num_boards: int) -> Tensor:
 
 
 def _mix_array(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """`mix` for whole NumPy arrays, which wrap around silently as the compiled code does."""
+    """`mix_bits` for whole NumPy arrays, which wrap around silently as the compiled code does."""
     x = (x ^ (x >> _S30)) * _MIX_1
     x = (x ^ (x >> _S27)) * _MIX_2
     return x ^ (x >> _S31)

@@ -8,7 +8,7 @@ import torch
 
 
 def purpose_seed(seed: int, purpose: str) -> int:
-    """A 63-bit seed that depends on both; purposes do not overlap."""
+    """A 63-bit seed that depends on the seed and the purpose; purposes do not overlap."""
     digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 

@@ -1,10 +1,10 @@
-"""How many CPU threads: one for small work, by a rule; for large work `train.choose` tries one and all.
+"""How many CPU threads: one for small work, by a rule; for large work `training.autotune` tries one and all.
 
-The hand-written updates compute the same with any number of threads; there a `Team` finds out while it works.
-With PyTorch's operations, a choice by measurement can differ from run to run, and with it the rounding of sums: the
-same seed would no longer give the same weights. So small work, for which threads gain little, is not tried. The
-rule errs towards one thread.
-Threads that work together wait for one another by spinning, and where another program wants the core, waiting can
+The hand-written updates compute the same with any number of threads; there a `Team` measures while it works.
+With PyTorch's operations, a choice by measurement can differ from run to run, and so can the rounding of sums: the
+same seed would no longer give the same weights. So no trial is made for small work, which gains little from
+threads. When in doubt, the rule chooses one thread.
+Threads that work together wait for each other by spinning. Where another program wants the core, waiting can
 cost a hundred times the work (measured by benchmarks/threads.py).
 """
 
@@ -22,18 +22,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flashdqn.core.contract import ObsSpec
 
-#: Floating-point operations of one forward pass of a batch from which threads may pay.
+#: With this many floating-point operations in one forward pass of a batch, threads may pay off.
 PARALLEL_FLOPS = 200_000_000
 
-#: A team tries every size so many times, and keeps to the best one for so many calls; for twice as many, up to a
-#: limit, whenever it was the best before too: where another program wants the cores, trying is dear.
+#: A team tries every size `TRIES` times, then keeps the best one for `KEPT` calls. If the same size wins again, it
+#: is kept twice as long, up to `LONGEST` calls: where another program wants the cores, a trial is expensive.
 TRIES, KEPT, LONGEST = 5, 500, 16_000
 
 
 class Team:
-    """How many threads share a piece of work that is done again and again, whatever else the machine has to do.
+    """Chooses how many threads share a piece of work that repeats, whatever else the machine is doing.
 
-    Two cores may be two, or one that a neighbour leaves, or the two halves of one; and that changes. Usage:
+    Two cores may be two, or one if another program uses the other, or two halves of one; and that changes. Usage:
     `threads = team.start()`, the work, `team.stop(amount)`.
     """
 
@@ -50,14 +50,14 @@ class Team:
         return max(self.sizes)
 
     def start(self) -> int:
-        """So many threads, this time."""
+        """The number of threads to use this time."""
         self._started = time.perf_counter()
         if self._call < TRIES * len(self.sizes):
             self.size = self.sizes[self._call % len(self.sizes)]
         return self.size
 
     def stop(self, amount: float = 1.0) -> None:
-        """So much was done since `start`."""
+        """Report that `amount` of work was done since `start`."""
         if len(self.sizes) == 1:
             return
         trials = TRIES * len(self.sizes)
@@ -75,10 +75,10 @@ class Team:
 
 @contextmanager
 def limit_threads(compute: int, kernels: int) -> Iterator[None]:
-    """Use so many threads for PyTorch and for the games, and flush subnormals.
+    """Use `compute` threads for PyTorch and `kernels` threads for the games, and flush subnormals.
 
     Adam's moments decay into subnormal numbers, which are many times slower to compute with. That setting
-    belongs to a thread and is inherited by those it starts, so it must come before the first parallel operation.
+    belongs to a thread, and the threads it starts inherit it: set it before the first parallel operation.
     """
     before = torch.get_num_threads(), numba.get_num_threads(), flushes_subnormals()
     torch.set_flush_denormal(True)
@@ -93,12 +93,12 @@ def limit_threads(compute: int, kernels: int) -> Iterator[None]:
 
 
 def flushes_subnormals() -> bool:
-    """Whether this thread flushes subnormals now; PyTorch can set it but not say it."""
+    """Whether this thread flushes subnormals now; PyTorch can set this but cannot report it."""
     return float(torch.tensor(1e-310, dtype=torch.float64) * 1.0) == 0.0
 
 
 def threads_for_network(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:
-    """One for a small network; all cores, at most, for a large one."""
+    """One for a small network; up to all cores for a large one."""
     obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(obs)
@@ -106,7 +106,7 @@ def threads_for_network(network: nn.Module, obs_spec: ObsSpec, batch_size: int) 
 
 
 def make_team(asked: int) -> Team:
-    """So many as were asked for; with 0, one or all, whichever turns out faster."""
+    """A team of `asked` threads; with 0 it tries one and all, and keeps the faster."""
     if asked or cores() == 1:
         return Team(asked or 1)
     return Team(1, cores())

@@ -1,1 +1,1 @@
-"""What every other package may use: records, contracts, errors. It imports nothing of ours."""
+"""What every other package may use: records, contracts, errors. It imports no other package of flashdqn."""

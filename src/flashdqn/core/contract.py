@@ -1,8 +1,8 @@
-"""The contract of a vectorised environment: batched tensors in and out, on one device.
+"""The contract of a vectorized environment: batched tensors in and out, on one device.
 
 One autoreset rule, Gymnasium's *next step*: the step in which an episode ends returns its true last
-observation; the following step ignores its action, starts a new episode and returns the first observation
-of it, with reward 0 and neither flag set. So every observation is computed once and can be stored once.
+observation; the following step ignores its action, starts a new episode and returns its first observation,
+with reward 0 and neither flag set. So every observation is computed once and can be stored once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flashdqn.core.types import Step
 class ObsSpec:
     """Shape and dtype of one observation, without the batch axis.
 
-    With `stack` k > 1 an observation is its episode's last k frames, one after the other along the first axis, the
-    newest last; where there were fewer, the first one is repeated in front. So the newest frames alone tell
-    everything, and the replay keeps no more than these.
+    With `stack` k > 1 an observation is the last k frames of its episode, joined along the first axis, the newest
+    last. Where the episode has fewer frames, the first one is repeated in front. So the newest frames determine
+    all observations, and the replay stores only those.
     """
 
     shape: tuple[int, ...]
@@ -38,16 +38,16 @@ class ObsSpec:
 
     @property
     def frame(self) -> ObsSpec:
-        """What one frame of the stack is; the observation itself where there is none."""
+        """The spec of one frame of the stack; the observation's own spec where nothing is stacked."""
         return ObsSpec((self.shape[0] // self.stack, *self.shape[1:]), self.dtype) if self.stack > 1 else self
 
 
 @runtime_checkable
 class VecEnv(Protocol):
-    """`num_envs` copies of one task, stepped together. `flashdqn.envs.check_env` tests one against this.
+    """`num_envs` copies of one task, stepped together. `flashdqn.envs.check_env` checks this contract.
 
     An environment whose outcomes say how an episode ended names those as `cause_names`.
-    An environment whose games cannot be saved says `resumable = False`. Its `state_dict` holds what it needs for a
+    An environment whose games cannot be saved sets `resumable = False`. Its `state_dict` holds what it needs for a
     deterministic new start, and after `load_state_dict` the next step ignores its action and starts a new episode
     in every row, as after an end.
     """
@@ -57,16 +57,16 @@ class VecEnv(Protocol):
     num_actions: int
     obs_spec: ObsSpec
     device: torch.device
-    #: names of the numbers that sum up an episode, "score" first where the task has one
+    #: names of the numbers that summarize an episode, "score" first where the task has one
     outcome_names: tuple[str, ...]
 
     @property
     def mask(self) -> Tensor | None:
-        """Legal actions in the present observations, [N, A] bool; None where every action is legal."""
+        """Legal actions in the current observations, [N, A] bool; None where every action is legal."""
 
     @property
     def outcomes(self) -> Tensor:
-        """[N, len(outcome_names)] float32; a row holds once its episode ended in the last step."""
+        """[N, len(outcome_names)] float32; a row is valid only if its episode ended in the last step."""
 
     def reset(self, seed: int) -> Tensor:
         """Start an episode in every environment; the same seed gives the same episodes. Returns obs [N, …]."""
@@ -75,36 +75,37 @@ class VecEnv(Protocol):
         """Take one action, [N] int64, in every environment."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything needed to go on from here, as copies."""
+        """Everything needed to continue from here, as copies."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken."""
+        """Continue from where `state_dict` was taken."""
 
 
 class Decoder(Protocol):
-    """What an environment may have as `decoder`, where its observations are stored in a form of their own.
+    """What an environment may have as `decoder`, if it stores its observations in its own form.
 
-    Most of what the network sees may be known beforehand: a landscape, say. Then an observation only says which one
-    it is, the ring stays small, and the network's first step looks the rest up. Copies of it are the same object.
+    Most of what the network sees may be known beforehand: a landscape, for example. Then an observation only says
+    which one it is, the ring stays small, and the first step of the network looks up the rest. Copying a decoder
+    must return the same object.
     """
 
-    #: of what the network reads, without the batch axis
+    #: shape of what the network reads, without the batch axis
     shape: tuple[int, ...]
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """Observations as they are stored, [B, …], as the network reads them: [B, *shape] float32."""
+        """Turn stored observations, [B, …], into what the network reads: [B, *shape] float32."""
 
     def legal(self, obs: Tensor) -> Tensor:
-        """The mask of these observations, [B, A] bool: it follows from them, and needs no place in the ring."""
+        """The mask of these observations, [B, A] bool. It follows from them, so the ring does not store it."""
 
 
 def get_decoder(env: VecEnv) -> Decoder | None:
-    """What turns this environment's observations into what a network reads; None: they are that already."""
+    """What turns stored observations into network inputs; None: the network reads them as they are."""
     return getattr(env, "decoder", None)
 
 
 def stores_masks(env: VecEnv) -> bool:
-    """Whether a ring must keep the masks: there are some, and they do not follow from the observations."""
+    """Whether a ring must store the masks: there are masks, and they do not follow from the observations."""
     return env.mask is not None and get_decoder(env) is None
 
 
@@ -121,16 +122,16 @@ def get_cause_names(env: VecEnv) -> tuple[str, ...]:
 
 
 def is_resumable(env: VecEnv) -> bool:
-    """Whether `load_state_dict` brings back the games themselves; so it is unless the environment says no."""
+    """Whether `load_state_dict` restores the games themselves: yes, unless the environment says otherwise."""
     return bool(getattr(env, "resumable", True))
 
 
 def is_capturable(env: VecEnv) -> bool:
-    """Whether a CUDA graph can hold its steps: all on the device, in buffers that stay, nothing read back."""
+    """Whether a CUDA graph can hold its steps: all on the device, in fixed buffers, nothing read back."""
     return bool(getattr(env, "capturable", False))
 
 
 def close_env(env: VecEnv) -> None:
-    """End what an environment has running besides itself, such as worker processes; most have nothing."""
+    """Stop what an environment runs besides itself, such as worker processes; most have none."""
     if callable(end := getattr(env, "close", None)):
         end()

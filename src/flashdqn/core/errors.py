@@ -1,4 +1,4 @@
-"""What can go wrong, by whose mistake; each message says what was expected, what came, and what to do."""
+"""What can go wrong, and whose mistake it is. Each message says what was expected, what came, what to do."""
 
 
 class FlashDQNError(Exception):
@@ -6,11 +6,11 @@ class FlashDQNError(Exception):
 
 
 class ConfigError(FlashDQNError):
-    """A setting, a flag or a configuration file asks for something that cannot be."""
+    """A setting, a flag or a configuration file asks for something impossible."""
 
 
 class EnvError(FlashDQNError):
-    """An environment breaks its contract, or cannot be made."""
+    """An environment breaks its contract, or cannot be created."""
 
 
 class CheckpointError(FlashDQNError):
@@ -22,4 +22,4 @@ class DivergedError(FlashDQNError):
 
 
 class ExecutionError(FlashDQNError):
-    """A way of running the work does not apply, or failed; there is always another."""
+    """A way of running the work does not apply, or failed; another way always works."""

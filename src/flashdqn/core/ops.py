@@ -1,4 +1,4 @@
-"""Small tensor functions that environments, learner and agents share: the best legal action, and exploration."""
+"""Small tensor functions that environments, learner and agents share: best legal action, exploration."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def masked_argmax(q: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def choose_epsilon_greedy(q: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-    """The best legal action, or with probability ε_i a random legal one. `luck`, [2, N] in [0, 1): a coin for
-    every environment, and which of its legal actions it would be."""
+    """The best legal action, or with probability ε_i a random legal one. `luck`, [2, N] in [0, 1): one number per
+    environment decides whether to explore, the other one which legal action to take."""
     if mask is None:
         actions = q.shape[1]
         chance = (luck[1] * actions).to(torch.int64).clamp(max=actions - 1)
     else:
         legal = mask.sum(1)
         nth = torch.minimum((luck[1] * legal).to(torch.int64), legal - 1)
-        # the first action with more than `nth` legal ones up to and with it
+        # the first action at which the count of legal ones exceeds `nth`
         chance = (mask.cumsum(1) > nth[:, None]).to(torch.uint8).argmax(1)
     return torch.where(luck[0] < eps, chance, masked_argmax(q, mask))

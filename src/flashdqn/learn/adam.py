@@ -26,7 +26,7 @@ class Hyperparameters(NamedTuple):
 
 
 class Adam:
-    """The optimiser's state, and one step: by PyTorch's fused kernel, or by the formula, which compiles well."""
+    """The optimizer's state, and one step: by PyTorch's fused kernel, or by the formula, which compiles well."""
 
     def __init__(self, config: LearnConfig, flat: Flat, lr: Tensor) -> None:
         self.config, self.flat, self.lr = config, flat, lr
@@ -36,12 +36,12 @@ class Adam:
 
     @property
     def has_native_step(self) -> bool:
-        """Whether the hand-written step in `adam_cpu.py` knows this rule."""
+        """Whether the hand-written step in `adam_cpu.py` supports this rule."""
         return self.config.optimizer != "radam"
 
     def step(self) -> None:
         """Move the parameters by their gradient."""
-        if not self.has_native_step:  # PyTorch has no fused one either
+        if not self.has_native_step:  # PyTorch has no fused kernel for it either
             self.step_by_formula(self.flat.gradient)
             return
         fused = torch._fused_adamw_ if self.config.optimizer == "adamw" else torch._fused_adam_
@@ -75,7 +75,7 @@ class Adam:
         return {"first": self.first, "second": self.second, "steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 
@@ -89,7 +89,7 @@ def move_by_adam(
     hyper: Hyperparameters,
     rule: str = "adam",
 ) -> None:
-    """One step in place. Tensors are [P], or [K, P] for K agents that step together; `steps` is a scalar."""
+    """One step, in place. Tensors are [P], or [K, P] for K agents that step together; `steps` is a scalar."""
     steps.add_(1)
     if rule == "adamw":
         values.mul_(1 - hyper.lr * hyper.weight_decay)
@@ -105,7 +105,7 @@ def move_by_adam(
 
 
 def clip_by_norm(gradient: Tensor, limit: float | Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient, [P] or [K, P], cut to the norm `limit` (0: not at all), and its norm before that."""
+    """The gradient, [P] or [K, P], clipped to the norm `limit` (0: not clipped), and its norm before that."""
     norm = torch.linalg.vector_norm(gradient)
     if gradient.dim() > 1:
         norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)  # of each agent
@@ -115,7 +115,7 @@ def clip_by_norm(gradient: Tensor, limit: float | Tensor) -> tuple[Tensor, Tenso
 
 
 def bias_correction(beta: float, steps: Tensor) -> Tensor:
-    """1 − β^t. Taken from 1, a float32 power would leave five digits of 1 − 0.999, and of RAdam's ρ_t not two."""
+    """1 − β^t. With a float32 power, 1 − 0.999 would keep five digits, and RAdam's ρ_t not even two."""
     return -torch.expm1(steps * math.log(beta))
 
 

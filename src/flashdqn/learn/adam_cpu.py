@@ -15,7 +15,7 @@ from flashdqn.learn.adam import BETA1, BETA2, Adam
 
 SINGLE = np.float32
 
-# What `settings` holds: the numbers of a step, and the steps so far.
+# The entries of `settings`: the numbers of a step, and the steps so far.
 LR, WEIGHT_DECAY, GRAD_CLIP, EPS, TAU, STEPS = range(6)
 
 
@@ -24,8 +24,8 @@ def adam_step(
     values: Array, gradient: Array, first: Array, second: Array, target: Array, settings: Array, norm: Scalar,
     step: Scalar,
 ) -> None:  # fmt: skip
-    """One step for every parameter, and where there is a target, its soft update. `settings` as `AdamSettings` has
-    them, `norm` that of the whole gradient; `step` is counted from those that `settings` tell. All of it is done in
+    """One step for every parameter and, if there is a target, its soft update. `settings` is as in `AdamSettings`,
+    `norm` is the norm of the whole gradient; `step` counts from the steps in `settings`. All of it is done in
     float32."""
     lr, decayed, limit = settings[LR], settings[WEIGHT_DECAY], settings[GRAD_CLIP]
     eps, tau, steps = settings[EPS], settings[TAU], settings[STEPS]
@@ -53,17 +53,17 @@ class AdamSettings:
         self._lr, self._steps = adam.lr.view(1).numpy(), adam.steps.view(1).numpy()
 
     def now(self) -> Array:
-        """With the present learning rate and number of steps."""
+        """The array with the current learning rate and number of steps."""
         self.array[LR], self.array[STEPS] = self._lr[0], self._steps[0]
         return self.array
 
     def count(self, steps: int) -> None:
-        """So many more were done."""
+        """Count `steps` more steps."""
         self._steps[0] += steps
 
 
 class NativeAdam:
-    """Adam or AdamW on the learner's tensors; moves the target by `tau` (0: not at all)."""
+    """Adam or AdamW on the learner's tensors; also moves the target by `tau` (0: not at all)."""
 
     def __init__(self, adam: Adam, target: Tensor, tau: float) -> None:
         self.settings = AdamSettings(adam, tau)
@@ -74,7 +74,7 @@ class NativeAdam:
         self._step = compile_native(adam_step, signature)
 
     def __call__(self, norm: float) -> None:
-        """One step, with the gradient cut to the largest norm that is allowed."""
+        """One step, with the gradient clipped to the largest norm allowed."""
         self.settings.now()
         self._step(*self._arrays, norm, 1)
         self.settings.count(1)

@@ -1,7 +1,7 @@
-"""Notice a loss that is NaN or infinite, without asking the device at every update.
+"""Notice a loss that is NaN or infinite, without reading from the device at every update.
 
-On the CPU a look costs nothing, so every update is looked at. On CUDA the first bad update leaves its mark on
-the device, and the report that follows finds it.
+On the CPU a check costs nothing, so every update is checked. On CUDA the first bad update leaves a mark on
+the device, and the next report finds it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class DivergenceWatch:
         self._describe_replay = describe_replay
 
     def look(self, loss: Tensor, batch: Batch, update: Tensor) -> None:
-        """On the CPU, once per update: raise at once if its loss is bad."""
+        """On the CPU, once per update: raise at once if the loss is bad."""
         if not math.isfinite(loss.item()):
             what = describe_loss(loss, batch)
             raise DivergedError(f"The loss of gradient step {int(update)} is not finite ({what})")
 
     def mark(self, loss: Tensor, update: Tensor) -> None:
-        """On CUDA, once per update, which is counted on the device too."""
+        """On CUDA, once per update: mark the first bad one; updates are counted on the device too."""
         first = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
         self.first_bad.copy_(torch.where(first, update.to(torch.int64), self.first_bad))
 
     def check(self) -> None:
-        """Called once per report: raise if an update since the last one was bad."""
+        """Once per report: raise if an update since the last report was bad."""
         if not self.on_host and int(self.first_bad) >= 0:
             where = f"The loss of gradient step {int(self.first_bad)} is not finite"
             raise DivergedError(f"{where} (in the replay: {self._describe_replay()})")
@@ -54,6 +54,6 @@ def describe_loss(loss: Tensor, batch: Batch) -> str:
 
 
 def describe_data(obs: Tensor, reward: Tensor) -> str:
-    """Observations and rewards by their extremes."""
+    """The extremes of observations and rewards."""
     least, most = reward.min(), reward.max()
     return f"largest |obs| {obs.abs().max():g}, least reward {least:g}, largest reward {most:g}"

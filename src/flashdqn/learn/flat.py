@@ -1,21 +1,21 @@
-"""A module's parameters as views of one tensor, so that optimiser, clipping and target update are one call each."""
+"""A module's parameters as views of one tensor: optimizer, clipping and target update are one call each."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-#: Every parameter starts at a multiple of so many numbers, 64 bytes, as matrix libraries like it. What is left
-#: over in between stays zero: its gradient is.
+#: Every parameter starts at a multiple of this many numbers, 64 bytes, which matrix libraries prefer. The padding
+#: in between stays zero, because its gradient is zero.
 ALIGNMENT = 16
 
 
 class Flat:
     """All parameters of a module in `values`, [P], and all gradients in `gradient`, [P]; works for any module.
 
-    The module goes on as before: its parameters and their `.grad` are views of these two tensors. Load, copy and
-    save it at will; but do not move it, change its dtype or drop its gradients afterwards (`holds` can tell). A
-    frozen parameter has no `.grad`, and so stays; but weight decay would move it.
+    The module works as before: its parameters and their `.grad` are views of these two tensors. You may load, copy
+    and save it; but do not move it, change its dtype or drop its gradients afterwards (`holds` checks this). A
+    frozen parameter has no `.grad`, so it stays as it is; but weight decay would move it.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -41,7 +41,7 @@ class Flat:
         return places == [parameter.data_ptr() for parameter in module.parameters()]
 
     def split(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of a tensor of this layout, by the parameters' names and in their shapes."""
+        """Views of a tensor of this layout, by parameter name and in the shape of the parameter."""
         pieces = torch.split(flat, self.padded)
         return {
             name: piece[:size].view(shape)

@@ -1,4 +1,4 @@
-"""The learner: online and target network, optimiser, and one update."""
+"""The learner: online and target network, optimizer, and one update."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from flashdqn.networks import build_network
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import make_policy, make_target, set_fraction_generator
 
-#: What is done to the flat gradient, [P], in place, between backward and Adam.
+#: Changes the flat gradient, [P], in place, between backward and Adam.
 Exchange = Callable[[Tensor], None]
 
 
@@ -43,14 +43,14 @@ class Learner:
         precision: Precision = "fp32",
         margin: Margin | None = None,
     ) -> None:
-        """`generators` has what the network's own randomness comes from: "noise" and "fractions", where needed.
-        `margin`: how demonstrations teach, where batches hold some."""
+        """`generators`: the generators of the network's own randomness, "noise" and "fractions", where needed.
+        `margin`: how demonstrations teach, if batches contain some."""
         self.config, self.head, self.device, self.precision = config, head, device, precision
         self.margin = margin
         self.generators = dict(generators or {})
         self.bootstrap = build_bootstrap(config)
         self.online = network.to(device)
-        self.target = self.online  # PQN has no other
+        self.target = self.online  # PQN has no separate one
         if config.method == "replay":
             self.target = make_target(self.online, chooses=config.bootstrap != "double")
         self.policy: Net = with_precision(make_policy(self.online), precision, device)
@@ -80,10 +80,10 @@ class Learner:
         return priority
 
     def step(self, batch: Batch, exchange: Exchange | None = None) -> Tensor:
-        """One gradient step by autograd, operation by operation: what every backend must compute.
+        """One gradient step by autograd, operation by operation: the reference for every backend.
 
-        It is what the device does, and a CUDA graph can hold it; the host must call `counted` afterwards.
-        `exchange` changes the flat gradient before Adam sees it: many ranks average theirs.
+        This is the device's part, and a CUDA graph can hold it; the host must call `counted` afterwards.
+        `exchange` changes the flat gradient before Adam sees it: several ranks average theirs.
         """
         self.resample_noise()
         result = self.loss(batch)
@@ -95,14 +95,14 @@ class Learner:
         return self.apply(result)
 
     def resample_noise(self) -> None:
-        """New noise for noisy layers: every gradient step begins with it."""
+        """Draw new noise for noisy layers; every gradient step begins with this."""
         if self.noise is not None:
             self.noise.resample()
 
     def counted(self, updates: int) -> None:
-        """What the host does after gradient steps: count them, and copy into the target when it is time.
+        """The host's part after gradient steps: count them, and copy into the target when it is due.
 
-        No more of them may go by at once than `until_copy`.
+        One call may count at most `until_copy` steps.
         """
         self.updates += updates
         every = self.config.target_every
@@ -111,12 +111,12 @@ class Learner:
 
     @property
     def until_copy(self) -> int:
-        """Gradient steps until the next hard copy into the target, or very many."""
+        """Gradient steps until the next hard copy into the target; a very large number if there is none."""
         every = self.config.target_every
         return every - self.updates % every if every and self.target is not self.online else 1 << 30
 
     def loss(self, batch: Batch) -> TDLoss:
-        """The TD loss of a batch with the present parameters."""
+        """The TD loss of a batch with the current parameters."""
         online, target = (
             with_precision(net, self.precision, self.device) for net in (self.online, self.target)
         )
@@ -124,7 +124,7 @@ class Learner:
 
     @torch.no_grad()
     def apply(self, result: TDLoss) -> Tensor:
-        """Clip the gradient and move the parameters, and the target towards them; returns the priorities."""
+        """Clip the gradient, move the parameters, and move the target towards them; returns the priorities."""
         norm = torch.linalg.vector_norm(self.flat.gradient)
         if self._one_pass is not None:
             self._one_pass(norm.item())
@@ -144,29 +144,29 @@ class Learner:
             self.watch.mark(result.loss, self.adam.steps)
 
     def look_back(self, batch: Batch) -> None:
-        """On the CPU, after a step whose loss nobody saw: the sums show whether it was bad."""
+        """On the CPU, after a step whose loss was not checked: the sums show whether it was bad."""
         if not self.sums[0].isfinite():
             self.watch.look(self.sums[0], batch, self.adam.steps - 1)
 
     @functools.cached_property
     def _one_pass(self) -> NativeAdam | None:
-        """Made at the first update: a caller that only acts does not need it."""
+        """Created at the first update: a caller that only acts does not need it."""
         if self.device.type != "cpu" or not self.adam.has_native_step:
             return None
         return NativeAdam(self.adam, self.target_flat.values, self.tau)
 
     @property
     def tau(self) -> float:
-        """By how much the target follows after every step; 0: it is copied now and then, or there is none."""
+        """How far the target follows after every step; 0: it is copied at intervals, or there is no target."""
         return self.config.target_tau if self.follows_softly else 0.0
 
     @property
     def follows_softly(self) -> bool:
-        """Whether the target moves a little after every step, instead of being copied now and then."""
+        """Whether the target moves a little after every step, instead of being copied at intervals."""
         return self.config.target_every == 0 and self.target is not self.online
 
     def read_sums(self) -> dict[str, float]:
-        """Sums since the last call; the one place that asks the device."""
+        """Sums since the last call; the only method that reads from the device."""
         self.watch.check()
         loss, q, norm = self.sums.tolist()
         self.sums.zero_()
@@ -187,14 +187,14 @@ class Learner:
     def load_state_dict(
         self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], updates: int
     ) -> None:
-        """Go on from a checkpoint; every tensor stays where it is, for graphs know their addresses."""
+        """Continue from a checkpoint; every tensor stays at its address, because graphs use it."""
         self.online.load_state_dict(weights)
         if self.target is not self.online:
             self.target.load_state_dict(_strip_prefix(state, "target."))
         moments = _strip_prefix(state, "optimizer.")
         if moments.keys() != self.adam.state_dict().keys():
             raise CheckpointError(
-                "This checkpoint's optimiser state was written by an earlier flashdqn: resume with that version, "
+                "This checkpoint's optimizer state was written by an earlier flashdqn: resume with that version, "
                 "or start a new run; its weights can still be played and evaluated."
             )
         self.adam.load_state_dict(moments)
@@ -209,7 +209,7 @@ def _strip_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 
 
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
-    """Head, network and optimiser."""
+    """Build a learner: head, network and optimizer."""
     head = build_head(config.learn, device)
     weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions

@@ -1,4 +1,4 @@
-"""The one temporal-difference loss of the whole family. It holds no state: parameters come from outside."""
+"""The one temporal-difference loss of the whole family. It has no state: the caller passes the parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flashdqn.learn.heads import Head
 
 
 class TDLoss(NamedTuple):
-    """The loss to minimise, and what is worth knowing about the batch."""
+    """The loss to minimize, and useful numbers about the batch."""
 
     loss: Tensor  # []
     priority: Tensor  # [B]
@@ -45,8 +45,8 @@ class Margin:
 def td_loss(
     online: Net, target: Net, batch: Batch, head: Head, bootstrap: Bootstrap, margin: Margin | None = None
 ) -> TDLoss:
-    """Weighted mean over the batch of the head's distance between Q(s, a) and the bootstrap's target; and of the
-    margin, where there are demonstrations."""
+    """Weighted mean over the batch of the head's distance between Q(s, a) and the bootstrap's target; plus the
+    margin loss, if there are demonstrations."""
     transition, weight, _, expert = batch
     with torch.no_grad():
         goal = bootstrap(online, target, transition, head)

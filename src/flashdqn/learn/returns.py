@@ -1,4 +1,4 @@
-"""λ-returns: what a rollout says that its actions were worth."""
+"""λ-returns: what the actions of a rollout were worth."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def lambda_returns(
     """G_t = r_t + γ (1 − terminated_t) [λ G_{t+1} + (1 − λ) V_{t+1}], backwards over the first axis.
 
     All are [T, N]; `next_value[t]` is V = max_a Q of the observation that step t led to. This is Peng's Q(λ) (Peng
-    and Williams 1994), as PQN has it (Gallici et al. 2024, arXiv:2407.04811). At a termination nothing follows; a
-    truncation, and the end of the rollout, go on from V alone. So nothing is ever read from the row after an end,
-    which is no transition: what stands there in the result means nothing, and must get no weight.
+    and Williams 1994), as in PQN (Gallici et al. 2024, arXiv:2407.04811). At a termination nothing follows; at a
+    truncation, and at the end of the rollout, only V follows. So nothing is ever read from the row after an end,
+    which is not a transition: the result in that row means nothing, and must get weight 0.
     """
     discount = gamma * (~terminated).to(reward.dtype)
     kept = trace * (~truncated).to(reward.dtype)  # λ_t
@@ -29,5 +29,5 @@ def lambda_returns(
 
 
 def best_value(q: Tensor, mask: Tensor | None) -> Tensor:
-    """max_a Q over the legal actions, [B]; where there are none the episode is over, and any value will do."""
+    """max_a Q over the legal actions, [B]; if there are none the episode is over, and any value will do."""
     return q.gather(1, masked_argmax(q, mask)[:, None]).squeeze(1)

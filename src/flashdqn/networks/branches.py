@@ -1,4 +1,4 @@
-"""A torso of branches: an observation in parts, each read by layers of its own, then weighed and joined.
+"""A torso of branches: an observation in parts, each read by its own layers, then weighted and joined.
 
 A branch is described as `SHAPE:WIDTHS`, in the order of the observation's numbers:
 
@@ -36,12 +36,12 @@ class BranchSpec:
 
     @property
     def size(self) -> int:
-        """Numbers of the observation."""
+        """How many numbers of the observation it reads."""
         return self.width * max(1, self.rows)
 
 
 def parse_branch(text: str) -> BranchSpec:
-    """A branch from its description."""
+    """Make a branch from its description."""
     found = _FORM.fullmatch(text.replace(" ", ""))
     if found is None:
         raise ConfigError(f"A branch is written like 14:128,64 or 6x13:64/64, and '{text}' is not.")
@@ -49,9 +49,7 @@ def parse_branch(text: str) -> BranchSpec:
     widths = [_parse_widths(part) for part in (before, after or "")]
     if second is None:
         if after is not None:
-            raise ConfigError(
-                f"The branch '{text}' has no rows, so that nothing is to be joined: leave out the '/'."
-            )
+            raise ConfigError(f"The branch '{text}' has no rows to join: leave out the '/'.")
         spec = BranchSpec(0, int(first), (), widths[0])
     else:
         spec = BranchSpec(int(first), int(second), *widths)
@@ -85,7 +83,7 @@ class Branch(nn.Module):
 class BranchAttention(nn.Module):
     """How much each branch counts: α = softmax_i(vᵀ tanh(W_i x_i + b_i)), and x_i becomes n α_i x_i.
 
-    Additive attention (Bahdanau et al. 2015) over n branches; the factor n keeps the size of equally weighed ones.
+    Additive attention (Bahdanau et al. 2015) over n branches; the factor n keeps the scale if all weigh the same.
     """
 
     def __init__(self, widths: list[int], units: int, linear: MakeLinear) -> None:
@@ -94,14 +92,14 @@ class BranchAttention(nn.Module):
         self.score = nn.Linear(units, 1, bias=False)
 
     def forward(self, parts: list[Tensor]) -> list[Tensor]:
-        """[B, width_i] each → the same, weighed."""
+        """[B, width_i] each → the same, weighted."""
         scores = [self.score(torch.tanh(key(part))) for key, part in zip(self.keys, parts, strict=True)]
         weights = len(parts) * torch.softmax(torch.cat(scores, 1), 1)  # [B, n]
         return [part * weights[:, k : k + 1] for k, part in enumerate(parts)]
 
 
 class Branches(nn.Module):
-    """Branches, attention over them (if asked for), and an MLP."""
+    """Branches, attention over them (if configured), and an MLP."""
 
     def __init__(
         self,
@@ -132,7 +130,7 @@ class Branches(nn.Module):
 
 
 def require_matching_branches(shape: tuple[int, ...], specs: list[BranchSpec]) -> None:
-    """Refuse branches that do not take up the observation."""
+    """Refuse branches that do not cover the observation exactly."""
     size, taken = math.prod(shape), sum(spec.size for spec in specs)
     if not specs:
         raise ConfigError(

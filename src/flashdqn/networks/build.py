@@ -1,4 +1,4 @@
-"""Put a network together from its configuration, the observations and the numbers that the head wants."""
+"""Build a network from its configuration, the observations and the numbers that the head needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flashdqn.networks.pixels import Impala, Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
 from flashdqn.networks.user_network import build_user_torso, is_user_torso
 
-#: A torso of the user's is any module with `features`.
+#: A user's torso is any module with `features`.
 Torso = MLP | CNN | ResNet | Nature | Impala | Branches | CellNet | nn.Module
 
 
@@ -30,7 +30,7 @@ class QNetwork(nn.Module):
         super().__init__()
         self.torso = torso
         self.output = output
-        self.decoder = decoder  # no module: it has no weights, and all roles of the network share it
+        self.decoder = decoder  # not a module: no weights, and all roles share it
 
     def features(self, obs: Tensor) -> Tensor:
         """[B, *obs] → [B, F]."""
@@ -57,13 +57,13 @@ def build_network(
 ) -> QNetwork:
     """A network on the CPU that gives `size` numbers per action, with weights drawn from `generator`.
 
-    With a decoder it takes observations as they are stored, and reads what the decoder makes of them.
+    With a decoder it takes observations as they are stored, and reads what the decoder returns for them.
     """
     shape = obs_spec.shape if decoder is None else decoder.shape
     linear: MakeLinear = nn.Linear
     if config.noisy:
         linear = functools.partial(NoisyLinear, sigma=config.noisy_sigma)
-    with torch.random.fork_rng(devices=[]):  # PyTorch's own initialisation draws from the global generator
+    with torch.random.fork_rng(devices=[]):  # PyTorch's own initialization draws from the global generator
         if is_user_torso(config.torso):
             seed = int(torch.randint(2**62, (1,), generator=generator))
             torso = build_user_torso(config.torso, shape, config.kwargs, seed)
@@ -91,7 +91,7 @@ def _assemble_network(
     shared: tuple[int, ...] = config.hidden
     own: tuple[int, ...] = ()
     # As in the papers, the last hidden layer belongs to the streams of a dueling network, and comes after the
-    # fractions of implicit quantiles. The only hidden layer of an MLP is shared all the same.
+    # fractions of implicit quantiles. The only hidden layer of an MLP is shared anyway.
     if (config.dueling or fractions is not None) and (convolve or branch or len(config.hidden) > 1):
         shared, own = config.hidden[:-1], config.hidden[-1:]
     torso: Torso
@@ -117,8 +117,8 @@ def _assemble_user_torso(
     fractions: Fractions | None,
     linear: MakeLinear,
 ) -> QNetwork:
-    """A torso of the user's and our output. It gives the features as they are; only streams have a hidden layer of
-    their own, the last of `network.hidden`."""
+    """A user's torso and our output. The torso's features are used as they are; only streams have their own hidden
+    layer, the last of `network.hidden`."""
     own = config.hidden[-1:] if config.dueling or fractions is not None else ()
     return _add_output(config, torso, own, num_actions, size, fractions, linear)
 
@@ -145,7 +145,7 @@ def _add_output(
 
 
 def _torso_kind(config: NetworkConfig, shape: tuple[int, ...]) -> str:
-    """The torso that was asked for, or the one that suits the observations."""
+    """The configured torso, or the one that suits the observations."""
     if config.torso != "auto":
         return config.torso
     if len(shape) != 3:
@@ -172,7 +172,7 @@ def _assemble_cells(
 
 @torch.no_grad()
 def initialize_weights(network: nn.Module, generator: torch.Generator) -> None:
-    """PyTorch's own default, U(−1/√fan_in, 1/√fan_in), but from an explicit generator. Normalisations keep scale 1
+    """PyTorch's own default, U(−1/√fan_in, 1/√fan_in), but from an explicit generator. Normalizations keep scale 1
     and shift 0, and the last convolution of a residual block starts at zero."""
     for module in network.modules():
         if isinstance(module, NoisyLinear):

@@ -1,10 +1,10 @@
 """One value for every cell of a grid: a fully convolutional network, whose weights fit any size of grid.
 
-Residual blocks of 3x3 convolutions read what lies near a cell, and by turns what lies farther off: their cells
-are 1, 2, 4, 1, 2, 4 … apart (Yu & Koltun 2016, arXiv:1511.07122), so that three blocks see 15 cells far.
-Spatial attention tells every cell of the whole grid: each head weighs all cells (softmax), and what the
-weighed sum says is added everywhere. That is the global context block of Cao et al. 2019 (arXiv:1904.11492)
-with several heads; its cost grows with the cells, not with their square.
+Residual blocks of 3x3 convolutions read what lies near a cell, and in turn what lies farther away: their cells
+are 1, 2, 4, 1, 2, 4 … apart (Yu & Koltun 2016, arXiv:1511.07122), so three blocks see 15 cells far.
+Spatial attention gives every cell information about the whole grid: each head weighs all cells (softmax), and its
+weighted sum is projected and added everywhere. That is the global context block of Cao et al. 2019
+(arXiv:1904.11492) with several heads; its cost grows linearly with the number of cells.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flashdqn.networks.torsos import (
     to_planes,
 )
 
-#: How far apart the cells of a block's convolutions are, block by block.
+#: The distance between the cells of a block's convolutions, block by block.
 DILATIONS = (1, 2, 4)
 
 
 class SpatialAttention(nn.Module):
-    """x + W c, where c joins the heads' sums Σ_cells softmax(scores) · x. It starts as if it were not there."""
+    """x + W c, where c joins the heads' sums Σ_cells softmax(scores) · x. It starts as the identity."""
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class SpatialAttention(nn.Module):
         self.tell = nn.Linear(heads * channels, channels)
 
     def start_as_skip(self) -> None:
-        """Let every cell hear nothing at first."""
+        """Start as the identity: add nothing to any cell."""
         nn.init.zeros_(self.tell.weight)
         nn.init.zeros_(self.tell.bias)
 
@@ -53,7 +53,7 @@ class SpatialAttention(nn.Module):
 class CellNet(nn.Module):
     """A convolution, residual blocks with attention after each, and the same fully connected layers for all cells.
 
-    One block for each of `channels`, as in `ResNet`; planes lie as [B, H, W, C] in memory.
+    One block for each entry of `channels`, as in `ResNet`; planes lie as [B, H, W, C] in memory.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class CellDueling(nn.Module):
 
 
 def require_cells(shape: tuple[int, ...], num_actions: int, implicit: bool) -> None:
-    """Refuse tasks whose actions are not the cells of a grid, and heads that have no meaning by cell."""
+    """Refuse tasks whose actions are not the cells of a grid, and heads that do not work cell by cell."""
     require_planes("cells", shape)
     if num_actions != shape[1] * shape[2]:
         raise ConfigError(

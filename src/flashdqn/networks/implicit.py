@@ -1,4 +1,4 @@
-"""Implicit quantiles: the network takes a fraction τ and answers with that quantile of the return.
+"""Implicit quantiles: the network takes a fraction τ and returns that quantile of the return.
 
 Dabney et al. 2018b, *Implicit Quantile Networks*, arXiv:1806.06923.
 """
@@ -26,9 +26,9 @@ class Fractions:
 class ImplicitQuantiles(nn.Module):
     """Z_τ(s, ·) = f(ψ(s) ⊙ φ(τ)) with φ_j(τ) = ReLU(Σ_{i<n} cos(π i τ) w_ij + b_j) (eq. 4).
 
-    The output, [B, 1 + n, A + 1], says all that the head needs. Row 0 holds the mean over the fractions that
-    choose an action; each other row a fraction's quantiles, with τ itself in the last column. Every call in
-    training mode draws its own fractions; in evaluation mode they are the K midpoints, and nothing is random.
+    The output, [B, 1 + n, A + 1], has all that the head needs. Row 0 holds the mean over the fractions that
+    choose an action. Each other row holds the quantiles of one fraction, with τ itself in the last column. Every
+    call in training mode draws its own fractions; in evaluation mode they are the K midpoints, not random.
     """
 
     frequencies: Tensor  # [cosines]: π i
@@ -45,8 +45,8 @@ class ImplicitQuantiles(nn.Module):
         self.register_buffer("midpoints", middle, persistent=False)
 
     def become_target(self, chooses: bool) -> None:
-        """Draw N' fractions to learn from, and K more where it is the target that chooses the action. The online
-        network draws only N to learn from: where it has to choose (double), their mean does."""
+        """Draw N' fractions to learn from, and K more if the target chooses the action. The online network draws
+        only N to learn from: if it has to choose (double), their mean does."""
         self.learn, self.choose = self.fractions.target, self.fractions.choose if chooses else 0
 
     def forward(self, features: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 class NoisyLinear(nn.Module):
     """y = (μ_w + σ_w ⊙ f(ε_out) f(ε_in)ᵀ) x + μ_b + σ_b ⊙ f(ε_out), with f(ε) = sgn(ε) √|ε| (eq. 9 to 11).
 
-    The noise is factorised: one number per input and one per output, kept in buffers with f applied. Whoever
-    learns calls `resample`; between two calls every forward sees the same noise. In evaluation mode
+    The noise is factorized: one number per input and one per output, kept in buffers with f applied. The learner
+    calls `resample`; between two calls every forward sees the same noise. In evaluation mode
     (`network.eval()`) the noise is off, and the layer is plain with its means as weights.
     """
 
@@ -50,7 +50,7 @@ class NoisyLinear(nn.Module):
 
 
 class Noise:
-    """All noise of some networks, drawn in one go: the cost does not grow with the number of layers."""
+    """All noise of several networks, drawn at once: the cost does not grow with the number of layers."""
 
     def __init__(self, networks: list[nn.Module], generator: torch.Generator) -> None:
         layers = [m for network in networks for m in network.modules() if isinstance(m, NoisyLinear)]
@@ -60,7 +60,7 @@ class Noise:
 
     @torch.no_grad()
     def resample(self) -> None:
-        """Fresh, independent noise for every layer of every network."""
+        """Draw new, independent noise for every layer of every network."""
         eps = torch.randn(sum(self.sizes), generator=self.generator, device=self.generator.device)
         torch._foreach_copy_(self.buffers, torch.split(signed_root(eps), self.sizes))
 

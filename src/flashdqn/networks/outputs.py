@@ -11,7 +11,7 @@ from flashdqn.networks.torsos import MakeLinear, hidden_layers
 def make_stream(
     features: int, hidden: tuple[int, ...], outputs: int, layer_norm: bool, linear: MakeLinear
 ) -> nn.Module:
-    """Hidden layers of the stream's own, if any, and a linear layer: […, features] → […, outputs]."""
+    """The stream's own hidden layers, if any, and a linear layer: […, features] → […, outputs]."""
     layers, width = hidden_layers(features, hidden, layer_norm, linear)
     output = linear(width, outputs)
     return Stream(*layers, output) if hidden else output
@@ -31,9 +31,9 @@ class Stream(nn.Sequential):
 
 
 def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:
-    """The numbers that the head reads, in float32 whatever computes before them: values near 5 are 0.03 apart in
-    bfloat16, and actions are often closer."""
-    itself = getattr(output, "answers_itself", False)  # it has layers of its own, and does this at the last
+    """The numbers that the head reads, always in float32: values near 5 are 0.03 apart in bfloat16, and actions are
+    often closer."""
+    itself = getattr(output, "answers_itself", False)  # it has layers, and does this at its last one
     if itself or not torch.is_autocast_enabled(features.device.type):
         return output(features)  # type: ignore[no-any-return]
     with torch.autocast(features.device.type, enabled=False):
@@ -41,9 +41,9 @@ def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:
 
 
 class Dueling(nn.Module):
-    """Value and advantage streams: V + A − mean_a A (Wang et al. 2016, eq. 9), for each of `size` numbers alone.
+    """Value and advantage streams: V + A − mean_a A (Wang et al. 2016, eq. 9), for each of `size` numbers.
 
-    With a distributional head that is every atom's logit or every quantile, as in Rainbow (Hessel et al. 2018).
+    With a distributional head these are every atom's logit or every quantile, as in Rainbow (Hessel et al. 2018).
     """
 
     answers_itself = True
@@ -67,5 +67,5 @@ class Dueling(nn.Module):
         value = apply_output_layer(self.value, features).unsqueeze(-2)  # […, 1, size]
         advantage = apply_output_layer(self.advantage, features)
         advantage = advantage.view(*advantage.shape[:-1], *self.shape)  # […, A, size]
-        centred = advantage - advantage.mean(-2, keepdim=True)
-        return (value + centred).flatten(-2)
+        centered = advantage - advantage.mean(-2, keepdim=True)
+        return (value + centered).flatten(-2)

@@ -1,7 +1,7 @@
-"""Torsos for screens of video games: that of the Nature paper, and IMPALA's residual one.
+"""Torsos for screens of video games: the one of the Nature paper, and IMPALA's residual one.
 
-Both read [C, H, W] planes of at least 36 pixels a side; the papers have 84x84 with four grey frames. The planes lie
-channels-last in memory, which tensor cores read best, and which pays for IMPALA's on a CPU too.
+Both read [C, H, W] planes of at least 36 pixels a side; the papers have 84x84 with four gray frames. The planes lie
+channels-last in memory. Tensor cores read that best, and it makes IMPALA's faster on a CPU too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from flashdqn.core.errors import ConfigError
 from flashdqn.networks.torsos import MLP, MakeLinear, require_planes
 
-#: The shortest side that the Nature network leaves anything of.
+#: The shortest side for which the Nature network has any output.
 LEAST_SIDE = 36
 
 
@@ -111,7 +111,7 @@ def to_channels_last(planes: Tensor) -> Tensor:
 
 
 def is_screen(shape: tuple[int, ...]) -> bool:
-    """Whether observations are planes large enough for these."""
+    """Whether observations are planes large enough for these torsos."""
     return len(shape) == 3 and min(shape[1:]) >= LEAST_SIDE
 
 

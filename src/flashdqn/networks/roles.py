@@ -1,4 +1,4 @@
-"""One network in its several roles: the target, the policy that collects, the judge without randomness."""
+"""One network in its several roles: the target, the policy that collects, the evaluation without randomness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_target(online: nn.Module, chooses: bool = True) -> nn.Module:
 
 
 def make_policy(network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The network as the collector calls it: with its noise, and no more quantiles than it takes to choose."""
+    """The network as the collector calls it: with its noise, and only the quantiles needed to choose."""
     if not isinstance(network, QNetwork) or not isinstance(network.output, ImplicitQuantiles):
         return network
     output = network.output
@@ -31,7 +31,7 @@ def make_policy(network: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def set_fraction_generator(generator: torch.Generator, *networks: nn.Module) -> None:
-    """Where networks with implicit quantiles take their fractions from."""
+    """Set the generator from which networks with implicit quantiles draw their fractions."""
     for network in networks:
         for module in network.modules():
             if isinstance(module, ImplicitQuantiles):
@@ -40,7 +40,7 @@ def set_fraction_generator(generator: torch.Generator, *networks: nn.Module) -> 
 
 @contextmanager
 def mean_mode(network: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Without noise and with fixed fractions, as in `network.eval()`; afterwards the mode is what it was."""
+    """Without noise and with fixed fractions, as in `network.eval()`; afterwards the mode is restored."""
     if not isinstance(network, nn.Module):
         yield
         return

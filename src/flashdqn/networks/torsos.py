@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from flashdqn.core.errors import ConfigError
 
-#: Makes a fully connected layer of so many inputs and outputs: plain or noisy.
+#: Makes a fully connected layer from its numbers of inputs and outputs: plain or noisy.
 MakeLinear = Callable[[int, int], nn.Module]
 
 
 class MLP(nn.Module):
-    """Linear layers with ReLU; layer normalisation before each ReLU if asked for."""
+    """Linear layers with ReLU; layer normalization before each ReLU if configured."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class CNN(nn.Module):
 class ResNet(nn.Module):
     """A 3x3 convolution and residual blocks that keep the side, then an MLP. For boards: [C, H, W] planes.
 
-    One block for each of `channels`, its width; the first convolution has the first block's. He et al. 2016b,
-    *Identity Mappings in Deep Residual Networks*, arXiv:1603.05027: nothing but additions on the way through, and
-    normalisation (if asked for) and ReLU before the convolutions and after the last block.
+    One block for each entry of `channels`, its width; the first convolution has the width of the first block. He et
+    al. 2016b, *Identity Mappings in Deep Residual Networks*, arXiv:1603.05027: only additions on the direct path;
+    normalization (if configured) and ReLU before the convolutions and after the last block.
 
     Planes lie as [B, H, W, C] in memory, which tensor cores read best; their shape stays [B, C, H, W].
     """
@@ -95,7 +95,7 @@ class ResNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """x + convolution(ReLU(convolution(ReLU(x)))), with normalisation before each ReLU if asked for; where the
+    """x + convolution(ReLU(convolution(ReLU(x)))), with normalization before each ReLU if configured; where the
     width changes, x goes through a 1x1 convolution. Dilation d spaces the 3x3 cells of a convolution d apart.
     """
 
@@ -109,7 +109,7 @@ class ResidualBlock(nn.Module):
         self.convolution2 = nn.Conv2d(width, width, **wide)  # type: ignore[arg-type]
 
     def start_as_skip(self) -> None:
-        """Let the block begin as if it were not there: the observation reaches the MLP unmixed, at any depth."""
+        """Start as the identity: the observation reaches the MLP unmixed, at any depth."""
         nn.init.zeros_(self.convolution2.weight)
         if self.convolution2.bias is not None:
             nn.init.zeros_(self.convolution2.bias)
@@ -122,11 +122,11 @@ class ResidualBlock(nn.Module):
 
 
 class BoardNorm(nn.Module):
-    """Normalise each sample over all its channels and cells together; then a scale and a shift for each channel.
+    """Normalize each sample over all its channels and cells together; then a scale and a shift for each channel.
 
-    Over the board and not cell by cell, so that the cell of the head goes on standing out among empty ones. It
-    is GroupNorm with one group, computed as a layer normalisation of cells: on CUDA, PyTorch's GroupNorm
-    leaves its planes in the other memory format, and every convolution would turn them back.
+    Over the board and not cell by cell, so the cell of the head keeps standing out among empty ones. It is
+    GroupNorm with one group, computed as a layer normalization of cells. On CUDA, PyTorch's GroupNorm leaves its
+    planes in the other memory format, and every convolution would have to convert them back.
     """
 
     def __init__(self, channels: int) -> None:
@@ -152,7 +152,7 @@ def to_planes(cells: Tensor) -> Tensor:
 
 
 def require_planes(torso: str, shape: tuple[int, ...]) -> None:
-    """Refuse observations that are no stack of planes."""
+    """Refuse observations that are not a stack of planes."""
     if len(shape) != 3:
         raise ConfigError(
             f"The torso '{torso}' needs observations of shape [channels, height, width], and these are "

@@ -1,4 +1,4 @@
-"""Replay: a ring that holds each observation once, n-step returns gathered when read, and samplers."""
+"""Replay: a ring that holds each observation once, n-step returns that are gathered on reading, and samplers."""
 
 from flashdqn.replay.demonstrations import DemonstrationBuffer, MixedSampler
 from flashdqn.replay.prioritized import PrioritizedSampler

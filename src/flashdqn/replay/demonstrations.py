@@ -1,4 +1,4 @@
-"""Demonstrations that stay: transitions with what an expert would have done, and batches that hold some of them.
+"""Demonstrations that stay: transitions with the expert's actions, and batches that contain some of them.
 
 The first rows of every batch come from here, the others from the replay. Nothing overwrites a demonstration,
 however long the training is (Hester et al. 2018, *Deep Q-learning from Demonstrations*, arXiv:1704.03732).
@@ -19,7 +19,7 @@ from flashdqn.replay.samplers import Pick, Sampler, UniformSampler, window_slots
 
 
 class DemonstrationBuffer:
-    """At most `capacity` transitions and the expert's actions in them, preallocated on the device."""
+    """At most `capacity` transitions with the expert's actions, preallocated on the device."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class DemonstrationBuffer:
         masked: bool = False,
         legal: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        """`masked` and `legal` as the ring has them."""
+        """`masked` and `legal` as in `Ring`."""
         self.capacity, self.device, self.legal = capacity, device, legal
 
         def column(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -44,10 +44,12 @@ class DemonstrationBuffer:
         self.columns = Transition(obs, action, column(), column(), next_obs, legals(), legals())
         self.filled = torch.zeros((), dtype=torch.int64, device=device)
 
-    def take(self, ring: Ring, wishes: Tensor, n_step: int, gamma: float, generator: torch.Generator) -> None:
-        """All complete transitions of a ring, or as many of them as fit, drawn by chance.
+    def take(
+        self, ring: Ring, choices: Tensor, n_step: int, gamma: float, generator: torch.Generator
+    ) -> None:
+        """Take all complete transitions of a ring or, if they do not all fit, a random choice of them.
 
-        `wishes`, [rows, N]: what the expert would have done there, whatever was done.
+        `choices`, [rows, N]: the expert's action in each, which may differ from the action that was taken.
         """
         count = int((ring.readable - (n_step - 1)) * ring.num_envs)
         slots = window_slots(ring, n_step, torch.arange(max(0, count), device=ring.device))
@@ -57,11 +59,11 @@ class DemonstrationBuffer:
         for column, values in zip(self.columns, gather_transitions(ring, slots, n_step, gamma), strict=True):
             if column is not None and values is not None:
                 column[: len(slots)] = values
-        self.expert[: len(slots)] = wishes.view(-1)[slots]
+        self.expert[: len(slots)] = choices.view(-1)[slots]
         self.filled.fill_(len(slots))
 
     def pick(self, bits: Tensor) -> tuple[Transition, Tensor]:
-        """The transitions that random numbers, [B], choose, and what the expert would have done."""
+        """The transitions that random numbers, [B], select, and the expert's actions in them."""
         index, columns = bits % self.filled.clamp(min=1), self.columns
         obs, next_obs = columns.obs[index], columns.next_obs[index]
         next_mask, mask = (None if x is None else x[index] for x in (columns.next_mask, columns.mask))
@@ -71,13 +73,13 @@ class DemonstrationBuffer:
         return Transition(obs, action, reward, discount, next_obs, next_mask, mask), self.expert[index]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What was taken."""
+        """All demonstrations that were taken."""
         used = int(self.filled)
         state = {f: x[:used] for f, x in self.columns._asdict().items() if x is not None}
         return state | {"expert": self.expert[:used], "filled": self.filled}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """As it was."""
+        """Restore the demonstrations of a checkpoint."""
         for name, column in (self.columns._asdict() | {"expert": self.expert}).items():
             if column is not None:
                 column[: len(state[name])].copy_(state[name])
@@ -96,15 +98,15 @@ class MixedSampler:
 
     @property
     def uniform(self) -> UniformSampler | None:
-        """That of the other sampler."""
+        """The uniform sampler inside the other sampler."""
         return self.own.uniform
 
     def sample(self, size: int) -> Batch:
-        """One batch."""
+        """One batch, demonstrations first."""
         return self.batches(1, size)[0]
 
     def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
-        """Drawn together, and then put together."""
+        """Draw all batches together, and put demonstrations in front of each."""
         first = demonstrations_per_batch(self.share, size)
         bits = torch.empty(count * first, dtype=torch.int64, device=self.shown.device)
         transition, expert = self.shown.pick(bits.random_(generator=self.generator))
@@ -112,51 +114,52 @@ class MixedSampler:
         rows = zip(zip(*columns, strict=True), torch.split(expert, first), strict=True)
         others = self.own.batches(count, size - first, pick)
         return [
-            join_batches(Transition(*row), told, own) for (row, told), own in zip(rows, others, strict=True)
+            join_batches(Transition(*row), wanted, own)
+            for (row, wanted), own in zip(rows, others, strict=True)
         ]
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Demonstrations have no priorities."""
+        """Pass priorities on for the other rows; demonstrations have none."""
         self.own.update(index, priority[len(priority) - len(index) :])
 
     def appended(self) -> None:
-        """For the other sampler."""
+        """Tell the other sampler."""
         self.own.appended()
 
     def rows_added(self) -> None:
-        """For the other sampler."""
+        """Tell the other sampler."""
         self.own.rows_added()
 
     def drawing(self, count: int) -> None:
-        """For the other sampler."""
+        """Tell the other sampler."""
         self.own.drawing(count)
 
     def draw_again(self) -> None:
-        """For the other sampler."""
+        """Tell the other sampler."""
         self.own.draw_again()
 
     def set_beta(self, beta: float) -> None:
-        """For the other sampler."""
+        """Tell the other sampler."""
         self.own.set_beta(beta)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Of both."""
+        """The state of both: demonstrations and the other sampler."""
         own = {f"own.{name}": x for name, x in self.own.state_dict().items()}
         return own | {f"shown.{name}": x for name, x in self.shown.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Of both."""
+        """Restore demonstrations and the other sampler."""
         for name, part in (("own.", self.own), ("shown.", self.shown)):
             part.load_state_dict({k.removeprefix(name): x for k, x in state.items() if k.startswith(name)})
 
 
 def demonstrations_per_batch(share: float, size: int) -> int:
-    """Demonstrations in a batch of `size`: at least one, and not all."""
+    """How many rows of a batch of `size` are demonstrations: at least one, and not all."""
     return min(max(1, round(share * size)), size - 1)
 
 
 def join_batches(shown: Transition, expert: Tensor, own: Batch) -> Batch:
-    """Demonstrations, then the others."""
+    """One batch: the demonstrations, then the other rows."""
     columns = (
         None if a is None or b is None else torch.cat((a, b))
         for a, b in zip(shown, own.transition, strict=True)

@@ -1,4 +1,4 @@
-"""n-step transitions, gathered when read.
+"""n-step transitions, gathered on reading.
 
 For a start (t, e) let k ≤ n be the number of steps until the episode ends or n are taken. Then
 reward = Σ_{j<k} γ^j r_{t+j}, discount = γ^k · (1 − terminated), next_obs = s_{t+k}. Nothing is read past an end.
@@ -16,7 +16,7 @@ from flashdqn.replay.ring import Kind, Ring
 def gather_transitions(ring: Ring, index: Tensor, n: int, gamma: float) -> Transition:
     """The transitions that start at `index` ([B], row · num_envs + environment).
 
-    The caller answers for rows t … t+n−1 being complete and row t being a transition.
+    The caller ensures that rows t … t+n−1 are complete and that row t is a transition.
     """
     slots = ring.rows * ring.num_envs
     kinds, rewards = ring.kind.view(-1), ring.reward.view(-1)
@@ -30,7 +30,7 @@ def gather_transitions(ring: Ring, index: Tensor, n: int, gamma: float) -> Trans
         window = (index[:, None] + offset) % slots  # [B, n]
         kind = kinds[window]
         ended = (kind == int(Kind.TERMINATED)) | (kind == int(Kind.TRUNCATED))
-        # alive[:, j]: no end before step j, so that reward j belongs to this episode
+        # alive[:, j]: no end before step j, so reward j belongs to this episode
         alive = torch.ones_like(ended)
         alive[:, 1:] = ~ended[:, :-1].cummax(1).values
         powers = gamma ** torch.arange(n + 1, dtype=torch.float32, device=index.device)
@@ -48,7 +48,7 @@ def gather_transitions(ring: Ring, index: Tensor, n: int, gamma: float) -> Trans
 def gather_masks(
     ring: Ring, index: Tensor, following: Tensor, obs: Tensor, next_obs: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The legal actions in `next_obs` and in `obs`: as they follow from these, as they were kept, or None."""
+    """The legal actions in `next_obs` and in `obs`: computed from these, or as the ring stored them, or None."""
     if ring.legal is not None:
         return ring.legal(next_obs), ring.legal(obs)
     if ring.mask is None:

@@ -1,4 +1,4 @@
-"""Prioritised replay (Schaul et al. 2016, proportional variant): what surprises is seen more often.
+"""Prioritized replay (Schaul et al. 2016, proportional variant): large errors are sampled more often.
 
 A transition's weight in the tree is p_i = (|δ_i| + ε)^α, and it is drawn with probability P(i) = p_i / Σ_j p_j
 (their equation 1). The loss of each sample is multiplied by the importance weight of their section 3.4,
@@ -24,17 +24,17 @@ from flashdqn.replay.samplers import SamplerBase
 from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
 from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
 
-#: What an infinite error counts as, so that sums stay finite until somebody notices that the training diverged.
+#: What an infinite error counts as. So sums stay finite until the divergence is noticed.
 LARGEST_ERROR = 1e30
 
 
 class PrioritizedSampler(SamplerBase):
-    """Draws by priority. It must hear of every append to the ring from its start on.
+    """Draws by priority. It must be told of every append to the ring, from the start.
 
-    A row gets a weight once its n-step window is complete: the largest so far, so that everything new is seen soon.
-    It loses it when the ring opens the row anew, or takes a frame of its stack. Rows that are no transitions never
-    get one. So each append changes two rows: the head (or the row as far after it as a stack reaches), and the row
-    n before it.
+    A row gets a weight once its n-step window is complete: the largest so far, so everything new is sampled soon.
+    It loses the weight when the ring opens the row again, or overwrites a frame of its stack. Rows that are not
+    transitions never get one. So each append changes two rows: the head (or, with stacks, the row that loses a
+    frame), and the row n before the head.
     """
 
     wants_priorities = True
@@ -55,15 +55,15 @@ class PrioritizedSampler(SamplerBase):
         self.tree = make_tree(ring.rows * ring.num_envs, ring.device)
         self.beta = torch.tensor(beta, device=ring.device)
         self.largest = torch.ones((), device=ring.device)  # p of the first transitions, as in the paper
-        self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights of the lost: 0; of the new
+        self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights: lost (0), new
 
     def group(self, count: int, size: int) -> Batch:
-        """`count` batches in one, each stratified on its own: sample k comes from the k-th of `size` equal slices
+        """`count` batches in one, each stratified separately: sample k comes from the k-th of `size` equal slices
         of the mass. All are drawn before any of them is learned from.
 
-        Drawing together spreads the cost of search and gather. It lets priorities lag by up to `count` updates,
-        which is little beside the age of most priorities in the ring; the importance weights are those of the
-        chances with which the samples were really drawn, so the correction stays exact.
+        Drawing together spreads the cost of search and gather. Priorities may lag by up to `count` updates, which
+        is little beside the age of most priorities in the ring. The importance weights use the probabilities with
+        which the samples were really drawn, so the correction stays exact.
         """
         levels, device = self.tree.levels, self.ring.device
         draw = torch.rand((count, size), dtype=torch.float64, device=device, generator=self.generator)
@@ -74,15 +74,15 @@ class PrioritizedSampler(SamplerBase):
         return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """p_i = (|δ_i| + ε)^α. Of several errors for one row the largest counts; rows that lost their weight
-        since they were drawn stay without."""
+        """p_i = (|δ_i| + ε)^α. If a row has several errors, the largest counts. Rows that lost their weight since
+        they were drawn stay without one."""
         error = priority.detach().to(torch.float32).abs()
         weight = error.nan_to_num_(0.0, LARGEST_ERROR).add_(self.eps).pow_(self.alpha)
         torch.maximum(self.largest, weight.amax(), out=self.largest)
         self.tree.set(index, weight * (self.tree.levels.leaves[index] > 0))
 
     def appended(self) -> None:
-        """The oldest transition is gone; the row n before the head is a complete window now."""
+        """Drop the weight of the oldest transition; give one to the row n before the head, now complete."""
         ring = self.ring
         lost = (ring.head + (ring.stack - 1)) % ring.rows  # [1]
         ready = (ring.head - self.n_step) % ring.rows  # [1]
@@ -92,16 +92,16 @@ class PrioritizedSampler(SamplerBase):
         self.tree.set_rows(torch.cat((lost, ready)) * ring.num_envs, self._rows)
 
     def set_beta(self, beta: float) -> None:
-        """The exponent of the importance weights, a tensor on the device."""
+        """Set the exponent of the importance weights, a tensor on the device."""
         self.beta.fill_(beta)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The weights of the rows in use; sums follow from them."""
+        """The weights of the rows in use; the sums follow from them."""
         used = self.ring.used_rows() * self.ring.num_envs
         return {"weight": self.tree.levels.leaves[:used], "largest": self.largest, "beta": self.beta}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken."""
+        """Continue from where `state_dict` was taken."""
         leaves = self.tree.levels.leaves.zero_()
         leaves[: len(state["weight"])].copy_(state["weight"])
         self.tree.rebuild()
@@ -112,17 +112,17 @@ class PrioritizedSampler(SamplerBase):
 def importance_weights(priority: Tensor, beta: Tensor) -> Tensor:
     """(min_j p_j / p_i)^β with the minimum over each row, [batches, size].
 
-    Only an empty tree gives rows without priority: those samples count for nothing.
+    Only an empty tree gives rows without priority: those samples get weight 0.
     """
     least = priority.amin(1, keepdim=True)
     return torch.where(priority > 0, (least / priority) ** beta, 0.0)
 
 
 def make_tree(slots: int, device: torch.device) -> SumTree:
-    """Numba's on the CPU, which is faster there than torch's; torch's elsewhere."""
+    """Numba's tree on the CPU, where it is faster; torch's elsewhere."""
     return NumbaSumTree(slots) if device.type == "cpu" else TorchSumTree(slots, device)
 
 
 def priority_bytes(slots: int, device: torch.device) -> int:
-    """Bytes that the tree over so many slots will take."""
+    """Bytes that the tree over `slots` slots will take."""
     return tree_bytes(slots, WIDTH if device.type == "cpu" else cuda_width(slots))

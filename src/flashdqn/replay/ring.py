@@ -7,14 +7,14 @@
      kind          STEP         TERMINATED   RESET        STEP
 
 Row t is the transition s0 → s1, whose next observation lies in row t+1. The row that holds an episode's last
-observation is no transition (its action was ignored: next-step autoreset); its kind says so. The newest
-slot, `head`, holds the present observation and waits for its action; every other filled row is complete.
+observation is not a transition (its action was ignored: next-step autoreset); its kind says so. The newest
+slot, `head`, holds the current observation and waits for its action; every other filled row is complete.
 
-`head` and `filled` are tensors on the device, so that appending and sampling can live inside a CUDA graph.
+`head` and `filled` are tensors on the device, so a CUDA graph can hold appending and sampling.
 
-Where observations are stacks of frames (`ObsSpec.stack`), a row holds its newest frame alone, and stacks are put
-together when read: from the rows before, but never from before the episode's first, which `age` tells. The oldest
-rows of a full ring are frames of others' stacks and no longer transitions themselves.
+Where observations are stacks of frames (`ObsSpec.stack`), a row holds only its newest frame. Stacks are assembled
+on reading: from the rows before, but never from before the first row of the episode, which `age` tells. The oldest
+rows of a full ring only serve as frames of other stacks, and are no longer transitions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flashdqn.core.types import Step
 
 
 class Kind(IntEnum):
-    """What became of a row."""
+    """What happened in a row."""
 
     STEP = 0
     TERMINATED = 1
@@ -51,7 +51,7 @@ class Ring:
         masked: bool = False,
         legal: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        """`masked`: keep the mask of every observation. `legal`: they follow from the observations instead."""
+        """`masked`: store the mask of every observation. `legal`: computes masks from observations instead."""
         rows = rows_for_capacity(capacity, num_envs, obs_spec.stack)
         self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
         frame = obs_spec.frame
@@ -67,10 +67,10 @@ class Ring:
         self.legal = legal
         self.head = torch.zeros(1, dtype=torch.int64, device=device)
         self.filled = torch.zeros((), dtype=torch.int64, device=device)  # complete rows
-        self.ended = torch.zeros(num_envs, dtype=torch.bool, device=device)  # by the last append
+        self.ended = torch.zeros(num_envs, dtype=torch.bool, device=device)  # in the last append
 
     def start(self, obs: Tensor, mask: Tensor | None = None) -> None:
-        """Forget everything and take the first observations."""
+        """Forget everything and store the first observations."""
         self.head.zero_()
         self.filled.zero_()
         self.ended.zero_()
@@ -79,7 +79,7 @@ class Ring:
         self._place(obs, mask)
 
     def append(self, action: Tensor, step: Step) -> None:
-        """Complete the newest row with what the environments answered, and open the next one."""
+        """Complete the newest row with what the environments returned, and open the next one."""
         kind = step.truncated.to(torch.uint8).mul_(int(Kind.TRUNCATED))
         kind.masked_fill_(step.terminated, int(Kind.TERMINATED))
         kind.masked_fill_(self.ended, int(Kind.RESET))
@@ -98,11 +98,11 @@ class Ring:
 
     @property
     def readable(self) -> Tensor:
-        """Complete rows whose frames all lie in the ring still."""
+        """Number of complete rows whose frames are all still in the ring."""
         return self.filled if self.stack == 1 else self.filled.clamp(max=self.rows - self.stack)
 
     def observations(self, slots: Tensor) -> Tensor:
-        """What was observed at `slots` ([B], row · num_envs + environment), stacks put together: [B, *obs]."""
+        """The observations at `slots` ([B], row · num_envs + environment), with stacks assembled: [B, *obs]."""
         frames = self.obs.flatten(0, 1)
         if self.age is None:
             return frames[slots]
@@ -111,7 +111,7 @@ class Ring:
         return frames[(slots[:, None] - back * self.num_envs) % len(frames)].flatten(1, 2)
 
     def newest(self) -> Tensor:
-        """The present observations, [N, *obs]."""
+        """The current observations, [N, *obs]."""
         return self.observations(self.head * self.num_envs + torch.arange(self.num_envs, device=self.device))
 
     def _place(self, obs: Tensor, mask: Tensor | None) -> None:
@@ -120,29 +120,29 @@ class Ring:
             self.mask.index_copy_(0, self.head, mask[None])
 
     def cut_off(self) -> None:
-        """The episodes end here, truncated: what comes next starts anew, as after a resume without saved games."""
+        """End all episodes here, as truncated; new ones follow, as after a resume without saved games."""
         before = (self.head - 1) % self.rows
         kind = self.kind.index_select(0, before)
         self.kind.index_copy_(0, before, kind.masked_fill_(kind == int(Kind.STEP), int(Kind.TRUNCATED)))
         self.ended.fill_(True)
 
     def used_rows(self) -> int:
-        """Rows that hold something, the newest included; asks the device."""
+        """Number of rows in use, including the newest; asks the device."""
         return self.rows if int(self.filled) == self.rows - 1 else int(self.head) + 1
 
     def learned_from(self) -> tuple[Tensor, Tensor]:
-        """Observations and rewards of the rows that hold something; asks the device."""
+        """Observations and rewards of the rows in use; asks the device."""
         used = self.used_rows()
         return self.obs[:used], self.reward[:used]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The rows in use, and where the ring stands."""
+        """The rows in use, and the position of the ring."""
         used = self.used_rows()
         state = {name: column[:used] for name, column in self._columns().items()}
         return state | {"head": self.head, "filled": self.filled, "ended": self.ended}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken."""
+        """Continue from where `state_dict` was taken."""
         for name, column in self._columns().items():
             column[: len(state[name])].copy_(state[name])
         for name in ("head", "filled", "ended"):
@@ -155,8 +155,8 @@ class Ring:
 
 
 def rows_for_capacity(capacity: int, num_envs: int, stack: int = 1) -> int:
-    """Rows that hold `capacity` transitions, one more for the observation that waits for its action, and the
-    frames that the oldest one's stack needs."""
+    """Rows for `capacity` transitions, one more for the observation that waits for its action, and the frames
+    that the stack of the oldest transition needs."""
     return -(-capacity // num_envs) + stack
 
 
@@ -166,7 +166,7 @@ def action_dtype(num_actions: int) -> torch.dtype:
 
 
 def ring_bytes(capacity: int, num_envs: int, obs_spec: ObsSpec, num_actions: int, masked: bool) -> int:
-    """Bytes that a ring will take, known before it is made."""
+    """Bytes that a ring will take, known before it is created."""
     slot = obs_spec.frame.nbytes + action_dtype(num_actions).itemsize + 4 + 1  # the reward has 4, the kind 1
     slot += (num_actions if masked else 0) + (1 if obs_spec.stack > 1 else 0)
     return rows_for_capacity(capacity, num_envs, obs_spec.stack) * num_envs * slot

@@ -13,18 +13,18 @@ from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
 
-#: Draws per wanted sample. The first draw that is a transition wins, which is exactly uniform over
-#: transitions; with an episode of length L a draw fails with probability 1/(L+1), so even where L = 2 only
-#: one sample in eighty stays without and gets weight 0.
+#: Draws per sample. The first draw that is a transition wins, which is exactly uniform over transitions.
+#: With an episode of length L a draw fails with probability 1/(L+1). So even with L = 2 only one sample in
+#: eighty finds none and gets weight 0.
 TRIES = 4
 
 
-#: The batch that random numbers, [TRIES, B], choose from a ring.
+#: Turns random numbers, [TRIES, B], into the batch that they select from a ring.
 Pick = Callable[[Tensor], Batch]
 
 
 class Sampler(Protocol):
-    """Draws batches from the ring and hears of their errors. `SamplerBase` has what most of them do alike."""
+    """Draws batches from the ring and takes their priorities. `SamplerBase` has the common parts."""
 
     #: whether `update` does anything with priorities
     wants_priorities: bool
@@ -35,42 +35,42 @@ class Sampler(Protocol):
 
     @property
     def uniform(self) -> UniformSampler | None:
-        """The uniform sampler inside, whose `pick` a backend may run its own way; None where there is none."""
+        """The uniform sampler inside, whose `pick` a backend may replace; None if there is none."""
 
     def sample(self, size: int) -> Batch:
         """One batch of `size` transitions."""
 
     def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
-        """`count` batches at once; `pick` does the work of `uniform.pick`, where there is a uniform sampler."""
+        """`count` batches at once; `pick` replaces `uniform.pick`, if there is a uniform sampler."""
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Take the learner's priorities, [B], for what lay at `index`."""
+        """Take the learner's priorities, [B], for the samples at `index`."""
 
     def appended(self) -> None:
-        """Hear that the ring has taken one more row, once after every append. A graph can hold it, as it can
-        `batches` and `update`: nothing in these depends on what only the host knows."""
+        """Note that the ring has one more row, once after every append. A CUDA graph can hold this call, `batches`
+        and `update`: none of them depends on something that only the host knows."""
 
     def rows_added(self) -> None:
-        """What the host has to note of the same."""
+        """The host's part of `appended`."""
 
     def drawing(self, count: int) -> None:
-        """What the host has to do before `count` batches are drawn."""
+        """The host's part of drawing `count` batches, before they are drawn."""
 
     def draw_again(self) -> None:
-        """Let what was drawn be drawn once more: a trial repeats the same work."""
+        """Allow drawing the same again: a trial repeats its work."""
 
     def set_beta(self, beta: float) -> None:
-        """Correct for unequal chances with this exponent from now on."""
+        """Use this exponent from now on to correct for unequal probabilities."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """What resuming needs besides the ring and the generator."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint, after the ring did."""
+        """Continue from a checkpoint; load the ring first."""
 
 
 class SamplerBase(ABC):
-    """A sampler that keeps nothing and wants no priorities; a kind of sampling adds `group`, and what it needs."""
+    """A sampler without state and without priorities; subclasses add `group`, and what else they need."""
 
     wants_priorities = False
     draws_on_device = True
@@ -81,7 +81,7 @@ class SamplerBase(ABC):
 
     @property
     def uniform(self) -> UniformSampler | None:
-        """Most do not draw uniformly."""
+        """None: most samplers do not draw uniformly."""
         return None
 
     @abstractmethod
@@ -89,45 +89,45 @@ class SamplerBase(ABC):
         """`count` batches of `size` transitions, one after the other in one large batch."""
 
     def sample(self, size: int) -> Batch:
-        """One batch."""
+        """One batch of `size` transitions."""
         return self.group(1, size)
 
     def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
-        """Drawn and gathered together: one large gather costs less than many small ones."""
+        """Draw and gather together: one large gather costs less than many small ones."""
         return split_batch(self.group(count, size), count, size)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """No priorities."""
+        """Ignore priorities."""
 
     def appended(self) -> None:
-        """It looks at the ring when it samples."""
+        """Do nothing: it reads the ring when it samples."""
 
     def rows_added(self) -> None:
-        """It keeps no count."""
+        """Do nothing: it does not count rows."""
 
     def drawing(self, count: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: no preparation is needed."""
 
     def draw_again(self) -> None:
-        """It can always draw."""
+        """Do nothing: it can always draw."""
 
     def set_beta(self, beta: float) -> None:
-        """There is nothing to correct."""
+        """Do nothing: all probabilities are equal."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """It keeps nothing."""
+        """Empty: it has no state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """It kept nothing."""
+        """Do nothing: it has no state."""
 
 
 class UniformSampler(SamplerBase):
-    """Every complete transition with the same probability, with replacement; weight 1."""
+    """Draws every complete transition with the same probability, with replacement; weight 1."""
 
     @property
     def uniform(self) -> UniformSampler:
-        """Itself."""
+        """This sampler itself."""
         return self
 
     def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
@@ -136,17 +136,17 @@ class UniformSampler(SamplerBase):
         return (pick or self.pick)(bits.random_(generator=self.generator))
 
     def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
-        """The same, in pieces."""
+        """The same large batch, split."""
         return split_batch(self.group(count, size, pick), count, size)
 
     def pick(self, bits: Tensor) -> Batch:
-        """The batch that random numbers, [TRIES, B], choose."""
+        """The batch that random numbers, [TRIES, B], select."""
         index, weight = choose_uniform_slots(self.ring, self.n_step, bits)
         return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
 
 
 def split_batch(batch: Batch, count: int, size: int) -> list[Batch]:
-    """One large batch as `count` of `size`; nothing is copied."""
+    """Split one large batch into `count` batches of `size`; nothing is copied."""
     transition, weight, index, _ = batch
     columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
     rows = (Transition(*row) for row in zip(*columns, strict=True))
@@ -155,7 +155,8 @@ def split_batch(batch: Batch, count: int, size: int) -> list[Batch]:
 
 
 def window_slots(ring: Ring, n_step: int, number: Tensor) -> Tensor:
-    """Where the complete n-step windows start, numbered from the youngest row on, environment by environment."""
+    """The slot where window `number` starts. Complete n-step windows are numbered from the youngest row back,
+    environment by environment."""
     newest = (ring.head - n_step) * ring.num_envs  # the row of the youngest complete window
     age, env = number // ring.num_envs, number % ring.num_envs
     return (newest - age * ring.num_envs) % (ring.rows * ring.num_envs) + env
@@ -164,8 +165,8 @@ def window_slots(ring: Ring, n_step: int, number: Tensor) -> Tensor:
 def choose_uniform_slots(ring: Ring, n_step: int, bits: Tensor) -> tuple[Tensor, Tensor]:
     """Turn random 63-bit numbers, [TRIES, B], into starts of complete n-step windows, and their weights.
 
-    The number of candidates is a tensor on the device; the remainder of 63 random bits has no bias worth
-    the name, and unlike a float32 in [0, 1) it reaches every slot of a ring beyond 2^24.
+    The number of candidates is a tensor on the device. The remainder of 63 random bits has a negligible bias,
+    and unlike a float32 in [0, 1) it reaches every slot of a ring beyond 2^24.
     """
     candidates = (ring.readable - (n_step - 1)) * ring.num_envs
     slot = window_slots(ring, n_step, bits % candidates)

@@ -1,4 +1,4 @@
-"""Picking uniform samples in one pass over the batch, on the CPU: the same as `UniformSampler.pick`."""
+"""Pick uniform samples in one pass over the batch, on the CPU: the same result as `UniformSampler.pick`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Ki
 def choose_slot(
     bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Scalar, envs: Scalar
 ) -> Scalar:
-    """The first of a sample's draws that is a transition; else the last one."""
+    """The first draw of a sample that is a transition; if there is none, the last draw."""
     slot = 0
     for k in range(len(bits)):
         draw = bits[k, b] % candidates
@@ -33,7 +33,7 @@ def choose_slot(
 
 @scalar
 def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Array, b: Scalar) -> None:
-    """The observation of a slot: its frame, and before it those of its stack, none from before the episode."""
+    """Write the observation of a slot: its frame, and before it those of its stack, from the same episode."""
     slots, width = frames.shape
     stack = out.shape[1] // width
     for place in range(stack):
@@ -49,11 +49,11 @@ def pick_batch(
     filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
     discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
 ) -> None:  # fmt: skip
-    """Draw, and gather n-step transitions: nothing is read past an end."""
+    """Draw slots and gather their n-step transitions; nothing is read past an end."""
     envs, n, slots = shape[0], shape[1], len(kinds)
     readable = min(filled[0], slots // envs - obs.shape[1] // frames.shape[1])
     candidates, newest = (readable - (n - 1)) * envs, (head[0] - n) * envs
-    # First all slots: a ring is larger than the cache, and memory takes its time.
+    # First all slots: a ring is larger than the cache, and loading from memory takes time.
     for b in range(len(index)):
         slot = choose_slot(bits, b, kinds, candidates, newest, envs)
         index[b] = slot
@@ -82,7 +82,7 @@ def pick_batch(
 
 
 class NativePick:
-    """`UniformSampler.pick` on its ring, whose addresses must not change. Only `again` uses memory again."""
+    """`UniformSampler.pick` on a ring whose addresses must not change. Only `again` reuses memory."""
 
     def __init__(self, sampler: UniformSampler) -> None:
         ring = sampler.ring
@@ -112,13 +112,13 @@ class NativePick:
         return [obs, action, reward, discount, next_obs, *masks, weight, index]
 
     def __call__(self, bits: Tensor) -> Batch:
-        """The batch that random numbers, [TRIES, B], choose."""
+        """The batch that random numbers, [TRIES, B], select."""
         columns = self._columns(bits.shape[1])
         self._pick(bits.numpy(), *(column.numpy() for column in columns))
         return self._with_masks(self._batch(columns))
 
     def again(self, size: int) -> Batch:
-        """A batch as `sampler.sample` draws it, in memory that the next one of this size will take."""
+        """A batch as `sampler.sample` draws it, in memory that the next batch of this size reuses."""
         kept = self._kept.get(size)
         if kept is None:
             bits, columns = torch.empty((TRIES, size), dtype=torch.int64), self._columns(size)
@@ -137,7 +137,7 @@ class NativePick:
         return Batch(transition, weight, index)
 
     def _with_masks(self, batch: Batch) -> Batch:
-        """Where masks follow from the observations."""
+        """Add masks where they follow from the observations."""
         if (legal := self.ring.legal) is None:
             return batch
         transition = batch.transition

@@ -5,7 +5,7 @@
     sums[0]     Σ   Σ   Σ   Σ   Σ   …
     leaves     w w w w w w w w w w w w …
 
-A sum is always computed from its children, never by adding differences, so that errors do not pile up.
+A sum is always computed from its children, never by adding differences, so errors do not accumulate.
 
 Leaves are float32, sums and masses float64. With sums in float32 a tree of 10^7 equal leaves would reach only every
 other one (a float32 has 2^24 ≈ 1.7·10^7 steps), and a block's share would be off by 10^-6. In float64 the share of
@@ -21,41 +21,41 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-#: A mass at the very end of a block is moved below its end by this factor, so that rounding never pushes it beyond
+#: A mass at the very end of a block is moved below its end by this factor. So rounding never pushes it beyond
 #: the last positive weight: the sum of 1024 numbers is right to 2^-43 in any order of summation.
 BELOW = 1.0 - 2.0**-40
 
 
 class SumTree(Protocol):
-    """What prioritised sampling asks of a tree. All of it without a look at a tensor's value."""
+    """What prioritized sampling needs from a tree. No method reads a tensor's value."""
 
     levels: Levels
 
     def set(self, index: Tensor, weight: Tensor) -> None:
         """Give the leaves at `index`, [B] int64, new weights, [B] float32 ≥ 0.
 
-        Of several weights for one leaf the largest wins.
+        If a leaf gets several weights, the largest wins.
         """
 
     def set_rows(self, first: Tensor, weight: Tensor) -> None:
-        """Give R ranges of N consecutive leaves new weights, [R, N], from `first`, [R], on; none overlap."""
+        """Give R ranges of N consecutive leaves new weights, [R, N], starting at `first`, [R]; none overlap."""
 
     def find(self, mass: Tensor) -> Tensor:
         """The leaf, [B], at which the weights so far first exceed each mass, [B] float64, 0 ≤ mass < total.
 
-        It never has weight 0, unless all have. Beyond the total it is the last leaf with a weight.
+        It never has weight 0, unless all have. Beyond the total it is the last leaf with a positive weight.
         """
 
     def rebuild(self) -> None:
-        """Compute every sum anew from `levels.leaves`."""
+        """Compute every sum again from `levels.leaves`."""
 
 
 class Levels:
-    """The numbers of a tree. Every level but the top is padded with zero weights to whole blocks."""
+    """The numbers of a tree. Every level except the top is padded with zero weights to whole blocks."""
 
     def __init__(self, slots: int, width: int, device: torch.device) -> None:
         if width < 2 or width & (width - 1):
-            raise ValueError(f"A sum tree's width must be a power of 2, and is {width}.")
+            raise ValueError(f"A sum tree's width must be a power of 2, not {width}.")
         self.slots, self.width = slots, width
         self.sizes = level_sizes(slots, width)
         inner = self.sizes[1:]
@@ -71,7 +71,7 @@ class Levels:
 
 
 def level_sizes(slots: int, width: int) -> list[int]:
-    """From the leaves up to the one node at the top."""
+    """Number of nodes per level, from the leaves up to the single top node."""
     sizes = [-(-slots // width) * width]
     while sizes[-1] > 1:
         blocks = sizes[-1] // width
@@ -80,28 +80,28 @@ def level_sizes(slots: int, width: int) -> list[int]:
 
 
 def tree_bytes(slots: int, width: int) -> int:
-    """Bytes that a tree will take, known before it is made."""
+    """Bytes that a tree will take, known before it is created."""
     leaves, *inner = level_sizes(slots, width)
     return 4 * leaves + 8 * sum(inner)
 
 
 def cuda_width(slots: int) -> int:
-    """Two levels of blocks up to a million slots, three up to a thousand million.
+    """Two levels of blocks up to a million slots, three up to a billion.
 
-    On a GPU a level costs its kernel launches, however wide it is: few wide levels are best.
+    On a GPU the cost of a level is its kernel launches, however wide it is: few wide levels are best.
     """
     depth = 2 if slots <= 2**20 else 3
     return int(2 ** max(4, math.ceil(math.log2(max(slots, 2)) / depth)))
 
 
 class TorchSumTree:
-    """In plain torch, for any device: static shapes and nothing read back, so that it can live in a CUDA graph."""
+    """In plain torch, for any device: static shapes and nothing read back, so a CUDA graph can hold it."""
 
     def __init__(self, slots: int, device: torch.device, width: int | None = None) -> None:
         self.levels = Levels(slots, width or cuda_width(slots), device)
 
     def set(self, index: Tensor, weight: Tensor) -> None:
-        """See `SumTree.set`; a maximum does not depend on the order in which threads come by."""
+        """See `SumTree.set`; a maximum does not depend on the order of the threads."""
         leaves = self.levels.leaves
         leaves.index_fill_(0, index, 0.0)
         leaves.scatter_reduce_(0, index, weight, "amax")
@@ -111,7 +111,7 @@ class TorchSumTree:
             self._refresh(level, node)
 
     def set_rows(self, first: Tensor, weight: Tensor) -> None:
-        """See `SumTree.set_rows`. Rows touch few blocks, whose number is known: that of the worst position."""
+        """See `SumTree.set_rows`. Rows touch few blocks, at most the number for the worst position."""
         width, span = self.levels.width, weight.shape[1]
         index = first[:, None] + torch.arange(span, device=first.device)
         self.levels.leaves.index_copy_(0, index.flatten(), weight.flatten())
@@ -129,7 +129,7 @@ class TorchSumTree:
             block = blocks if len(blocks) == 1 else blocks[node]  # [1 or B, W]
             upto = block.cumsum(1, dtype=torch.float64)
             mass = torch.minimum(mass, upto[:, -1] * BELOW)
-            # Parallel summation may round a running sum up over a child of weight 0: that one does not count.
+            # Parallel summation may round a running sum up at a child of weight 0: that child does not count.
             inside = (upto > mass[:, None]) & (block > 0)  # [B, W]
             child = inside.view(torch.uint8).argmax(1)
             before = (upto - block).expand(inside.shape).gather(1, child[:, None])[:, 0]
@@ -144,7 +144,7 @@ class TorchSumTree:
             self._refresh(level, torch.arange(blocks, device=self.levels.leaves.device))
 
     def _refresh(self, level: int, node: Tensor) -> None:
-        """Compute nodes of a level from their children; one that is named twice gets the same value twice."""
+        """Compute nodes of a level from their children; a node that is listed twice gets the same value twice."""
         sums = self.levels.sums[level]
         blocks = (self.levels.sums[level - 1] if level else self.levels.leaves).view(-1, self.levels.width)
         if len(blocks) == 1:

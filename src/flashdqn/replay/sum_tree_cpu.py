@@ -1,6 +1,6 @@
-"""The sum tree on the CPU: the same as `TorchSumTree`, compiled by Numba.
+"""The sum tree on the CPU: the same results as `TorchSumTree`, compiled by Numba.
 
-Here a level costs its cache misses and its additions, so blocks are narrow: a cache line of leaves.
+Here the cost of a level is its cache misses and additions, so blocks are narrow: one cache line of leaves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refresh_node(
 def set_weights(
     index: Array, weight: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar
 ) -> None:
-    """`SumTree.set`. Neighbours in a batch often share a block, which is then computed once."""
+    """`SumTree.set`. Neighbors in a batch often share a block, which is then computed once."""
     for j in range(len(index)):
         leaves[index[j]] = 0.0
     for j in range(len(index)):
@@ -124,5 +124,5 @@ class NumbaSumTree:
         return found
 
     def rebuild(self) -> None:
-        """See `SumTree.rebuild`: the leaves as one row."""
+        """See `SumTree.rebuild`: set all leaves as one row."""
         self.set_rows(torch.zeros(1, dtype=torch.int64), self.levels.leaves[None].clone())

@@ -1,4 +1,4 @@
-"""Make the parts of a training from its configuration, and carry them into a checkpoint and back."""
+"""Create the parts of a training from its configuration; save them in a checkpoint and load them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flashdqn.training.counts import Counts
 from flashdqn.training.metrics import EpisodeMetrics
 from flashdqn.training.phases import Phases
 
-#: Bytes of replay from which on they are announced.
+#: A replay of at least this many bytes is announced.
 WORTH_SAYING = 10**9
 
 
@@ -51,9 +51,9 @@ class Parts:
     counts: Counts
     phases: Phases
     generators: dict[str, torch.Generator]
-    #: the sampler itself, where it hands out rollouts (PQN)
+    #: the sampler itself, if it hands out rollouts (PQN)
     rollouts: RolloutSampler | None = None
-    #: demonstrations that stay for good, where there are some
+    #: demonstrations that stay for the whole training, if there are any
     demonstrations: DemonstrationBuffer | None = None
     #: what ranks do with the flat gradient between backward and Adam; None in a single process
     exchange: Exchange | None = None
@@ -73,9 +73,9 @@ class Parts:
     def load(
         self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor], counters: Any, fresh: bool = False
     ) -> None:
-        """Go on from a checkpoint; or, `fresh`, be as before the first step, and wait for `collector.start`.
+        """Continue from a checkpoint; or, if `fresh`, be as before the first step, ready for `collector.start`.
 
-        Nothing moves: every tensor is written where it lies, for graphs know the addresses.
+        No tensor moves: each is written at its address, because graphs use the addresses.
         """
 
         def part(name: str) -> dict[str, Tensor]:
@@ -95,14 +95,14 @@ class Parts:
         self.counts.load(counters["transitions"], counters["episodes"])
         if fresh:
             return
-        if not is_resumable(self.env):  # its unfinished episodes cannot go on
+        if not is_resumable(self.env):  # its unfinished episodes cannot continue
             self.ring.cut_off()
             self.metrics.cut_off()
         self.collector.resume()
 
 
 def assemble_parts(config: Config, env: VecEnv) -> Parts:
-    """All parts, on the environment's device, before their first step."""
+    """Create all parts, on the environment's device, before their first step."""
     device, masked, decoding = env.device, stores_masks(env), get_decoder(env)
     check_memory_fits(config, env)
     legal = None if decoding is None or env.mask is None else decoding.legal
@@ -133,12 +133,12 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
 def build_rollout_sampler(
     config: Config, ring: Ring, learner: Learner, generator: torch.Generator
 ) -> RolloutSampler:
-    """The rollouts of PQN, valued by the learner's own network."""
+    """The rollouts of PQN, with values from the learner's own network."""
     return RolloutSampler(ring, learner.policy, learner.head, config.pqn, config.learn.gamma, generator)
 
 
 def build_sampler(config: Config, ring: Ring, generator: torch.Generator) -> Sampler:
-    """From the replay, uniformly or by priority."""
+    """A sampler over the replay, uniform or by priority."""
     replay, gamma = config.replay, config.learn.gamma
     if replay.priority == 0:
         return UniformSampler(ring, replay.n_step, gamma, generator)
@@ -154,7 +154,7 @@ def ring_config(config: Config) -> ReplayConfig:
 
 
 def check_memory_fits(config: Config, env: VecEnv) -> None:
-    """Refuse a replay, or a rollout, that does not fit."""
+    """Refuse a replay, or a rollout, that does not fit into memory."""
     masked = stores_masks(env)
     if config.learn.method == "replay":
         check_ring_fits(config.replay, env, masked)
@@ -172,7 +172,7 @@ def replay_bytes(config: ReplayConfig, env: VecEnv, masked: bool) -> int:
 
 
 def describe_replay_memory(config: Config, env: VecEnv) -> str | None:
-    """A sentence about what the replay will take, where that is worth one."""
+    """A sentence about the memory of the replay; None if it is small."""
     replay = ring_config(config)
     needed = replay_bytes(replay, env, stores_masks(env))
     if needed < WORTH_SAYING:
@@ -186,11 +186,11 @@ def describe_replay_memory(config: Config, env: VecEnv) -> str | None:
 def check_ring_fits(
     config: ReplayConfig, env: VecEnv, masked: bool, setting: str = "--replay.capacity", unit: int = 1
 ) -> None:
-    """Say how much the ring needs before taking it, and refuse what does not fit; `setting` counts `unit`
-    transitions."""
+    """Say how much memory the ring needs before it is allocated, and refuse what does not fit; one `setting` counts
+    for `unit` transitions."""
     capacity, needed = config.capacity, replay_bytes(config, env, masked)
     free = int(free_bytes(env.device) * 0.9)
-    if needed > free:  # an earlier training in this process may lie there still, as garbage
+    if needed > free:  # garbage of an earlier training in this process may take memory
         gc.collect()
         torch.cuda.empty_cache()
         free = int(free_bytes(env.device) * 0.9)

@@ -1,4 +1,4 @@
-"""Which mode: the one that was asked for, or the fastest of those that work here, by a short trial."""
+"""Which mode: the configured one, or the fastest of those that work here, by a short trial."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from flashdqn.training.backends.catalog import explain_misfit
 from flashdqn.training.engine import Engine, first_error_line
 from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_evaluation
 
-#: A trial repeats the work of an iteration for so long, and the best time counts: the machine may be busy.
+#: A trial repeats the work of an iteration for this long, and the best time counts: the machine may be busy.
 TRIAL_SECONDS = 0.3
 
-#: What comes later in a trial must be so much faster to be taken: a busy machine shall not decide by chance, for
-#: then the same seed would not give the same weights. Threads can cost far more than they gain beside another
-#: program.
+#: A later candidate of a trial must take less than this share of the best time. So a busy machine does not decide
+#: by chance; otherwise the same seed would not give the same weights. And while another program runs, threads can
+#: cost far more than they gain.
 WORTH = 0.8
 
-#: On the CPU, compiling is tried for trainings of at least so much; an episode is guessed to have so many steps.
+#: On the CPU, compiling is tried for trainings that are at least this long; the episode length is a guess.
 LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
 
 Note = Callable[[str], None]
@@ -35,15 +35,15 @@ Note = Callable[[str], None]
 
 @dataclass
 class Choice:
-    """What was picked, and what it was compared with."""
+    """The plan that was picked, and what it was compared with."""
 
     plan: ExecutionPlan
-    threads: int = 0  # PyTorch's, where they were chosen; 0: by the rule
+    threads: int = 0  # PyTorch's, if a trial chose them; 0: by the rule
     seconds: dict[str, float] = field(default_factory=dict)  # of a round of updates, by plan
 
     @property
     def why(self) -> str:
-        """In one line."""
+        """The reason, in one line."""
         if len(self.seconds) < 2:
             return str(self.plan)
         times = ", ".join(f"{name} {seconds * 1e6:,.0f} µs" for name, seconds in self.seconds.items())
@@ -51,7 +51,7 @@ class Choice:
 
 
 def prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
-    """An engine that is warm, in the mode that was asked for or chosen; the parts are as before."""
+    """A warm engine, in the configured or chosen mode; the parts are as before."""
     engine = Engine(config, parts)
     first = candidate_plans(config, parts)[0]
     if not config.runtime.warmup and first in (
@@ -98,7 +98,7 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
 def warm_up_plan(engine: Engine, plan: ExecutionPlan) -> None:
     """Switch to a plan, compile and capture, and run everything once.
 
-    Raises ExecutionError where it does not work. After eager there is no other: its errors stay what they are.
+    Raises ExecutionError if it does not work. Errors of the eager plan are passed on: there is no plan after it.
     """
     try:
         engine.use(plan)
@@ -107,7 +107,7 @@ def warm_up_plan(engine: Engine, plan: ExecutionPlan) -> None:
         exercise_engine(engine)
     except FlashDQNError:
         raise
-    except Exception as error:  # compilers and capture raise many kinds; Triton's are no RuntimeErrors
+    except Exception as error:  # compilers and capture raise many kinds, not only RuntimeErrors
         if plan == ExecutionPlan("eager"):
             raise
         raise ExecutionError(first_error_line(error)) from error
@@ -119,7 +119,7 @@ def fallback_message(plan: ExecutionPlan, error: ExecutionError) -> str:
 
 
 def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
-    """What to try for a mode, best first; where the mode is `auto`, what is worth a trial."""
+    """What to try for a mode, best first; with the mode `auto`, what is worth a trial."""
     mode, cuda = config.runtime.mode, parts.learner.device.type == "cuda"
     native = explain_misfit(ExecutionPlan("native"), parts) is None
     compiles = explain_misfit(ExecutionPlan("compile"), parts) is None
@@ -130,7 +130,7 @@ def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
             + [ExecutionPlan("compile", graph=True)] * compiles
             + [graph, eager]
         )
-    if mode in ("auto", "graph"):  # a graph that was asked for says itself that it needs CUDA
+    if mode in ("auto", "graph"):  # a requested graph reports itself that it needs CUDA
         worth_compiling = compiles and not native and is_long_training(config)
         asked = [graph] * (mode == "graph")
         return [
@@ -143,13 +143,13 @@ def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
 
 
 def is_long_training(config: Config) -> bool:
-    """Whether a training on the CPU outlasts the half minute that compiling may take, as its budget tells."""
+    """Whether the budget of a training on the CPU is worth the half minute that compiling may take."""
     transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
     return transitions * config.train_ratio >= LONG_UPDATES or (config.max_time or 0) >= LONG_SECONDS
 
 
 def choose_threads(engine: Engine) -> int:
-    """PyTorch's threads where the rule allows several: one or all, whichever is faster by a trial; else 0."""
+    """PyTorch's threads if the rule allows several: one or all, whichever is faster in a trial; otherwise 0."""
     allowed = torch.get_num_threads()
     if allowed == 1 or engine.parts.learner.device.type == "cuda":
         return 0
@@ -163,7 +163,7 @@ def choose_threads(engine: Engine) -> int:
 
 
 def set_torch_threads(engine: Engine, count: int) -> None:
-    """So many of PyTorch's from now on; compiled code is made for a number of them."""
+    """Use `count` of PyTorch's threads from now on; compiled code depends on their number."""
     if count == torch.get_num_threads():
         return
     torch.set_num_threads(count)
@@ -172,9 +172,9 @@ def set_torch_threads(engine: Engine, count: int) -> None:
 
 
 def time_updates(engine: Engine) -> float:
-    """Seconds of a group of updates, at best; with a step of the environments where a graph can hold it too.
+    """Best time of a group of updates, in seconds; with a step of the environments if a graph can hold that too.
 
-    Other environments are not asked to play for a trial: they may be slow, or fail.
+    Other environments do not play for a trial: they may be slow, or fail.
     """
     parts, device = engine.parts, engine.parts.learner.device
     least, stop = float("inf"), time.perf_counter() + TRIAL_SECONDS
@@ -183,7 +183,7 @@ def time_updates(engine: Engine) -> float:
         start = time.perf_counter()
         if is_capturable(parts.collector.env):
             engine.collect()
-        with suppress(DivergedError):  # for the run itself to report
+        with suppress(DivergedError):  # the run itself reports it
             engine.learn(engine.largest)
         synchronize_device(device)
         least = min(least, time.perf_counter() - start)

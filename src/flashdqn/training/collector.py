@@ -20,7 +20,7 @@ from flashdqn.training.phases import Phases
 
 
 class Player(Protocol):
-    """Who acts, and who takes in what the environments answer: a backend, or an expert in front of one."""
+    """Chooses actions and stores what the environments return: a backend, or an expert in front of one."""
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """Actions, [N] int64, from observations, masks, ε, and two random numbers for each environment, [2, N].
@@ -29,11 +29,11 @@ class Player(Protocol):
         """
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Take what the environments answered into metrics and ring."""
+        """Store what the environments returned in metrics and ring."""
 
 
 class Collector:
-    """Steps the environments and fills the ring. Nothing in it asks the device."""
+    """Steps the environments and fills the ring. Nothing in it reads from the device."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Collector:
         self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
         shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
-        # Buffers that stay where they are: a CUDA graph knows them by their address.
+        # Buffers at fixed places: a CUDA graph uses their addresses.
         self.eps = torch.ones(env.num_envs, device=ring.device)
         self.luck = torch.zeros((2, env.num_envs), device=ring.device)
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
@@ -58,12 +58,12 @@ class Collector:
         self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
 
     def start(self, seed: int) -> None:
-        """Begin with fresh episodes."""
+        """Start with new episodes."""
         self._see(self.env.reset(seed), self.env.mask)
         self.ring.start(self.obs, self.mask)
 
     def resume(self) -> None:
-        """Go on where ring and environments stand."""
+        """Continue from the current state of ring and environments."""
         self._see(self.ring.newest(), self.env.mask)
 
     @torch.no_grad()
@@ -84,7 +84,7 @@ class Collector:
         return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Take what the environments answered into metrics and ring, by plain operations."""
+        """Store what the environments returned in metrics and ring, by plain operations."""
         self.metrics.observe(step, self.ring.ended, outcomes, self.counts.totals)
         self.ring.append(action, step)
         self._see(step.obs, step.mask)

@@ -1,9 +1,9 @@
-"""Demonstrations: an expert plays through the normal collector into the ring, and the learner learns from that
-first.
+"""Demonstrations: an expert plays through the normal collector into the ring, and the learner first learns from
+that.
 
-All of it comes before the clock, and is counted apart: afterwards transitions, episodes and updates stand at 0. An
-environment that has experts offers `demonstrator(name, seed)`, which gives something that answers with an
-action for every environment as it stands. Chance can show any task.
+All of it happens before the clock starts, and is counted separately: afterwards transitions, episodes and updates
+are 0. An environment that has experts offers `demonstrator(name, seed)`. It returns something that gives an action
+for every environment in its current state. Random play works for any task.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Demonstrator(Protocol):
     """An expert on an environment that it knows from the inside."""
 
     def __call__(self) -> Tensor:
-        """An action for every environment, [N] int64, in the state that it is in now."""
+        """An action for every environment, [N] int64, in its current state."""
 
 
 def build_demonstrator(env: VecEnv, source: str, seed: int) -> Demonstrator | None:
-    """The expert of a name; None for chance."""
+    """The expert of this name; None for random play."""
     check_expert_source(env, source)
     if source == "random":
         return None
@@ -54,7 +54,7 @@ def check_expert_source(env: VecEnv, source: str) -> None:
 
 
 def _unwrap_env(env: VecEnv) -> Any:
-    """The environment itself, where it is shown on another device."""
+    """The environment itself, if this is its view on another device."""
     return getattr(env, "env", env)
 
 
@@ -65,9 +65,11 @@ def run_demonstrations(
     schedules.write(0)
     expert = build_demonstrator(parts.env, config.demos.source, purpose_seed(config.seed, "demonstrations"))
     start = time.perf_counter()
-    wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
-    play_demonstrations(config, parts, ExpertPlayer(expert, config, parts, engine.backend, wishes), interrupt)
-    keep_demonstrations(config, parts, wishes)
+    choices = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
+    play_demonstrations(
+        config, parts, ExpertPlayer(expert, config, parts, engine.backend, choices), interrupt
+    )
+    keep_demonstrations(config, parts, choices)
     shown = parts.metrics.read()
     played = time.perf_counter()
     learn_from_demonstrations(config, parts, engine, interrupt)
@@ -90,9 +92,9 @@ def run_demonstrations(
 
 
 class ExpertPlayer:
-    """Stands in front of a backend: the expert acts, now and then a random action; the backend records.
+    """Stands in front of a backend: the expert acts, sometimes replaced by a random action; the backend records.
 
-    `wishes`, [rows, N], hears of the expert's choice in any case.
+    `choices`, [rows, N], stores the expert's choice in any case.
     """
 
     def __init__(
@@ -101,33 +103,33 @@ class ExpertPlayer:
         config: Config,
         parts: Parts,
         backend: Backend,
-        wishes: Tensor | None,
+        choices: Tensor | None,
     ) -> None:
-        self.expert, self.ring, self.wishes, self._backend = expert, parts.ring, wishes, backend
+        self.expert, self.ring, self.choices, self._backend = expert, parts.ring, choices, backend
         self.shape = parts.ring.num_envs, parts.env.num_actions
         chance = config.demos.chance if expert is not None else 1.0
         self.eps = torch.full((parts.ring.num_envs,), chance, device=parts.ring.device)
         self.generator = make_generator(config.seed, "demonstrations", parts.ring.device)
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """The expert's choice, or a random one; the training's own ε and random numbers do not count."""
+        """The expert's choice, or a random one; the training's own ε and random numbers are not used."""
         device = self.ring.device
-        luck = torch.rand((2, self.shape[0]), generator=self.generator, device=device)
-        wish = torch.zeros(self.shape, device=device)
+        random = torch.rand((2, self.shape[0]), generator=self.generator, device=device)
+        preference = torch.zeros(self.shape, device=device)
         if self.expert is not None:
             choice = self.expert().to(device)
-            wish.scatter_(1, choice[:, None], 1.0)
-            if self.wishes is not None:
-                self.wishes.index_copy_(0, self.ring.head, choice[None])
-        return choose_epsilon_greedy(wish, mask, self.eps, luck)
+            preference.scatter_(1, choice[:, None], 1.0)
+            if self.choices is not None:
+                self.choices.index_copy_(0, self.ring.head, choice[None])
+        return choose_epsilon_greedy(preference, mask, self.eps, random)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """As the backend does."""
+        """Let the backend record the step."""
         self._backend.record(action, step, outcomes)
 
 
 def play_demonstrations(config: Config, parts: Parts, player: Player, interrupt: Interrupt) -> None:
-    """Episodes until there are enough; those that are unfinished then go on as the training's own."""
+    """Play until there are enough episodes; the training continues those that are unfinished."""
     while parts.counts.episodes < config.demos.episodes and not interrupt.requested:
         parts.collector.collect(player)
         parts.sampler.rows_added()
@@ -135,16 +137,16 @@ def play_demonstrations(config: Config, parts: Parts, player: Player, interrupt:
     parts.counts.settle()
 
 
-def keep_demonstrations(config: Config, parts: Parts, wishes: Tensor | None) -> None:
-    """Put aside what shall stay."""
+def keep_demonstrations(config: Config, parts: Parts, choices: Tensor | None) -> None:
+    """Store the demonstrations that must stay."""
     kept, complete = parts.demonstrations, int(parts.ring.filled) >= config.replay.n_step
-    if wishes is not None and kept is not None and complete:
-        luck = make_generator(config.seed, "demonstrations", parts.ring.device)
-        kept.take(parts.ring, wishes, config.replay.n_step, config.learn.gamma, luck)
+    if choices is not None and kept is not None and complete:
+        generator = make_generator(config.seed, "demonstrations", parts.ring.device)
+        kept.take(parts.ring, choices, config.replay.n_step, config.learn.gamma, generator)
 
 
 def learn_from_demonstrations(config: Config, parts: Parts, engine: Engine, interrupt: Interrupt) -> None:
-    """Gradient steps on what was shown, as many as were asked for."""
+    """The configured number of gradient steps on the demonstrations."""
     complete = int(parts.ring.filled) >= config.replay.n_step
     while complete and parts.learner.updates < config.demos.pretrain_steps and not interrupt.requested:
         engine.learn(min(engine.largest, config.demos.pretrain_steps - parts.learner.updates))

@@ -1,7 +1,7 @@
-"""The engine: collection and updates as a plan runs them. The loop calls `collect()` and `learn(count)`.
+"""The engine: collection and updates, run according to a plan. The loop calls `collect()` and `learn(count)`.
 
-A backend does the work; the engine counts it into groups, tells the host's side of it to learner and sampler, and
-replays CUDA graphs where the plan has them.
+A backend does the work. The engine splits it into groups, does the host's part for learner and sampler, and
+replays CUDA graphs if the plan has them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP = 16
 
 
 class Engine:
-    """Runs the parts of a training by one backend at a time: at first a given one, or eagerly."""
+    """Runs the parts of a training with one backend at a time: first the given one, or eager."""
 
     def __init__(self, config: Config, parts: Parts, backend: Backend | None = None) -> None:
         self.config, self.parts = config, parts
@@ -32,21 +32,21 @@ class Engine:
         self.compiler = Compiler()
         self.plan = ExecutionPlan("eager")
         self._backend = backend
-        self._graphs: dict[int, Callable[[], None]] = {}  # by the number of updates that they hold
-        self._collect: Callable[[], None] | None = None  # a graph, where the environment can be in one
+        self._graphs: dict[int, Callable[[], None]] = {}  # by the number of updates they hold
+        self._collect: Callable[[], None] | None = None  # a graph, if it can hold the environment
 
     @property
     def backend(self) -> Backend:
-        """What runs the work now."""
+        """The current backend."""
         if self._backend is None:
             self.use(self.plan)
         assert self._backend is not None
         return self._backend
 
     def use(self, plan: ExecutionPlan) -> None:
-        """Run as this plan says from now on, but for graphs, which `capture` adds.
+        """Run as this plan says from now on, except for graphs, which `capture` adds.
 
-        Raises ExecutionError where the plan does not apply.
+        Raises ExecutionError if the plan does not apply.
         """
         learner = self.parts.learner
         assert learner.flat.holds(learner.online), "the network was moved after its learner was made"
@@ -88,7 +88,7 @@ class Engine:
             backend.update(batches)
 
     def capture(self, rehearse: Callable[[], None]) -> None:
-        """Record the graphs of a graph plan; `rehearse` runs everything for real where it will be captured."""
+        """Record the graphs of a graph plan; `rehearse` really runs everything on the capturing stream first."""
         parts = self.parts
         recorder = Recorder(parts.learner.device)
         recorder.rehearse(rehearse)
@@ -97,7 +97,7 @@ class Engine:
         learning = [g for name, g in parts.generators.items() if name not in outside]
         parts.phases.inside_graph = True
         try:
-            if is_capturable(parts.env) and parts.collector.env is parts.env:  # not one to try out
+            if is_capturable(parts.env) and parts.collector.env is parts.env:  # not a substitute for trials
                 collect = functools.partial(parts.collector.collect, self.backend)
                 self._collect = recorder.capture(collect, playing)
             for count in all_group_sizes(self.largest):
@@ -107,17 +107,17 @@ class Engine:
 
 
 def group_size(due: int) -> int:
-    """Updates to do at once: a power of two, so that few graphs serve every number."""
+    """Updates to do at once: a power of two, so a few graphs serve every number."""
     return 1 << (due.bit_length() - 1)
 
 
 def all_group_sizes(largest: int) -> list[int]:
-    """All sizes of groups, the largest first."""
+    """All group sizes, the largest first."""
     return [1 << k for k in reversed(range(largest.bit_length()))]
 
 
 def largest_group(config: Config, parts: Parts) -> int:
-    """What an iteration earns, as a power of two, but no more than `GROUP`, or than lie between two hard copies."""
+    """The updates per iteration as a power of two, but at most `GROUP`, or the steps between two hard copies."""
     usual = min(math.ceil(config.train_ratio * config.envs), config.learn.target_every or GROUP)
     if parts.rollouts is not None:
         usual = parts.rollouts.updates
@@ -125,7 +125,7 @@ def largest_group(config: Config, parts: Parts) -> int:
 
 
 def first_error_line(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """The first useful line of an error."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     if lines[0].endswith("raised:") and len(lines) > 1:  # PyTorch names the backend first
         return lines[1].strip()

@@ -1,4 +1,4 @@
-"""The training loop: collect, update, and now and then report, evaluate, save."""
+"""The training loop: collect, update, and at intervals report, evaluate, save."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Loop:
         games: VecEnv,
         engine: Engine | None = None,
     ) -> None:
-        """Without an engine that was prepared before, everything runs eagerly."""
+        """Without a prepared engine, everything runs eagerly."""
         self.config, self.parts, self.folder, self.progress = config, parts, folder, progress
         self.engine = engine or Engine(config, parts)
         self.ratio = build_ratio(config, parts.rollouts)
@@ -51,7 +51,7 @@ class Loop:
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
         self._evaluated = -1  # the step of the last evaluation
-        self._new = False  # not resumed: what comes before the first step is still to do
+        self._new = False  # not resumed: the work before the first step is still to do
 
     @property
     def seconds(self) -> float:
@@ -65,7 +65,7 @@ class Loop:
         self._new = True
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
@@ -92,12 +92,12 @@ class Loop:
                 self.iterate()
                 self.occasionally(before, counts.transitions)
             counts.settle()
-            self.learn()  # on CUDA the last transitions became known only now
+            self.learn()  # on CUDA the last transitions are known only now
             self.finish()
         return True
 
     def show(self, interrupt: Interrupt) -> None:
-        """Demonstrations, before the clock; what there was of them stays in the run folder."""
+        """Run the demonstrations before the clock starts; the run folder stores a summary of them."""
         done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, interrupt)
         checkpoint.write_json_atomically(self.folder.path / "demos.json", done)
         self.progress.note(
@@ -108,13 +108,13 @@ class Loop:
             f"them in {done['pretrain_seconds']:.1f} s"
         )
         if done["updates"] and self.config.eval.every and not interrupt.requested:
-            self.evaluate(with_state=False)  # what was learned from the expert alone may be the best there is
+            self.evaluate(with_state=False)  # these weights, learned only from the expert, may be the best
 
     def fill(self, interrupt: Interrupt) -> None:
-        """Collect what learning starts from, before the clock: later steps cost more, for they learn."""
+        """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
         while counts.transitions < self.ratio.starts and not interrupt.requested:
-            # counted for the budget alone: a slow environment must not outlast --max-time
+            # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, seconds)) >= 1.0:
                 break
@@ -136,7 +136,7 @@ class Loop:
         self.engine.learn(self.ratio.due(self.parts.counts.transitions, self.parts.learner.updates))
 
     def occasionally(self, before: int, after: int) -> None:
-        """What is due when the transitions pass a multiple of its period."""
+        """Do what is due when the transitions pass a multiple of its period."""
         config = self.config
         if crosses_multiple(config.report_every, before, after):
             self.reporter.report(self.seconds)
@@ -147,7 +147,7 @@ class Loop:
         elif saving:
             self.save()
         elif crosses_doubling(config.report_every, before, after):
-            self.save(with_state=False)  # small, and few: `flashdqn watch` shows how it began
+            self.save(with_state=False)  # small, and few: `flashdqn watch` shows the beginning
 
     def finish(self) -> None:
         """The last report, evaluation and checkpoint."""
@@ -160,14 +160,14 @@ class Loop:
             self.save()
 
     def evaluate(self, with_state: bool) -> None:
-        """Play without exploring, keep the weights, and remember them if they are the best so far."""
+        """Play without exploring, save the weights, and remember them if they are the best so far."""
         learner = self.parts.learner
         with self.parts.phases("evaluate", host=True):
             seed = purpose_seed(self.config.seed, "evaluation")
             result = evaluate(self.games, learner.online, learner.head, seed)
         self.parts.counts.settle()
         self._evaluated = self.parts.counts.transitions
-        # The row comes before the checkpoint: were it the other way, a crash in between would lose it.
+        # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
         path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
@@ -175,7 +175,7 @@ class Loop:
             checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
     def save(self, with_state: bool = True) -> Path:
-        """A checkpoint of this moment; never one with weights that are not finite."""
+        """Save a checkpoint now; never one with weights that are not finite."""
         learner = self.parts.learner
         with self.parts.phases("checkpoint", host=True):
             weights = learner.weights()

@@ -1,4 +1,4 @@
-"""A training session: check, make the parts, warm up, run the loop, sum up."""
+"""A training session: check, create the parts, warm up, run the loop, summarize."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.warm_times import WarmUp
 
-#: What is drawn of a finished run, by the words that a message uses for it: a function of the run's folder.
+#: What is drawn of a finished run: from its name in messages to a function of the run's folder.
 Pages = Mapping[str, Callable[[Path], object]]
 NO_PAGES: Pages = {}
 
@@ -48,20 +48,20 @@ class Run:
 
     path: Path
     config: Config
-    finished: bool  # False: Ctrl-C
+    finished: bool  # False: stopped by Ctrl-C
     summary: dict[str, Any]
 
     @property
     def score(self) -> float:
-        """Mean score of the best checkpoint over fresh games (NaN if the run was stopped before)."""
+        """Mean score of the best checkpoint over new games (NaN if the run was stopped before)."""
         return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
 
 
 @dataclass(frozen=True)
 class Session:
-    """A training that stands ready: checked, made and warm, before its first step."""
+    """A training that is ready: checked, created and warm, before its first step."""
 
-    config: Config  # with what `auto` chose
+    config: Config  # including what `auto` chose
     parts: Parts
     engine: Engine
     choice: Choice
@@ -72,9 +72,9 @@ class Session:
     def open(
         cls, config: Config, note: Note, limits: AbstractContextManager[None] | None = None
     ) -> Iterator[Session]:
-        """Check the settings, make the parts and warm them up; threads and precision hold while it is open.
+        """Check the settings, create the parts and warm them up; threads and precision apply while it is open.
 
-        `limits` are threads that were chosen before. The environments stay open: the caller closes them.
+        `limits` sets threads that were chosen before. The environments stay open: the caller closes them.
         """
         start, device = time.perf_counter(), choose_device(config.device)
         compute = check_settings(config, device)
@@ -92,7 +92,7 @@ class Session:
             yield cls(apply_choice(config, choice), parts, engine, choice, seconds)
 
     def make_loop(self, folder: RunFolder, progress: Progress, games: VecEnv | None = None) -> Loop:
-        """The loop that trains it, writing into a folder; `games` are to evaluate on."""
+        """The loop that trains it and writes into a folder; `games` are for evaluation."""
         if games is None:
             device = self.parts.learner.device
             games = build_evaluation_env(self.config.env, self.config.eval.episodes, device)
@@ -100,7 +100,7 @@ class Session:
 
 
 def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
-    """A new run from its first step; `pages` are drawn of it when it ends."""
+    """Start a new run from its first step; `pages` are drawn of it when it ends."""
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     check_output_folder(config.out)
@@ -116,7 +116,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
 
 
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
-    """Go on with a run; `config` is its own, but for the budget."""
+    """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
     with folder.locked():
         return _resume_locked(config, folder, path, progress, pages)
@@ -140,14 +140,14 @@ def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Prog
 
 
 def apply_choice(config: Config, choice: Choice) -> Config:
-    """The configuration with what `auto` chose, so that a resumed run goes on in the same way."""
+    """The configuration with what `auto` chose, so a resumed run continues in the same way."""
     return replace(config, runtime=replace(config.runtime, mode=choice.plan.mode, threads=choice.threads))
 
 
 def check_settings(config: Config, device: torch.device) -> int:
     """Find what cannot work before anything is written: the task's own rules, the network, the memory.
 
-    Returns the number of threads that the network deserves.
+    Returns the number of threads for the network.
     """
     probe = build_evaluation_env(config.env, 1, device)
     learner = build_learner(config, probe, torch.device("cpu"))
@@ -159,13 +159,13 @@ def check_settings(config: Config, device: torch.device) -> int:
 
 
 def use_run_threads(config: Config, compute: int) -> AbstractContextManager[None]:
-    """The threads that were asked for, or those that the rule chooses."""
+    """The configured threads, or those that the rule chooses."""
     asked = config.runtime.threads
     return limit_threads(asked or compute, asked or cores())
 
 
 def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any]) -> None:
-    """Refuse to resume a finished run that has nothing left to do, before anything is touched."""
+    """Refuse to resume a finished run that has nothing left to do, before anything is changed."""
     done = Counts(torch.device("cpu"))
     done.load(counters["transitions"], counters["episodes"])
     if Budget.of(config).share(done, counters["seconds"]) >= 1.0 and folder.finished():
@@ -186,7 +186,7 @@ def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
     title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
     loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
     loop.progress.begin(title, loop.ratio.asked)
-    finished: bool | None = None  # as long as an error may still come
+    finished: bool | None = None  # while an error may still come
     try:
         finished = loop.run()
     except DivergedError as error:
@@ -213,7 +213,7 @@ def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
 
 
 def write_pages(path: Path, pages: Pages, progress: Progress) -> None:
-    """The curve and the report. What goes wrong here is a note: the run itself is whole."""
+    """Write the curve and the report. An error here is only a note: the run itself is complete."""
     for what, write in pages.items():
         try:
             write(path)
@@ -222,8 +222,8 @@ def write_pages(path: Path, pages: Pages, progress: Progress) -> None:
 
 
 def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
-    """The run in figures. The best checkpoint is judged anew on fresh games, so that luck in choosing it does
-    not count."""
+    """The run in figures. The best checkpoint is evaluated again on new games, because it was partly chosen by
+    chance."""
     parts, config = loop.parts, loop.config
     summary: dict[str, Any] = {
         "finished": finished,

@@ -1,7 +1,7 @@
 """Warm-up: pay once, before the clock starts, for compilation, capture, allocation and first use.
 
-It works on the training's own parts, for graphs hold their addresses; then everything that it touched is put back.
-So it leaves no trace: a warmed run and a cold one give the same weights.
+It works on the training's own parts, because graphs hold their addresses. Then it restores everything it changed.
+So it leaves no trace: a warm run and a cold one give the same weights.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NOTHING_YET = {"transitions": 0, "episodes": 0, "updates": 0}
 
 @contextmanager
 def restore_after(config: Config, parts: Parts) -> Iterator[None]:
-    """Whatever happens inside, afterwards the parts are as before their first step."""
+    """Afterwards the parts are as before their first step, whatever happens inside."""
     weights = clone_tensors(parts.learner.weights())
     state = clone_tensors(parts.state_dict())
     games = parts.env
-    if not is_resumable(games):  # games that cannot be put back are not touched: others are played
+    if not is_resumable(games):  # games that cannot be restored are not touched: others are played
         parts.collector.env = build_env(config.env, config.envs, games.device)
     try:
         yield
@@ -45,23 +45,23 @@ def restore_after(config: Config, parts: Parts) -> Iterator[None]:
 def exercise_engine(engine: Engine) -> None:
     """Fill a small part of the ring and learn from it, in groups of every size.
 
-    Games that may be slow, or fail, are not played again for every plan that changes nothing for them.
+    Games that may be slow, or fail, are not played again for every plan that does not change them.
     """
     parts = engine.parts
     if not int(parts.ring.filled) or engine.backend.compiles_recording or is_capturable(parts.collector.env):
         parts.collector.start(seed=0)
         for _ in range(parts.sampler.least_rows):
             engine.collect()
-    with suppress(DivergedError):  # a loss that is not finite is for the run itself to report
+    with suppress(DivergedError):  # the run itself reports a loss that is not finite
         for count in all_group_sizes(engine.largest):
-            parts.learner.updates = 0  # a copy into the target would cut the group in two
+            parts.learner.updates = 0  # a copy into the target would split the group
             parts.sampler.draw_again()
             engine.learn(count)
         parts.learner.read_sums()
 
 
 def warm_up_evaluation(config: Config, parts: Parts) -> None:
-    """Evaluate a little."""
+    """Run a short evaluation."""
     games = build_evaluation_env(config.env, config.eval.episodes, parts.learner.device)
     evaluate(games, parts.learner.online, parts.learner.head, seed=0, step_limit=2)
     close_env(games)
@@ -71,5 +71,5 @@ def warm_up_evaluation(config: Config, parts: Parts) -> None:
 
 
 def clone_tensors(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What a state holds now."""
+    """A copy of every tensor of a state."""
     return {name: tensor.clone() for name, tensor in state.items()}

@@ -1,9 +1,9 @@
 """The one interface through which a training runs: acting, recording, sampling and updating.
 
-A backend is made for the parts of one training and holds whatever it needs to run them its own way: by PyTorch's
-operations (`eager.py`), compiled by PyTorch (`compiled.py`), or written by hand (`cpu/`, `cuda/`). It changes
-nothing in the parts, so that the next backend can take over at any moment. All of them draw the same random numbers
-in the same order, so that all learn the same but for rounding.
+A backend is created for the parts of one training and holds what it needs to run them its own way: with PyTorch's
+operations (`eager.py`), compiled by PyTorch (`compiled.py`), or written by hand (`cpu/`, `cuda/`). It does not
+change the parts, so the next backend can take over at any moment. All backends draw the same random numbers in the
+same order, so all learn the same except for rounding.
 
 Two axes are open:
 
@@ -26,18 +26,18 @@ from flashdqn.training.collector import Player
 class Backend(Player, Protocol):
     """How a training runs."""
 
-    #: whether PyTorch compiles `record` at its first call: then the games must be played once to warm it up
+    #: whether PyTorch compiles `record` at its first call: then the warm-up must play the games once
     compiles_recording: bool
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
-        """Made for the parts of one training; the compiler keeps what others have compiled for the same."""
+        """Create it for the parts of one training; the compiler keeps what was compiled for the same training."""
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """Why it cannot run these parts, in words that follow "does not work here:"; None where it can."""
+        """Why it cannot run these parts, in words that follow "does not work here:"; None if it can."""
 
     def sample(self, count: int) -> list[Batch]:
-        """What the next `count` updates learn from; only `update` looks inside. A graph can hold it."""
+        """The batches for the next `count` updates; only `update` looks inside. A graph can hold it."""
 
     def update(self, batches: list[Batch]) -> None:
-        """The gradient steps on what `sample` gave; their priorities go to the sampler. A graph can hold it."""
+        """The gradient steps on `sample`'s batches; their priorities go to the sampler. A graph can hold it."""

@@ -1,4 +1,4 @@
-"""Which backend serves which way of running, on which device."""
+"""Which backend runs which way on which device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.backends.cuda.backend import CudaBackend
 from flashdqn.training.backends.eager import EagerBackend
 
-#: By way and device; what is hand-written is written for one device.
+#: By way and device; hand-written code is for one device.
 BACKENDS: dict[tuple[Way, str], type[Backend]] = {
     ("eager", "cpu"): EagerBackend,
     ("eager", "cuda"): EagerBackend,
@@ -29,7 +29,7 @@ def find_backend(way: Way, device: torch.device) -> type[Backend]:
 
 
 def explain_misfit(plan: ExecutionPlan, parts: Parts) -> str | None:
-    """Why a plan cannot run these parts; None where it can."""
+    """Why a plan cannot run these parts; None if it can."""
     device = parts.learner.device
     if plan.graph and device.type != "cuda":
         return "CUDA graphs need --device cuda"

@@ -1,4 +1,4 @@
-"""Compiled by PyTorch: a whole gradient step as one function of flat tensors, and what surrounds it."""
+"""Compiled by PyTorch: a whole gradient step as one function of flat tensors, and the work around it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class CompiledBackend:
         self._pick = None if uniform is None else compiler.compile("pick", uniform.pick)
         if parts.exchange is None:
             self._step = compiler.compile("step", whole.step)
-        else:  # ranks meet between the two
+        else:  # ranks exchange gradients between the two
             self._gradient = compiler.compile("gradient", whole.gradient)
             self._apply = compiler.compile("apply", whole.apply)
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """A compiler is needed, and no random numbers inside the network."""
+        """It needs a compiler, and a network that draws no random numbers."""
         if parts.learner.head.fractions is not None:
             return (
                 "implicit quantiles draw their fractions inside the network, where the compiler cannot follow"
@@ -50,15 +50,15 @@ class CompiledBackend:
         return self._act(obs, mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Compiled as one."""
+        """Store the step, by one compiled function."""
         self._record(action, step, outcomes)
 
     def sample(self, count: int) -> list[Batch]:
-        """Batches, drawn together."""
+        """Batches that are drawn together."""
         return self.parts.sampler.batches(count, self.parts.config.update_size, self._pick)
 
     def update(self, batches: list[Batch]) -> None:
-        """The compiled step for each; on the CPU the loss is looked at afterwards."""
+        """The compiled step for each batch; on the CPU the loss is checked afterwards."""
         learner, sampler = self.parts.learner, self.parts.sampler
         for batch in batches:
             learner.resample_noise()
@@ -89,7 +89,7 @@ class WholeStep:
         return result.priority
 
     def gradient(self, batch: Batch) -> tuple[Tensor, TDLoss]:
-        """The flat gradient of the loss, [P], and what the loss says; nothing is changed."""
+        """The flat gradient of the loss, [P], and the loss itself; nothing is changed."""
         learner = self.learner
         flat, online, target = learner.flat, learner.online, learner.target
         frozen = learner.target_flat.split(learner.target_flat.values)
@@ -109,7 +109,7 @@ class WholeStep:
 
     @torch.no_grad()
     def apply(self, gradient: Tensor, result: TDLoss) -> None:
-        """Clip, Adam, the target's soft update, and the sums."""
+        """Clip, Adam, soft update of the target, and the sums."""
         learner = self.learner
         gradient, norm = clip_by_norm(gradient, learner.config.grad_clip)
         if not learner.watch.on_host:

@@ -1,4 +1,4 @@
-"""What PyTorch has compiled for one training, so that a trial that comes back to it does not compile again."""
+"""What PyTorch has compiled for one training: a trial that returns to it does not compile again."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Compiler:
-    """Compiles each of a training's functions once; again for another number of threads: it is part of the code."""
+    """Compiles each function of a training once per number of threads, which is part of the compiled code."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], Callable[..., Any]] = {}
 
     def compile(self, name: str, function: F) -> F:
-        """The function as one compiled whole; `name` says which of the training's functions it is."""
+        """The function compiled as a whole; `name` identifies it within the training."""
         key = name, torch.get_num_threads()
         if key not in self._kept:
             self._kept[key] = compiled(function)

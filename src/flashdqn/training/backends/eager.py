@@ -1,7 +1,7 @@
-"""By PyTorch's own operations, one after the other: what all other backends must compute.
+"""PyTorch's own operations, one after the other: the reference for all other backends.
 
-On the CPU recording and picking samples are compiled loops (`cpu/record.py`, `replay/samplers_cpu.py`): they give
-the same bits as the plain ones.
+On the CPU, recording and picking samples are compiled loops (`cpu/record.py`, `replay/samplers_cpu.py`). They give
+the same bits as the plain operations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class EagerBackend:
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """It always does."""
+        """None: it can run everything."""
         return None
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
@@ -36,15 +36,15 @@ class EagerBackend:
         return self.parts.collector.act(obs, mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """In one pass on the CPU, by plain operations on CUDA."""
+        """Store the step: in one pass on the CPU, by plain operations on CUDA."""
         self._record(action, step, outcomes)
 
     def sample(self, count: int) -> list[Batch]:
-        """Batches, drawn together."""
+        """Batches that are drawn together."""
         return self.parts.sampler.batches(count, self.parts.config.update_size, self._pick)
 
     def update(self, batches: list[Batch]) -> None:
-        """Autograd for each."""
+        """One step by autograd for each batch."""
         learner, sampler, exchange = self.parts.learner, self.parts.sampler, self.parts.exchange
         for batch in batches:
             sampler.update(batch.index, learner.step(batch, exchange))

@@ -27,7 +27,7 @@ class CpuBackend:
         self._policy = NativePolicy(learner.online, parts.config.envs, make_team(asked))
         self._record = NativeRecord(parts.collector)
         self._pick = None if uniform is None else NativePick(uniform)
-        #: The gradient alone is written by hand where somebody must see it, or where the rule is not Adam's.
+        #: Only the gradient is hand-written if ranks must exchange it, or if the rule is not Adam's.
         self._one_by_one = parts.exchange is not None or not learner.adam.has_native_step
         self._updates = NativeUpdates(
             learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
@@ -36,36 +36,36 @@ class CpuBackend:
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """Only what the loops know."""
+        """Only what the hand-written loops support."""
         learner = parts.learner
         if parts.demonstrations is not None:
-            return "the hand-written update knows no demonstrations that are kept"
+            return "the hand-written update does not support demonstrations that are kept"
         if learner.precision != "fp32":
-            return "the hand-written update computes in fp32 alone"
+            return "the hand-written update computes only in fp32"
         if not NativeUpdates.fits(learner.online, learner.head, learner.bootstrap):
             return "the hand-written update is for plain MLPs with a scalar head, greedy or double"
         return None
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """In one call."""
+        """The network's choice, or a random one, in one call."""
         return self._policy(obs, mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """In one pass."""
+        """Store the step in one pass."""
         self._record(action, step, outcomes)
 
     def sample(self, count: int) -> list[Batch]:
-        """One batch that holds all of them, one after the other; its memory serves again for the next."""
+        """One batch that holds all of them, one after the other; the next call reuses its memory."""
         sampler, size = self.parts.sampler, self.parts.config.update_size
         if self._one_by_one:
             return sampler.batches(count, size, self._pick)
         if self._pick is not None:
             return [self._pick.again(count * size)]
-        assert isinstance(sampler, SamplerBase)  # `fits` refuses batches that are put together
+        assert isinstance(sampler, SamplerBase)  # `fits` refuses mixed batches
         return [sampler.group(count, size)]
 
     def update(self, batches: list[Batch]) -> None:
-        """A group in one call, or one by one."""
+        """A group of updates in one call, or one by one."""
         sampler, size = self.parts.sampler, self.parts.config.update_size
         for batch in batches:
             priority = self._step_by_gradient(batch) if self._one_by_one else self._step_group(batch, size)

@@ -1,4 +1,4 @@
-"""The memory of hand-written updates, and the tables by which `mlp_cpu` and `mlp_halves_cpu` know where it is."""
+"""The memory of hand-written updates, and the tables that tell `mlp.py` and `mlp_halves.py` where it is."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flashdqn.training.backends.cpu import mlp_halves as mlp_halves_cpu
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
-#: Up to so many inputs, every thread computes the whole first layer for itself.
+#: Up to this many inputs, every thread computes the whole first layer itself.
 FEW_INPUTS = 64
 
 
 class BySamples:
-    """For any plain MLP: threads share out samples, then rows of weights, then parameters."""
+    """For any plain MLP: threads share samples, then rows of weights, then parameters."""
 
     kernel, stages = staticmethod(mlp_cpu.run_updates), mlp_cpu.STAGES
 
@@ -27,7 +27,7 @@ class BySamples:
         self, online: list[nn.Linear], target: list[nn.Linear], rows: int, width: int, at_once: int, length: int,
         threads: int,
     ) -> None:  # fmt: skip
-        """`width`: of matrices of samples; `length`: of all parameters; `threads`: the most that there will be."""
+        """`width`: of matrices of samples; `length`: of all parameters; `threads`: the largest number of them."""
         self._memory = Memory()
         self.layers = make_layer_table(self._memory, online, target)
         m = mlp_cpu
@@ -56,12 +56,12 @@ class BySamples:
         self.between = np.zeros(rows, dtype=np.int64), np.zeros((2, rows)), np.zeros(len(self.blocks))
 
     def tables(self, threads: int) -> tuple[Numbers, ...]:
-        """The first arguments of `kernel` after the worker and their number."""
+        """The first arguments of `kernel` after the worker and the number of threads."""
         return (self.layers, self.blocks, self._shares[threads], *self.between)
 
 
 class ByHalves:
-    """For two hidden layers and few inputs: threads keep to their rows of the large matrix."""
+    """For two hidden layers and few inputs: each thread keeps its own rows of the large matrix."""
 
     kernel, stages = staticmethod(mlp_halves_cpu.run_updates_by_halves), mlp_halves_cpu.STAGES
 
@@ -99,28 +99,28 @@ class ByHalves:
 
     @staticmethod
     def fits(layers: list[nn.Linear]) -> bool:
-        """Whether this kind is for such a network."""
+        """Whether this kind supports such a network."""
         return len(layers) == 3 and layers[0].in_features <= FEW_INPUTS
 
     def tables(self, threads: int) -> tuple[Numbers, ...]:
-        """The first arguments of `kernel` after the worker and their number."""
+        """The first arguments of `kernel` after the worker and the number of threads."""
         return self.layers, self._shares[threads], self.own, self.shared, self.squares
 
 
 class Memory:
-    """Tensors that stay where they are."""
+    """Tensors at fixed addresses."""
 
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
 
     def new(self, *shape: int, dtype: torch.dtype = torch.float32) -> int:
-        """The address of so many zeros."""
+        """The address of a new tensor of zeros."""
         self._tensors.append(torch.zeros(shape, dtype=dtype))
         return self._tensors[-1].data_ptr()
 
 
 def make_layer_table(memory: Memory, online: list[nn.Linear], target: list[nn.Linear]) -> Numbers:
-    """A table of layers with their sizes, their parameters' addresses, and room for gradients of padded rows."""
+    """A table of layers: sizes, addresses of parameters, and room for gradients of padded rows."""
     m = mlp_cpu
     table = np.zeros((len(online), m.LAYER_COLUMNS), dtype=np.int64)
     for line, layer, old in zip(table, online, target, strict=True):
@@ -136,5 +136,5 @@ def make_layer_table(memory: Memory, online: list[nn.Linear], target: list[nn.Li
 
 
 def even_shares(parts: int, threads: int) -> Numbers:
-    """Where each of so many threads begins, and the end."""
+    """Where each of `threads` threads begins, and the end."""
     return np.ceil(np.linspace(0, parts, threads + 1)).astype(np.int64)

@@ -1,19 +1,19 @@
 """Gradient steps of a plain MLP on the CPU, as one function that any number of threads may call at once.
 
-Activations lie as [features, samples]: a vector holds one feature of several samples, and weights, [out, in] as
-PyTorch has them, are read where they are, one number at a time, for all of them. So neither the way forwards nor
-the way back has anything to reorder. The gradient of a weight is a sum over samples; for it alone every layer's
-input is laid out a second time, by rows.
+Activations lie as [features, samples]: a vector holds one feature of several samples. Weights, [out, in] as in
+PyTorch, are read without copying, one number at a time for a whole vector of samples. So neither the forward nor
+the backward pass has to reorder anything. The gradient of a weight is a sum over samples; only for this, every
+layer's input is stored a second time, by rows.
 
-An update has three stages, each of which needs all of the one before:
+An update has three stages. Each needs all results of the stage before:
 
-1. samples   forwards through both networks, the error, and its way back, for some samples at a time
+1. samples   forward through both networks, the error, and backward, for some samples at a time
 2. blocks    the gradient of some rows of a layer's weights, and the sum of its squares
 3. pieces    clipping, Adam, and the soft update of the target, for some parameters at a time
 
-Every thread has its share of a stage; whoever is done with it takes from the others'. Parts are counted when they
-are taken, and again when they are done. A thread that comes late finds nothing left to do, and one that does not
-come at all is not missed.
+Every thread has its share of a stage; a thread that is done takes parts from the others' shares. Parts are counted
+when they are taken, and again when they are done. A thread that comes late finds nothing left to do, and the others
+do not wait for one that does not come at all.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from flashdqn.compute.gemm import (
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.learn.adam_cpu import adam_step
 
-# What the table of layers holds. All but IN, OUT and LINE are addresses; matrices of samples are [features, width].
+# Columns of the table of layers. All but IN, OUT and LINE are addresses; matrices of samples are [features, width].
 IN, OUT, WEIGHT, BIAS, OLD_WEIGHT, OLD_BIAS, WEIGHT_GRAD, BIAS_GRAD = range(8)
-X, Y, NEXT_X, NEXT_Y = range(8, 12)  # input and output: of the observations, of the next ones
+X, Y, NEXT_X, NEXT_Y = range(8, 12)  # input and output, of observations and next observations
 DELTA = 12  # ∂loss / ∂output
-BY_ROWS, LINE = 13, 14  # the input again, [samples, LINE], a multiple of the vectors' length
+BY_ROWS, LINE = 13, 14  # the input again, [samples, LINE], a multiple of the vector length
 SCRATCH = 15  # [OUT, LINE] for the gradient where lines are longer than IN; else 0
 LAYER_COLUMNS = 16
 
-# What a table of batches holds: addresses; 0 for a mask that there is not.
+# Columns of a table of batches: addresses; 0 where there is no mask.
 OBS, ACTION, REWARD, DISCOUNT, NEXT_OBS, SAMPLE_WEIGHT, PRIORITY, LEGAL = range(8)
 BATCH_COLUMNS = 8
 
-# What `sizes` holds: samples, samples at a time, width of matrices of samples; whether the bootstrap is double,
-# observations are bytes that stand for 0 … 1, and gradients are applied.
+# Entries of `sizes`: samples, samples at a time, width of matrices of samples; whether the bootstrap is double,
+# whether observations are bytes that stand for 0 … 1, and whether gradients are applied.
 SAMPLES, AT_ONCE, WIDTH, DOUBLE, BYTES, APPLY = range(6)
 
-# What `places` holds: the addresses of the counters, of a zero, and of flat tensors.
+# Entries of `places`: the addresses of the counters, of a zero, and of flat tensors.
 COUNTERS, ZERO, AT_VALUES, AT_GRADIENT, AT_FIRST, AT_SECOND, AT_TARGET = range(7)
 PLACES = 7
 
-# What `lengths` holds: how many values there are, and how many of the target are moved.
+# Entries of `lengths`: how many values there are, and how many of the target are moved.
 VALUES_LENGTH, TARGET_LENGTH = range(2)
 
-#: Between two counters, so that they lie in cache lines of their own. A stage has one of parts done, and one for
-#: every worker of parts taken from its share.
+#: Bytes between two counters, so each has its own cache line. A stage has one counter of parts done, and for every
+#: worker one counter of parts taken from its share.
 APART, STAGES = 64, 3
-#: Parameters that are moved at a time.
+#: Parameters that are updated at a time.
 PIECE = 2048
 
 SINGLE, NO_LIMIT = np.float32, np.float32(-np.inf)
@@ -73,22 +73,22 @@ def run_updates(
     threads: Scalar,
     layers: Array,  # [L, LAYER_COLUMNS]
     blocks: Array,  # [blocks, 3]: layer, first row, rows
-    shares: Array,  # [STAGES, threads + 1]: with which part of a stage each worker begins; the last: all parts
-    chosen: Array,  # [samples], in between: the next action
-    terms: Array,  # [2, samples], in between: each one's part of the loss, and Q(s, a)
-    squares: Array,  # [blocks], in between
+    shares: Array,  # [STAGES, threads + 1]: the part of a stage where each worker begins; last: all parts
+    chosen: Array,  # [samples], temporary: the next action
+    terms: Array,  # [2, samples], temporary: each sample's part of the loss, and Q(s, a)
+    squares: Array,  # [blocks], temporary
     batches: Array,  # [updates, BATCH_COLUMNS]
     sizes: Array,  # by SAMPLES … APPLY
     places: Array,  # by COUNTERS … AT_TARGET
     lengths: Array,  # by VALUES_LENGTH and TARGET_LENGTH
-    settings: Array,  # of Adam, as `adam_step` has them; the last: steps so far
+    settings: Array,  # of Adam, as in `adam_step`; last: steps so far
     huber: Scalar,
     like: Array,  # an array of the observations' type
     results: Array,  # [updates, 3]: loss, mean Q(s, a), gradient norm
-    sums: Array,  # [3]: those are added here where gradients are applied
-    done: Array,  # [1]: updates until one whose loss is not finite
+    sums: Array,  # [3]: `results` are added here if gradients are applied
+    done: Array,  # [1]: updates done before one whose loss is not finite
 ) -> None:
-    """As many updates as there are batches, one after the other; or the gradient of one."""
+    """One update per batch, one after the other; or only the gradient of one batch."""
     samples, at_once, applied = sizes[SAMPLES], sizes[AT_ONCE], sizes[APPLY]
     stage = (threads + 1) * APART  # bytes of counters
     for u in range(len(batches)):
@@ -136,9 +136,9 @@ def run_updates(
 
 @never_inlined
 def take_next_part(counters: Scalar, shares: Array, worker: Scalar, threads: Scalar) -> Scalar:
-    """A part that nobody has taken, from one's own share while it lasts, then from the others'; −1: none is left.
+    """A part that no thread has taken, from the worker's own share first, then from the others'; −1: none is left.
 
-    Own shares are the same in every update, so that a core finds much of what it needs in its own cache.
+    Shares are the same in every update, so a core finds much of what it needs in its own cache.
     """
     for k in range(threads):
         other = (worker + k) % threads
@@ -155,7 +155,7 @@ def forward_and_backward(
     layers: Array, batch: Array, sizes: Array, zero: Scalar, huber: Scalar, like: Array, chosen: Array,
     terms: Array, first: Scalar,
 ) -> None:  # fmt: skip
-    """Some samples forwards and back: every DELTA, and every layer's input by rows."""
+    """Some samples forward and backward: every DELTA, and every layer's input by rows."""
     samples, at_once, width, double, bytes_ = (
         sizes[SAMPLES],
         sizes[AT_ONCE],
@@ -205,7 +205,7 @@ def forward_and_backward(
 def forward_pass(
     layers: Array, weight: Scalar, bias: Scalar, x: Scalar, y: Scalar, first: Scalar, count: Scalar, width: Scalar
 ) -> None:  # fmt: skip
-    """Through the network whose parameters lie in these columns, from one column's matrices to another's."""
+    """Forward through the network whose parameters lie in these columns, from input column x to output column y."""
     for k in range(len(layers)):
         low = NO_LIMIT if k == len(layers) - 1 else SINGLE(0.0)
         multiply_matrices(
@@ -216,7 +216,7 @@ def forward_pass(
 
 @inner
 def load_observations(obs: Array, first: Scalar, end: Scalar, x: Array, bytes_: Scalar) -> None:
-    """Observations as numbers, [features, samples]; bytes are read as 0 … 1, as the network does."""
+    """Observations as numbers, [features, samples]; bytes are read as 0 … 1, as in the network."""
     for b in range(first, end):
         for k in range(obs.shape[1]):
             value = SINGLE(obs[b, k])
@@ -227,12 +227,12 @@ def load_observations(obs: Array, first: Scalar, end: Scalar, x: Array, bytes_: 
 def choose_best_actions(
     q: Array, batch: Array, first: Scalar, end: Scalar, samples: Scalar, chosen: Array
 ) -> None:
-    """The best legal action; the first of equals, and 0 where none is legal, as `masked_argmax` has it."""
+    """The best legal action; the first of equals, and 0 if none is legal, as in `masked_argmax`."""
     for b in range(first, end):
         best, action = SINGLE(-np.inf), 0
         for a in range(len(q)):
             value = q[a, b]
-            # NaN counts as the largest, as for torch.argmax
+            # NaN counts as the largest, as in torch.argmax
             if (value > best or (value != value and best == best)) and (
                 batch[LEGAL] == 0 or view_bool_matrix(batch[LEGAL], samples, len(q))[b, a]
             ):
@@ -254,8 +254,8 @@ def compute_loss_slopes(
     terms: Array,
     priority: Array,  # [1, samples]: out
 ) -> None:
-    """With e = Q(s, a) − r − γ Q⁻(s', a') and c = e cut to ±δ, the loss is mean(w · c · (e − c/2)), which is
-    Huber's on both of its branches, and its slope w · c / B."""
+    """With e = Q(s, a) − r − γ Q⁻(s', a') and c = e clipped to ±δ, the loss is mean(w · c · (e − c/2)), which is
+    Huber's on both of its branches, and its slope is w · c / B."""
     actions = view_matrix_like(batch[ACTION], 1, samples, chosen)
     reward, discount = (
         view_float_matrix(batch[REWARD], 1, samples),
@@ -284,7 +284,7 @@ def compute_loss_slopes(
 def gradient_of_rows(
     layer: Array, by_rows: Scalar, delta: Scalar, first: Scalar, rows: Scalar, sizes: Array, zero: Scalar
 ) -> Scalar:
-    """The gradient of some rows of a layer, weights and biases, from δ there; returns the sum of its squares."""
+    """The gradient of some rows of a layer, weights and biases, from its DELTA; returns the sum of its squares."""
     samples, width, inputs, line = sizes[SAMPLES], sizes[WIDTH], layer[IN], layer[LINE]
     gradient = view_float_matrix(layer[WEIGHT_GRAD] + 4 * first * inputs, rows, inputs)
     scratch = layer[SCRATCH]
@@ -310,7 +310,7 @@ def gradient_of_rows(
 def apply_adam(
     first: Scalar, places: Array, lengths: Array, settings: Array, norm: Scalar, step: Scalar
 ) -> None:
-    """Move some of the parameters, and of the target."""
+    """Update some of the parameters, and of the target."""
     count = min(PIECE, lengths[VALUES_LENGTH] - first)
     values, gradient = (
         view_float_matrix(places[AT_VALUES] + 4 * first, 1, count)[0],
@@ -326,7 +326,7 @@ def apply_adam(
 
 @inner
 def sum_terms(terms: Array) -> Scalar:
-    """From first to last, in float64."""
+    """The sum of the terms from first to last, in float64."""
     found = 0.0
     for i in range(len(terms)):
         found += terms[i]
@@ -335,7 +335,7 @@ def sum_terms(terms: Array) -> Scalar:
 
 @with_fast_sums
 def sum_row(row: Array) -> Scalar:
-    """The sum of a row, in whatever order is fast: always the same one."""
+    """The sum of a row, in the fastest order, which is always the same."""
     found = SINGLE(0.0)
     for i in range(len(row)):
         found += row[i]

@@ -1,10 +1,10 @@
-"""The same as `mlp_cpu` for MLPs of two hidden layers and few inputs, with less to carry from core to core.
+"""The same as `mlp.py` for MLPs of two hidden layers and few inputs, with less data moving between cores.
 
 What one core writes, another must fetch, and two cores of a machine may be far apart (`benchmarks/cores.py`
-measures it). Where threads share out samples, each needs all weights, and half of them were changed by another.
-Here each keeps to its own rows of the large matrix, W₁, from the first pass to Adam, and needs of the others
-nothing but their part of Q(s, ·), a few numbers, and of the slope at the first hidden layer, one half. What is
-small is done by every thread for itself: the first layer, and the error.
+measures it). If threads share samples, each needs all weights, and another thread changed half of them.
+Here each thread keeps its own rows of the large matrix, W₁, from the first pass to Adam. From the others it needs
+only their part of Q(s, ·), a few numbers, and one half of the slope at the first hidden layer. Every thread does
+the small work itself: the first layer, and the error.
 
     by everyone   h₀ = relu(W₀ x + b₀)
  1. blocks        h₁ = relu(W₁ h₀ + b₁), and its part of q = W₂ h₁ + b₂
@@ -14,9 +14,9 @@ small is done by every thread for itself: the first layer, and the error.
  4. first blocks  δ₀, their sum where h₀ > 0; the gradients of W₀ and b₀
  5. pieces        clipping, Adam, and the soft update of the target
 
-Parts are the same whatever the number of threads, and so is the order of every sum. A thread that comes late may
-compute on weights that are about to change, but whoever still gets a part of a stage knows that no later stage has
-begun: so it has not.
+Parts are the same for any number of threads, and so is the order of every sum. A thread that comes late may compute
+on weights that are about to change. But if it still gets a part of a stage, no later stage has begun, so the
+weights have not changed yet.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ from flashdqn.training.backends.cpu.mlp import (
 BLOCK = 32
 STAGES = 5
 
-# The three passes: observations by the online network, next ones by the target and, for double DQN, by the online.
+# The three passes: observations by the online network, next observations by the target and, for double DQN, online.
 SEEN, JUDGED, CHOOSING = range(3)
 
-# What each worker has of its own; matrices are [features, width] but for those by rows. The first three: one for
-# every pass, the one after the other.
+# What each worker has for itself; matrices are [features, width] except those by rows. The first three: one for
+# every pass, one after the other.
 INPUT, HIDDEN, VALUES = 0, 3, 6
 INPUT_ROWS, HIDDEN_ROWS, SLOPES, CHOSEN, TERMS, ERRORS = range(9, 15)
 OWN_COLUMNS = 15
 
-# What all share.
-SECOND, PART_OF_Q = 0, 3  # h₁ of every pass, [out, width]; its parts of q, [blocks, actions, width]
+# What all workers share.
+SECOND, PART_OF_Q = 0, 3  # h₁ of every pass, [out, width]; parts of q, [blocks, actions, width]
 SECOND_ROWS, DELTA, HALVES, FIRST_DELTA = range(6, 10)  # halves: [2, in, width]
 SHARED_COLUMNS = 10
 
@@ -95,7 +95,7 @@ SHARED_COLUMNS = 10
 def run_updates_by_halves(
     worker: Scalar,
     threads: Scalar,
-    layers: Array,  # [3, LAYER_COLUMNS], as in `mlp_cpu`; of its columns the parameters', LINE and SCRATCH are used
+    layers: Array,  # [3, LAYER_COLUMNS], as in `mlp.py`; it uses the parameters' columns, LINE and SCRATCH
     shares: Array,  # [STAGES, threads + 1]
     own: Array,  # [threads, OWN_COLUMNS]
     shared: Array,  # [SHARED_COLUMNS]
@@ -111,7 +111,7 @@ def run_updates_by_halves(
     sums: Array,
     done: Array,
 ) -> None:
-    """As `mlp_cpu.updates`."""
+    """See `mlp.run_updates`."""
     samples, applied, zero = sizes[SAMPLES], sizes[APPLY], places[ZERO]
     mine = own[worker]
     terms = view_matrix_like(mine[TERMS], 2, samples, squares)
@@ -119,7 +119,7 @@ def run_updates_by_halves(
     for u in range(len(batches)):
         counters = places[COUNTERS] + STAGES * stage * u
         if u + 1 < len(batches) and read_counter(counters + STAGES * stage) > 0:
-            continue  # the others are further: this one has come late
+            continue  # this thread is late: the others are ahead
         first_layer(layers, batches[u], sizes, mine, zero, like)
         part = take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
@@ -180,7 +180,7 @@ def run_updates_by_halves(
 
 @inner
 def count_passes(sizes: Array) -> Scalar:
-    """Two, and with double DQN three."""
+    """Two, or three with double DQN."""
     return 3 if sizes[DOUBLE] else 2
 
 
@@ -220,7 +220,7 @@ def first_layer(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Sc
 
 @inner
 def padded_samples(sizes: Array) -> Scalar:
-    """Samples, up to whole vectors."""
+    """The number of samples, rounded up to whole vectors."""
     return (sizes[SAMPLES] + sizes[AT_ONCE] - 1) // sizes[AT_ONCE] * sizes[AT_ONCE]
 
 
@@ -228,7 +228,7 @@ def padded_samples(sizes: Array) -> Scalar:
 def second_layer_block(
     layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
 ) -> None:
-    """Some rows of the second layer, and what they give to q."""
+    """Some rows of the second layer, and their part of q."""
     width, inputs, out, actions = sizes[WIDTH], layers[1, IN], layers[1, OUT], layers[2, OUT]
     first = block * BLOCK
     rows = min(BLOCK, out - first)
@@ -264,7 +264,7 @@ def td_error(
     blocks: Scalar,
     terms: Array,
 ) -> None:
-    """q of all samples from its parts, and the slope of the loss there."""
+    """Add up q of all samples from its parts, and compute the slope of the loss there."""
     samples, width, actions = sizes[SAMPLES], sizes[WIDTH], layers[2, OUT]
     for k in range(count_passes(sizes)):
         bias = view_float_matrix(layers[2, OLD_BIAS] if k == JUDGED else layers[2, BIAS], 1, actions)
@@ -289,7 +289,7 @@ def td_error(
 
 @never_inlined
 def write_priorities(mine: Array, batch: Array, samples: Scalar) -> None:
-    """The priorities."""
+    """Write the priorities of the batch."""
     errors, priority = (
         view_float_matrix(mine[ERRORS], 1, samples),
         view_float_matrix(batch[PRIORITY], 1, samples),
@@ -302,7 +302,7 @@ def write_priorities(mine: Array, batch: Array, samples: Scalar) -> None:
 def second_layer_gradient(
     layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
 ) -> Scalar:
-    """The slope at some rows of the second layer, and the gradients of all that meets there; its squares' sum."""
+    """The slope at some rows of the second layer, and the gradients of their weights; returns the squares' sum."""
     samples, width, out, actions = sizes[SAMPLES], sizes[WIDTH], layers[1, OUT], layers[2, OUT]
     first = block * BLOCK
     rows = min(BLOCK, out - first)
@@ -342,10 +342,10 @@ def second_layer_gradient(
 def input_gradient_half(
     layers: Array, sizes: Array, shared: Array, zero: Scalar, part: Scalar, blocks: Scalar
 ) -> None:
-    """What one half of W₁'s rows gives to the slope at some rows of the first layer."""
+    """The part of one half of W₁'s rows in the slope at some rows of the first layer."""
     width, inputs, out = sizes[WIDTH], layers[1, IN], layers[1, OUT]
     half, block = part // blocks, part % blocks
-    # in whole blocks, so that a half is what one of two threads has
+    # in whole blocks, so a half is what one of two threads has
     split = min(out, ((out + BLOCK - 1) // BLOCK + 1) // 2 * BLOCK)
     first, count = (0, split) if half == 0 else (split, out - split)
     at = block * BLOCK
@@ -367,7 +367,7 @@ def input_gradient_half(
 def first_layer_gradient(
     layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
 ) -> Scalar:
-    """The slope at some rows of the first layer, and their gradient; the sum of its squares."""
+    """The slope at some rows of the first layer, and their gradient; returns the sum of squares."""
     width, inputs = sizes[WIDTH], layers[1, IN]
     first = block * BLOCK
     rows = min(BLOCK, inputs - first)

@@ -16,11 +16,11 @@ from flashdqn.training.backends.cpu import mlp as mlp_cpu
 from flashdqn.training.backends.cpu.mlp import APART, forward_pass, load_observations, take_next_part
 from flashdqn.training.backends.cpu.update import plain_mlp_layers
 
-# What `sizes` holds: environments at a time, width of the matrices, whether observations are bytes, the address of
+# Entries of `sizes`: environments at a time, width of the matrices, whether observations are bytes, the address of
 # the counters.
 AT_ONCE, WIDTH, BYTES, COUNTERS = range(4)
 
-#: Environments that a thread takes at a time; fewer than two such parts are one thread's work.
+#: Environments that a thread takes at a time; if there are fewer than two such parts, one thread does all.
 PART = 2 * LANES
 
 
@@ -28,7 +28,7 @@ PART = 2 * LANES
 def run_policy(
     worker: Scalar,
     threads: Scalar,
-    layers: Array,  # as `mlp_cpu.updates` has them; X and Y alone are used
+    layers: Array,  # as in `mlp.run_updates`; only X and Y are used
     shares: Array,  # [threads + 1]
     sizes: Array,  # by AT_ONCE … COUNTERS
     obs: Array,  # [N, inputs]
@@ -37,7 +37,7 @@ def run_policy(
     luck: Array,  # [2, N]
     action: Array,  # [N]: out
 ) -> None:
-    """The network's choice, or chance's, for every environment."""
+    """The network's choice, or a random one, for every environment."""
     at_once, width, bytes_, counters = sizes[AT_ONCE], sizes[WIDTH], sizes[BYTES], sizes[COUNTERS]
     last = len(layers) - 1
     x = view_float_matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
@@ -58,7 +58,7 @@ def run_policy(
 def choose_actions(
     q: Array, action: Array, legal: Array, eps: Array, luck: Array, first: Scalar, end: Scalar
 ) -> None:
-    """As `core.ops.choose_epsilon_greedy`: the best legal action, or with probability ε_i a random legal one.
+    """Like `core.ops.choose_epsilon_greedy`: the best legal action, or with probability ε_i a random legal one.
 
     q is [A, N].
     """
@@ -77,14 +77,14 @@ def choose_actions(
             best, chosen = q[0, i], -1
             for a in range(len(q)):
                 value = q[a, i]
-                # NaN counts as the largest, as for torch.argmax
+                # NaN counts as the largest, as in torch.argmax
                 if legal[i, a] and (chosen < 0 or value > best or (value != value and best == best)):
                     best, chosen = value, a
             action[i] = max(chosen, 0)
 
 
 class NativePolicy:
-    """Chooses actions for so many environments; the network's parameters are bound when this is made."""
+    """Chooses actions for `num_envs` environments; the network's parameters are bound when this is created."""
 
     def __init__(self, network: nn.Module, num_envs: int, team: Team | None = None) -> None:
         layers = plain_mlp_layers(network)
@@ -106,7 +106,7 @@ class NativePolicy:
         self._crews: dict[torch.dtype, Any] = {}
 
     def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """[N] int64, in a buffer that the next call overwrites."""
+        """The actions, [N] int64, in a buffer that the next call overwrites."""
         self._counters.fill(0)
         self._sizes[BYTES] = obs.dtype == torch.uint8
         seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)

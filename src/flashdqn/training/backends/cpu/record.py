@@ -1,4 +1,4 @@
-"""Taking a step into metrics and ring in one pass, on the CPU: the same as `Collector.record_eagerly`."""
+"""Store a step in metrics and ring in one pass, on the CPU: the same result as `Collector.record`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record_step(
     seen: Array, seen_mask: Array, action: Array, obs: Array, reward: Array, terminated: Array,
     truncated: Array, mask: Array, outcomes: Array,
 ) -> None:  # fmt: skip
-    """Complete the newest row, open the next one, and count what ended."""
+    """Complete the newest row, open the next one, and count the episodes that ended."""
     row, rows = head[0], len(ring_action)
     after = row + 1 if row + 1 < rows else 0
     width = ring_obs.shape[2]  # of a frame
@@ -60,7 +60,7 @@ def record_step(
 
 
 class NativeRecord:
-    """`Collector.record` on its tensors, whose addresses must not change."""
+    """`Collector.record` on tensors whose addresses must not change."""
 
     def __init__(self, collector: Collector) -> None:
         ring, metrics = collector.ring, collector.metrics
@@ -83,7 +83,7 @@ class NativeRecord:
         self._views = Views()
 
     def __call__(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Take what the environments answered into metrics and ring."""
+        """Store what the environments returned in metrics and ring."""
         obs, reward, terminated, truncated, mask = step
         legal = mask if self.masked and mask is not None else self.empty
         seen, *others = self._views(obs, reward, terminated, truncated, legal, outcomes, action)

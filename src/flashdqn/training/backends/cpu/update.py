@@ -1,9 +1,9 @@
 """Gradient steps of a plain MLP on the CPU, written by hand: no autograd, and one call for a group of updates.
 
-A small update is short enough for bookkeeping to show: autograd's nodes, allocations, a pass over memory for every
-operation, a few microseconds of Python for each. Here nothing is left but the arithmetic, in `mlp_cpu`; this file
-gives it its memory. `benchmarks/update.py` measures whole updates against the matrix products that they cannot do
-without.
+A small update is so short that overhead shows: autograd's nodes, allocations, a pass over memory for every
+operation, a few microseconds of Python for each. Here only the arithmetic is left, in `mlp.py`; this file gives
+it its memory. `benchmarks/update.py` compares whole updates with the matrix products that they need at
+least.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from flashdqn.networks.torsos import MLP
 from flashdqn.training.backends.cpu import mlp as mlp_cpu
 from flashdqn.training.backends.cpu.memory import ByHalves, BySamples
 
-#: From so many samples on they are taken two vectors at a time, which is a little faster, but leaves fewer parts
-#: for threads to share.
+#: With this many samples or more, they are taken two vectors at a time. That is a little faster, but leaves fewer
+#: parts for threads to share.
 LARGE = 16 * LANES
 
 
 class NativeUpdates:
     """The TD loss of a plain MLP, its gradient, and Adam's steps along it.
 
-    The memory of the parameters and of their `grad` is bound when this is made, and where there is no `grad` one
-    is made. Write into them at will (an optimiser, `load_state_dict`), but do not replace them afterwards.
-    Actions are trusted to be in range, as those of a ring are. What is computed does not depend on the
+    The memory of the parameters and of their `grad` is bound when this is created; a missing `grad` is created.
+    You may write into them (an optimizer, `load_state_dict`), but do not replace them afterwards.
+    Actions are not checked: they must be in range, as those of a ring are. The results do not depend on the
     number of threads.
     """
 
@@ -53,9 +53,11 @@ class NativeUpdates:
         tau: float = 0.0,
         team: Team | None = None,
     ) -> None:
-        """Steps need `adam`, and for a soft update of the target its flat parameters, `old`, and `tau` > 0."""
+        """Steps need `adam`; a soft update of the target needs its flat parameters, `old`, and `tau` > 0."""
         if not (self.fits(online, head, bootstrap) and self.fits(target, head, bootstrap)):
-            raise ValueError("Written updates are for plain MLPs on the CPU, ScalarHead, greedy or double.")
+            raise ValueError(
+                "Hand-written updates are for plain MLPs on the CPU, ScalarHead, greedy or double."
+            )
         for parameter in online.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -69,32 +71,32 @@ class NativeUpdates:
         self._flat = [] if adam is None else [adam.flat.values, adam.flat.gradient, adam.first, adam.second]
         if adam is not None and old is not None and tau > 0:
             self._flat.append(old)
-        self._spaces: dict[tuple[int, torch.dtype], _Workspace] = {}  # one, or a few
+        self._spaces: dict[tuple[int, torch.dtype], _Workspace] = {}  # one or a few
 
     @staticmethod
     def fits(network: nn.Module, head: Head, bootstrap: Bootstrap) -> bool:
-        """Whether the loss is the one that is written here: a plain float32 MLP on the CPU, a scalar head, greedy
-        or double. The types must be the very ones, as a subclass may compute something else.
+        """Whether the loss is the one written here: a plain float32 MLP on the CPU, scalar head, greedy or double.
+        The types must match exactly, because a subclass may compute something else.
         """
         known = type(head) is ScalarHead and (bootstrap is greedy_target or bootstrap is double_target)
         return known and bool(plain_mlp_layers(network))
 
     def gradient(self, batch: Batch) -> TDLoss:
-        """As `td_loss` and `backward` do: overwrites every `parameter.grad`, returns loss, priority and q.
+        """Like `td_loss` and `backward`: overwrites every `parameter.grad`, returns loss, priority and q.
 
-        These are new tensors at every call, the caller's to keep.
+        These are new tensors at every call; the caller may keep them.
         """
         priority, results, _ = self._space(batch, 1).run(batch, 1, self, applied=False, sums=self._no_sums)
         loss, q, _ = torch.from_numpy(results[0]).unbind()
         return TDLoss(loss, priority, q)
 
     def steps(self, batch: Batch, count: int, sums: Tensor) -> tuple[Tensor, int, float]:
-        """So many gradient steps, on batches that lie one after the other in a large one; adds loss, Q and gradient
+        """`count` gradient steps, on batches that lie one after the other in a large one; adds loss, Q and gradient
         norm of each to `sums`.
 
-        Returns the samples' priorities, how many steps were done, and the loss of the last, or of the one that was
-        not done because it was not finite. A sampler may put other samples into the same batch for the next call;
-        priorities then come in the same memory too.
+        Returns the samples' priorities, how many steps were done, and the loss of the last one, or of the one that
+        was not done because it was not finite. A sampler may put other samples into the same batch for the next
+        call; the priorities are then in the same memory too.
         """
         assert self._settings is not None
         priority, results, done = self._space(batch, count).run(batch, count, self, applied=True, sums=sums)
@@ -110,11 +112,11 @@ class NativeUpdates:
 
 
 class _Workspace:
-    """What batches of so many rows need, and a call that does updates with it."""
+    """What batches of `rows` rows need, and a call that does updates with it."""
 
     def __init__(self, owner: NativeUpdates, rows: int, dtype: torch.dtype) -> None:
         at_once = (2 if rows >= LARGE else 1) * LANES
-        # Not a power of two, or all features of a sample would compete for the same places in the cache.
+        # Not a power of two: otherwise all features of a sample would compete for the same cache lines.
         width = -(-rows // at_once) * at_once + 16
         length = len(owner._flat[0]) if owner._flat else 0
         kind = ByHalves if ByHalves.fits(owner._layers[0]) else BySamples
@@ -140,7 +142,7 @@ class _Workspace:
         call = self._calls.get((count, threads))
         if call is None or call.batch is not batch or call.sums is not sums or not applied:
             call = self._prepare(batch, count, threads, owner, sums)
-            if not call.copied:  # a copy would not hear of other numbers in the same batch
+            if not call.copied:  # a copy would not see new numbers in the same batch
                 self._calls[count, threads] = call
         self._counters.fill(0)
         self.sizes[mlp_cpu.APPLY] = applied
@@ -178,11 +180,11 @@ class _Workspace:
 
 
 class _Call(NamedTuple):
-    """All that a call is given, made once for a batch that comes again and again with other numbers in it."""
+    """All arguments of a call, made once for a batch that comes again and again with new numbers in it."""
 
     batch: Batch
     sums: Tensor
-    columns: list[Tensor]  # whose addresses were taken
+    columns: list[Tensor]  # whose addresses are used
     copied: bool  # some of them are copies
     arguments: tuple[Any, ...]
     priority: Tensor
@@ -194,7 +196,7 @@ NO_SETTINGS = np.zeros(6)
 
 
 def plain_mlp_layers(network: nn.Module) -> list[nn.Linear]:
-    """The layers of a plain MLP from first to last; empty where the network is anything else."""
+    """The layers of a plain MLP from first to last; empty if the network is anything else."""
     if type(network) is not QNetwork or type(network.torso) is not MLP:
         return []
     torso = list(network.torso.layers)

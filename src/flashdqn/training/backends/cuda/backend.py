@@ -28,12 +28,12 @@ class CudaBackend:
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """Only what the kernels know."""
+        """Only what the hand-written kernels support."""
         learner, config = parts.learner, parts.config
         if parts.demonstrations is not None:
-            return "the hand-written update knows no demonstrations that are kept"
+            return "the hand-written update does not support demonstrations that are kept"
         if learner.precision != "fp32":
-            return "the hand-written update computes in fp32 alone"
+            return "the hand-written update computes only in fp32"
         if not FusedUpdate.fits(
             learner.online, learner.head, learner.bootstrap, config.learn, config.update_size
         ):
@@ -41,19 +41,19 @@ class CudaBackend:
         return None if fused_available() else "there is no Triton, or the GPU is too old for it"
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """In one kernel."""
+        """The network's choice, or a random one, in one kernel."""
         return self._policy(obs, mask, eps, *luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Compiled, where there is a compiler."""
+        """Store the step, compiled if there is a compiler."""
         self._record(action, step, outcomes)
 
     def sample(self, count: int) -> list[Batch]:
-        """Batches, drawn together."""
+        """Batches that are drawn together."""
         return self.parts.sampler.batches(count, self.parts.config.update_size, self._pick)
 
     def update(self, batches: list[Batch]) -> None:
-        """A few kernels for each."""
+        """A few kernels for each batch."""
         sampler = self.parts.sampler
         for batch in batches:
             sampler.update(batch.index, self._update(batch))
