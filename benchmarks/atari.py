@@ -25,9 +25,9 @@ import torch
 
 import flashdqn
 from flashdqn.compute.device import choose_device, used_bytes
+from flashdqn.config.presets import base_config
 from flashdqn.core.contract import close_env
 from flashdqn.envs import GymConfig, VecEnv, build_env
-from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
 from flashdqn.training.assemble import assemble_parts
 from measure import context, cpu_seconds, read_csv, write_json

@@ -33,7 +33,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.presets import base_config
+from flashdqn.config.presets import base_config
 from measure import context, read_csv, train_apart, write_json
 
 HERE = Path(__file__).parent

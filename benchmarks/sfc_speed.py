@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from flashdqn.config.presets import base_config
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.baselines import Heuristic
 from flashdqn.networks import build_network
-from flashdqn.presets import PRESETS
 from measure import context, read_csv, train_apart, write_json
 
 BATCH, CAPACITY, STARTS = 32, 10_000, 1_000
@@ -79,7 +79,7 @@ def eager(device: str, seconds: float, every: int) -> dict[str, Any]:
     """One network at a time, an update after every so many actions."""
     env = ServiceChains(SfcConfig(), 1)
     generator = torch.Generator().manual_seed(0)
-    config = PRESETS["sfc-paper"].config.network
+    config = base_config("sfc-paper").network
     online, target = (
         build_network(config, env.obs_spec, env.num_actions, generator).to(device) for _ in range(2)
     )

@@ -15,8 +15,8 @@ import torch
 
 import flashdqn
 from flashdqn import Config, Run
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
-from flashdqn.presets import base_config
 
 #: Everything about a tiny training; nested settings by their dotted names.
 TINY: dict[str, Any] = {

@@ -27,8 +27,8 @@ from flashdqn import Config, Run
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import flag_names
 from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import to_dict
-from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import read_table
 from flashdqn.show.terminal import show_summary

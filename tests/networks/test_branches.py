@@ -11,11 +11,11 @@ from torch import nn
 from flashdqn.config import NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import ConfigError
+from flashdqn.envs.sfc.presets import SFC_NETWORK
 from flashdqn.networks import build_network
 from flashdqn.networks.branches import Branches, BranchSpec, parse_branch
 from flashdqn.networks.implicit import Fractions
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.presets.sfc import SFC_NETWORK
 
 STATE = ObsSpec((152,), torch.float32)
 

@@ -68,8 +68,8 @@ def run_command(arguments: list[str]) -> int:
 
 def resolve_base_config(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
     """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top."""
+    from flashdqn.config.presets import base_config
     from flashdqn.learn.algorithms import apply_algorithm
-    from flashdqn.presets import base_config
     from flashdqn.runs.folder import RunFolder
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import FlashDQNError
-from flashdqn.presets import base_config
 from flashdqn.show.page import escape, format_value, make_name_value_table, make_table
 from flashdqn.show.report_files import flatten_keys
 

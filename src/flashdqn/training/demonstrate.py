@@ -1,16 +1,16 @@
 """Demonstrations: an expert plays through the normal collector into the ring, and the learner learns from that
 first.
 
-All of it comes before the clock, and is counted apart: afterwards transitions, episodes and updates stand at 0. An
-environment that has experts offers `demonstrator(name, seed)`, which gives something that answers with an
-action for every environment as it stands. Chance can show any task.
+All of it comes before the clock, and is counted apart: afterwards transitions, episodes and updates stand at 0. The
+task lists its experts. A user's environment may have its own: `demonstrators` names them, and `demonstrator(name,
+seed)` makes one. Chance can show any task.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ops import choose_epsilon_greedy
+from flashdqn.envs.task import Demonstrator
+from flashdqn.envs.tasks import find_task
 from flashdqn.replay import MixedSampler
 from flashdqn.training.assemble import Parts
 from flashdqn.training.engine import Engine
@@ -27,29 +29,32 @@ from flashdqn.training.interrupt import Interrupt
 from flashdqn.training.schedules import Schedules
 
 
-class Demonstrator(Protocol):
-    """An expert on an environment that it knows from the inside."""
-
-    def __call__(self) -> Tensor:
-        """An action for every environment, [N] int64, in the state that it is in now."""
-
-
-def build_demonstrator(env: VecEnv, source: str, seed: int) -> Demonstrator | None:
-    """The expert of a name; None for chance."""
-    check_expert_source(env, source)
-    if source == "random":
+def build_demonstrator(config: Config, env: VecEnv) -> Demonstrator | None:
+    """The expert that `demos.source` names; None for chance."""
+    check_expert_source(config, env)
+    if config.demos.source == "random":
         return None
-    expert: Demonstrator = _unwrap_env(env).demonstrator(source, seed)
-    return expert
+    seed = purpose_seed(config.seed, "demonstrations")
+    return list_experts(config, env)[config.demos.source](_unwrap_env(env), seed)
 
 
-def check_expert_source(env: VecEnv, source: str) -> None:
+def check_expert_source(config: Config, env: VecEnv) -> None:
     """Refuse an expert that the task does not have."""
-    names = ("none", "random", *getattr(_unwrap_env(env), "demonstrators", ()))
-    if source not in names:
+    names = ("none", "random", *list_experts(config, env))
+    if config.demos.source not in names:
         raise ConfigError(
-            f"The task {env.name} has no expert '{source}' for demos.source; it has {', '.join(names[1:])}."
+            f"The task {env.name} has no expert '{config.demos.source}' for demos.source; it has "
+            f"{', '.join(names[1:])}."
         )
+
+
+def list_experts(config: Config, env: VecEnv) -> dict[str, Callable[[Any, int], Demonstrator]]:
+    """By name, what makes an expert for an environment from a seed: the task's, and the environment's own."""
+    own = {
+        name: lambda env, seed, name=name: env.demonstrator(name, seed)
+        for name in getattr(_unwrap_env(env), "demonstrators", ())
+    }
+    return {**find_task(config.env.task).experts, **own}
 
 
 def _unwrap_env(env: VecEnv) -> Any:
@@ -62,7 +67,7 @@ def run_demonstrations(
 ) -> dict[str, Any]:
     """Fill the ring and learn from it; returns what was done, for the summary."""
     schedules.write(0)
-    expert = build_demonstrator(parts.env, config.demos.source, purpose_seed(config.seed, "demonstrations"))
+    expert = build_demonstrator(config, parts.env)
     start = time.perf_counter()
     act = parts.collector.act
     wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None

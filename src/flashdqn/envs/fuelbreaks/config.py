@@ -12,6 +12,7 @@ import tyro
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks.fire.weather import WEATHERS, Weather
+from flashdqn.envs.task import EnvConfig
 
 #: Budgets and scenes are two bytes each in an observation.
 MAX_SIZE, MAX_FIRES, MAX_SCENES = 255, 1000, 65_536
@@ -20,7 +21,7 @@ _WEATHER = re.compile(r"([a-z]+)(?:@([\d.]+))?(?:/([\d.]+))?")
 
 
 @dataclass(frozen=True)
-class FuelBreaksConfig:
+class FuelBreaksConfig(EnvConfig):
     """Landscapes, weather, budget and fires of the placing of fuel breaks."""
 
     task: ClassVar[str] = "fuelbreaks"

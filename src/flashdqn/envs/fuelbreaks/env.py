@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -32,7 +32,6 @@ class FuelBreaks:
 
     name = "fuelbreaks"
     outcome_names: tuple[str, ...] = rules.OUTCOMES
-    demonstrators = ("domirank", "betweenness", "lookahead")
 
     def __init__(
         self,
@@ -132,12 +131,6 @@ class FuelBreaks:
         self._place()
         self.spread.launch()
         self._settle()
-
-    def demonstrator(self, name: str, seed: int) -> Callable[[], Tensor]:
-        """An expert that knows where a break belongs on these boards, as they stand."""
-        from flashdqn.envs.fuelbreaks.experts import Expert, build_scores
-
-        return Expert(self, build_scores(self, name, seed))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies; how the fires burn follows from it."""

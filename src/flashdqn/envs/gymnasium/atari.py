@@ -14,8 +14,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.envs.registration import EnvSpec
 
 from flashdqn.compute.threads import cores
-from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES
-from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.gymnasium.config import MAX_FRAMES, GymConfig
 from flashdqn.envs.gymnasium.spaces import Array
 
 #: ALE's own limit, in frames.

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, get_args
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, US_PER_KM, Tables
+from flashdqn.envs.task import EnvConfig
 
 Topology = Literal["mesh", "ring", "random"]
 Endpoints = Literal["pair", "source"]
@@ -30,7 +31,7 @@ _REWARDS = (
 
 
 @dataclass(frozen=True)
-class SfcConfig:
+class SfcConfig(EnvConfig):
     """Networks, requests, clock and rewards of service function chain provisioning."""
 
     task: ClassVar[str] = "sfc"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -69,7 +69,6 @@ class ServiceChains:
     """
 
     name = "sfc"
-    demonstrators = ("heuristic", "makes-room")
 
     def __init__(self, config: SfcConfig, num_envs: int, device: torch.device | str = "cpu") -> None:
         if num_envs < 1:
@@ -120,12 +119,6 @@ class ServiceChains:
         copy_actions(self._action, action, "Service chains")
         self._launch()
         return self._step
-
-    def demonstrator(self, name: str, seed: int) -> Callable[[], Tensor]:
-        """A rule that plays these networks, as they stand."""
-        from flashdqn.envs.sfc.baselines import Heuristic
-
-        return Heuristic(self, makes_room=name == "makes-room").choose
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies."""

@@ -137,6 +137,12 @@ class Tables:
             _check_topology(self.sites, self.links)
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """Allocate each VNF, uninstall each, wait."""
+        names = [vnf.name for vnf in self.vnfs]
+        return (*(f"allocate {name}" for name in names), *(f"uninstall {name}" for name in names), "wait")
+
+    @property
     def stages(self) -> int:
         """Positions of all chains together."""
         return sum(len(chain.vnfs) for chain in self.chains)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from flashdqn.core.drawing.palette import blend_colors, color_to_rgb
+from flashdqn.core.drawing.scene import Disc, Line, Rect, Scene, Shape, Trail
+from flashdqn.core.drawing.view import Facts, Grid
 from flashdqn.envs.snake import Snake
 from flashdqn.envs.snake.env import Board
-from flashdqn.show.palette import blend_colors, color_to_rgb
-from flashdqn.show.scene import Disc, Line, Rect, Scene, Shape, Trail
-from flashdqn.show.views.view import Facts, Grid
 
 CELL = 24.0
 ENDS = {
@@ -34,8 +34,7 @@ class SnakeView:
         self.title = f"Snake {side}x{side}, {config.features} features"
         self.size = (side * CELL, side * CELL)
         self.ground = board_ground(side)
-        relative = config.actions == "relative"
-        self.actions = ("straight", "right", "left") if relative else ("up", "right", "down", "left")
+        self.actions = config.action_names
 
     def scene(self) -> Scene:
         """Food, body and head."""

@@ -1,4 +1,4 @@
-"""Scenes as images, by Pillow: for PNG, GIF and terminals. `web/draw.js` draws the same in a browser."""
+"""Scenes as images, by Pillow: for PNG, GIF and terminals. `show/web/draw.js` draws the same in a browser."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
+from rich.style import Style
+from rich.text import Text
 
-from flashdqn.show.palette import LIGHT, blend_colors, color_to_rgb
-from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Shape, Trail
+from flashdqn.core.drawing.palette import LIGHT, blend_colors, color_to_rgb
+from flashdqn.core.drawing.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Shape, Trail
 
 SMOOTH = 3  # Pillow draws hard edges: draw larger, then shrink
 
@@ -144,3 +146,25 @@ def encode_image(array: npt.NDArray[np.uint8], width: int) -> bytes:
     else:
         image.save(out, "JPEG", quality=80)
     return out.getvalue()
+
+
+def draw_half_blocks(image: Image.Image, columns: int, rows: int = 40) -> Text:
+    """An image in a terminal, at most `columns` wide and `rows` high: a character shows two pixels, one above the
+    other."""
+    width = max(1, min(columns, round(2 * rows * image.width / image.height)))
+    height = max(2, 2 * round(width * image.height / image.width / 2))
+    small = image.convert("RGB").resize((width, height), Image.Resampling.BOX)
+    text = Text()
+    for y in range(0, height, 2):
+        if y:
+            text.append("\n")
+        for x in range(width):
+            text.append("▀", Style(color=_pixel_to_hex(small, x, y), bgcolor=_pixel_to_hex(small, x, y + 1)))
+    return text
+
+
+def _pixel_to_hex(image: Image.Image, x: int, y: int) -> str:
+    pixel = image.getpixel((x, y))
+    assert isinstance(pixel, tuple)
+    red, green, blue = (int(value) for value in pixel[:3])
+    return f"#{red:02x}{green:02x}{blue:02x}"

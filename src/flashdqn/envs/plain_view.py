@@ -10,10 +10,9 @@ from rich.text import Text
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
-from flashdqn.show.paint import encode_image, paint_scene
-from flashdqn.show.scene import CODES, Cells, Label, Picture, Rect, Scene, Shape
-from flashdqn.show.views.half_blocks import draw_half_blocks
-from flashdqn.show.views.view import Facts, Grid
+from flashdqn.core.drawing.paint import draw_half_blocks, encode_image, paint_scene
+from flashdqn.core.drawing.scene import CODES, Cells, Label, Picture, Rect, Scene, Shape
+from flashdqn.core.drawing.view import Facts, Grid
 
 WIDE, ROW, GAP = 480.0, 18.0, 12.0
 MOST = 48  # numbers that are listed
