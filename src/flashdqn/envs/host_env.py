@@ -25,7 +25,7 @@ ALIGNMENT = 128
 
 
 def place_env(make: Callable[[torch.device], VecEnv], device: torch.device) -> VecEnv:
-    """An environment on kernels for a learner on `device`: made there, or on the CPU if kernels cannot run there."""
+    """An environment on kernels for a learner on `device`; on the CPU beside it if kernels cannot run there."""
     if device.type != "cuda" or cuda_available():
         return make(device)
     return HostEnv(make(torch.device("cpu")), device)

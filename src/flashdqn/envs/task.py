@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+
+from flashdqn.core.user_code import make_kwargs_flag
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +28,9 @@ class EnvConfig:
     #: the name of the task that the settings belong to
     task: ClassVar[str]
 
+
+#: `--env.kwargs`: arguments for an environment of the user's.
+EnvKwargs = Annotated[dict[str, Any], make_kwargs_flag(" for env.kwargs")]
 
 C = TypeVar("C", bound=EnvConfig)
 

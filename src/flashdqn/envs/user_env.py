@@ -13,9 +13,9 @@ import torch
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.core.user_code import Kwargs, check_json_serializable, import_named
+from flashdqn.core.user_code import check_json_serializable, import_named
 from flashdqn.envs.host_env import HostEnv
-from flashdqn.envs.task import EnvConfig, Naming, Preset, Task
+from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
 
 NEEDED = (
     "name",
@@ -41,7 +41,7 @@ class UserEnvConfig(EnvConfig):
 
     id: str = "my_game:MyGame"
     """module:Class, or module:function; called as Class(num_envs=…, device=…, **kwargs)."""
-    kwargs: Kwargs = field(default_factory=dict)
+    kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for it."""
 
     def __post_init__(self) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.user_code import Kwargs, check_json_serializable
-from flashdqn.envs.task import EnvConfig
+from flashdqn.core.user_code import check_json_serializable
+from flashdqn.envs.task import EnvConfig, EnvKwargs
 
 Vectorization = Literal["auto", "sync", "async", "envpool"]
 Channels = Literal["auto", "first", "last"]
@@ -59,7 +59,7 @@ class GymConfig(EnvConfig):
     processes."""
     workers: int = 0
     """Worker processes that share the environments among them (async); 0: as many as there are cores."""
-    kwargs: Kwargs = field(default_factory=dict)
+    kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for the environment."""
     max_steps: int = 0
     """Truncate an episode after this many steps; 0: the environment's own limit."""
