@@ -14,8 +14,7 @@ import flashdqn
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
-from flashdqn.envs.fuelbreaks.experts.domirank import domirank_scores, sigma_bound
-from flashdqn.envs.fuelbreaks.experts.graph import build_spread_graph
+from flashdqn.envs.fuelbreaks.experts.domirank import build_spread_graph, domirank_scores, sigma_bound
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.tasks import find_task
 

@@ -93,7 +93,7 @@ class Agent:
         import torch
 
         if self._reader is not None and not isinstance(obs, torch.Tensor):
-            read = self._reader.read(obs)
+            read = self._reader(obs)
             if read is not None:
                 return torch.from_numpy(read.obs).to(self.device), read.single, read.mask, self.first_action
         if isinstance(obs, dict | tuple):

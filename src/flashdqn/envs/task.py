@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from flashdqn.core.user_code import make_kwargs_flag
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import torch
     from torch import Tensor
 
@@ -76,27 +77,16 @@ class Trial:
     learning: str
 
 
-class Reading(Protocol):
-    """Observations of an outside environment as the network reads them."""
+class Reading(NamedTuple):
+    """Observations of an outside environment, as the network reads them."""
 
-    @property
-    def obs(self) -> Any:
-        """[B, …], as the environment's `obs_spec` says."""
-
-    @property
-    def single(self) -> bool:
-        """Whether it was one observation, not a batch."""
-
-    @property
-    def mask(self) -> Any:
-        """[B, A] bool, where the observation itself holds one; else None."""
+    obs: npt.NDArray[Any]  # [B, *obs]
+    single: bool  # one observation, not a batch
+    mask: npt.NDArray[Any] | None  # [B, A] bool, where the observation itself holds one
 
 
-class Reader(Protocol):
-    """Reads what an outside environment returns from `reset` and `step`."""
-
-    def read(self, obs: Any) -> Reading | None:
-        """None where it is not an observation of that environment."""
+#: Reads what an outside environment returns from `reset` and `step`; None where it is not one of its observations.
+ReadObservation = Callable[[Any], Reading | None]
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,7 @@ class Task(Generic[C]):
     #: for environments that have names of their own
     naming: Naming | None = None
     #: what reads an outside environment's own observations
-    reader: Callable[[VecEnv], Reader | None] | None = None
+    reader: Callable[[VecEnv], ReadObservation | None] | None = None
     #: (config, environments now): how many environments are worth a trial; None: any number
     most_envs: Callable[[C, int], int] | None = None
     #: cheaper variants of the task, for `flashdqn profile`

@@ -15,7 +15,7 @@ from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.presets import PRESETS, find_gym_start
 from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.stage import GameStage, make_plain_stage
-from flashdqn.envs.task import Naming, Reader, Task
+from flashdqn.envs.task import Naming, ReadObservation, Task
 from flashdqn.envs.user_env import takes_num_envs
 
 #: Copies cost memory each: a trial has at most this many times those of the training.
@@ -56,11 +56,12 @@ def open_gym_stage(config: GymConfig) -> GameStage:
     return make_plain_stage(games, config.id, note, look_up_action_names(config, games.num_actions))
 
 
-def find_gym_reader(env: VecEnv) -> Reader | None:
+def find_gym_reader(env: VecEnv) -> ReadObservation | None:
     """What reads the raw observations of an environment, however wrapped."""
     from flashdqn.envs.gymnasium.reading import find_reader
 
-    return find_reader(env)
+    reader = find_reader(env)
+    return reader.read if reader is not None else None
 
 
 def limit_gym_envs(config: GymConfig, envs: int) -> int:

@@ -24,13 +24,43 @@ from flashdqn.envs.sfc.episode import (
     find_next_turn,
     start_episode,
 )
-from flashdqn.envs.sfc.features import observation_length, observe_turn
+from flashdqn.envs.sfc.features import observation_length, observe_turn, ratio_or_zero
 from flashdqn.envs.sfc.layout import Net
-from flashdqn.envs.sfc.outcomes import outcome_names, write_outcomes
 from flashdqn.envs.sfc.state import TABLES, make_net
+from flashdqn.envs.sfc.tables import Tables
 
 # An action takes about a microsecond: below this, a second thread costs more than it gains on a busy machine.
 PARALLEL_FROM = 128
+#: of the requests that were dropped, what they lacked when their time ran out; shares of all requests
+DROPS = ("no_room", "no_bandwidth", "no_time")
+
+
+def outcome_names(tables: Tables) -> tuple[str, ...]:
+    """`score` is the share of requests that were satisfied; cpu and storage are the mean shares that instances
+    held."""
+    chains = tuple(f"accepted_{chain.name}" for chain in tables.chains)
+    return ("score", *chains, "cpu", "storage", *DROPS, "delay_ms", "throughput_gbps")
+
+
+@inner
+def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
+    """As `outcome_names` has them; of a chain that nobody asked for, none was refused."""
+    chains = len(net.chains)
+    asked, satisfied = np.int64(0), np.int64(0)
+    for chain in range(chains):
+        asked += net.tally[i, chain, layout.ASKED]
+        satisfied += net.tally[i, chain, layout.SATISFIED]
+        nobody = net.tally[i, chain, layout.ASKED] == 0
+        accepted = ratio_or_zero(net.tally[i, chain, layout.SATISFIED], net.tally[i, chain, layout.ASKED])
+        outcomes[i, 1 + chain] = np.float32(1.0) if nobody else accepted
+    outcomes[i, 0] = ratio_or_zero(satisfied, asked)
+    at = 1 + chains
+    outcomes[i, at] = ratio_or_zero(net.sums[i, layout.CPU_USED], net.sums[i, layout.CPU_ALL])
+    outcomes[i, at + 1] = ratio_or_zero(net.sums[i, layout.STORAGE_USED], net.sums[i, layout.STORAGE_ALL])
+    for k in range(layout.CAUSES):
+        outcomes[i, at + 2 + k] = ratio_or_zero(net.cause[i, k], asked)
+    outcomes[i, at + 2 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.DELAY], 1000 * satisfied)
+    outcomes[i, at + 3 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.KBPS], 1_000_000)
 
 
 @inner
