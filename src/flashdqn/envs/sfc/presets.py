@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from flashdqn.envs.task import Preset
 
-#: The network of Onsu et al. 2024, for the state of six VNFs and six chains.
-SFC_NETWORK = {
-    "torso": "branches",
-    "branches": ("14:128,64", "6x13:64/64", "6x10:64/64"),
-    "attention": 128,
-    "hidden": (256, 128, 64),
-}
-
 BEST = Preset(
     "service function chains over 2 to 8 data centres, one model for all of them (docs/sfc.md)",
     {
@@ -63,7 +55,13 @@ PAPER = Preset(
         "envs": 32,
         "train_ratio": 0.2,
         "env": {"full_steps": True},
-        "network": SFC_NETWORK,
+        # The network of Onsu et al. 2024, for the state of six VNFs and six chains.
+        "network": {
+            "torso": "branches",
+            "branches": ("14:128,64", "6x13:64/64", "6x10:64/64"),
+            "attention": 128,
+            "hidden": (256, 128, 64),
+        },
         "replay": {"capacity": 10_000},
         "learn": {
             "bootstrap": "greedy",
