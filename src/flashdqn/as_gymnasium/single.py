@@ -53,7 +53,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         if seed is None and self._seeded and self._over:
             obs = self.game.step(
                 torch.zeros(1, dtype=torch.int64)
-            ).obs  # after an end, any action starts anew
+            ).obs  # after an end, any action starts again
         else:
             start = int(self.np_random.integers(2**63)) if seed is None else seed
             obs = self.game.reset(start)

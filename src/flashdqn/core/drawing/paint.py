@@ -24,7 +24,7 @@ Place = tuple[float, float]
 def paint_scene(
     scene: Iterable[Shape], size: Place, width: int, palette: dict[str, str] = LIGHT, ground: str = "#ffffff"
 ) -> Image.Image:
-    """An image so many pixels wide, as high as the scene's proportions ask."""
+    """An image `width` pixels wide, as high as the scene's proportions ask."""
     height = max(1, round(width * size[1] / size[0]))
     brush = Brush(width * SMOOTH, height * SMOOTH, width * SMOOTH / size[0], palette, ground)
     for shape in scene:
@@ -54,7 +54,7 @@ class Brush:
             case Line():
                 self.on.line(
                     self._points(shape.points),
-                    color_to_rgb(shape.colour, self.palette),
+                    color_to_rgb(shape.color, self.palette),
                     self._width(shape.width),
                 )
             case Trail():
@@ -99,11 +99,11 @@ class Brush:
 
     def cells(self, shape: Cells) -> None:
         """A grid."""
-        colours = [color_to_rgb(name, self.palette) for name in shape.palette]
+        colors = [color_to_rgb(name, self.palette) for name in shape.palette]
         for k, code in enumerate(shape.codes):
             row, column = divmod(k, shape.columns)
             box = self._box(shape.x + column * shape.side, shape.y + row * shape.side, shape.side, shape.side)
-            self.on.rectangle(box, colours[CODES.index(code)])
+            self.on.rectangle(box, colors[CODES.index(code)])
 
     def picture(self, shape: Picture) -> None:
         """An image file over a box."""
@@ -112,8 +112,8 @@ class Brush:
         size = (max(1, round(right - left) + 1), max(1, round(bottom - top) + 1))
         self.image.paste(inside.resize(size, Image.Resampling.BICUBIC), (round(left), round(top)))
 
-    def _disc(self, centre: Place, radius: float, fill: tuple[int, int, int]) -> None:
-        x, y, r = centre[0] * self.scale, centre[1] * self.scale, radius * self.scale
+    def _disc(self, center: Place, radius: float, fill: tuple[int, int, int]) -> None:
+        x, y, r = center[0] * self.scale, center[1] * self.scale, radius * self.scale
         self.on.ellipse((x - r, y - r, x + r, y + r), fill)
 
     def _box(self, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
@@ -134,7 +134,7 @@ def load_font(size: float) -> Any:
 
 
 def encode_image(array: npt.NDArray[np.uint8], width: int) -> bytes:
-    """A picture of a game as a small file: few colours make a PNG, many a JPEG."""
+    """A picture of a game as a small file: few colors make a PNG, many a JPEG."""
     image = Image.fromarray(array)
     if image.width > width:
         image = image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.BOX)

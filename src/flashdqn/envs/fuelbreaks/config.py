@@ -38,7 +38,7 @@ class FuelBreaksConfig(EnvConfig):
     """A folder of GeoTIFF layers as LANDFIRE has them, an .npz file, or a folder of such; empty: landscapes are
     generated. It must stay where it is."""
     crop: Literal["centre", "random"] = "random"
-    """How rasters are cut to `size`. random: windows drawn anew, `landscapes` to learn on and `held_out` others;
+    """How rasters are cut to `size`. random: windows drawn again, `landscapes` to learn on and `held_out` others;
     centre: the middle of each raster, the last `held_out` of them to evaluate on."""
     weathers: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[@FROM][/KMH]")] = (
         "dry@0",

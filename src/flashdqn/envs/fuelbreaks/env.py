@@ -1,4 +1,4 @@
-"""The placing of fuel breaks as a vectorised environment."""
+"""The placing of fuel breaks as a vectorized environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARALLEL_FROM = 1024
 
 
 class FuelBreaks:
-    """`num_envs` landscapes on one device; a step is a break on each, and all fires anew.
+    """`num_envs` landscapes on one device; a step is a break on each, and all fires again.
 
     An action is the flat index of a cell. One that is not legal places nothing, and costs its share of the budget.
     Outputs are static buffers, overwritten by the next step. The reward is the drop in burned area, a mean over the

@@ -23,8 +23,8 @@ DARK_ROCK, LIGHT_ROCK = color_to_rgb("#7d8794"), color_to_rgb("#d5dbe2")
 FIRE, BREAK = color_to_rgb("#d9481c"), "#1d1d24"
 
 
-def _rgb_to_hex(colour: tuple[int, int, int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+def _rgb_to_hex(color: tuple[int, int, int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*color)
 
 
 def _build_palette() -> tuple[str, ...]:

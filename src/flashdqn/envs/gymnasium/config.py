@@ -21,7 +21,7 @@ class AtariConfig:
     """Frames and episodes of Atari games (ALE/…), as Machado et al. 2018 advise; others take no notice."""
 
     preprocess: bool = True
-    """Small grey frames, by the settings below. Off: the environment as it is registered."""
+    """Small gray frames, by the settings below. Off: the environment as it is registered."""
     size: int = 84
     """Height and width of a frame."""
     frame_skip: int = 4
@@ -29,7 +29,7 @@ class AtariConfig:
     sticky: float = 0.25
     """Chance that a frame repeats the last action instead of the one that was chosen."""
     noops: int = 0
-    """Do nothing for up to so many frames at the start of a game (30 in Mnih et al. 2015)."""
+    """Do nothing for up to this many frames at the start of a game (30 in Mnih et al. 2015)."""
     fire: bool = False
     """Press the button at the start of a game where it has one."""
     life_loss: bool = False
@@ -55,7 +55,7 @@ class GymConfig(EnvConfig):
     """The registered name (module:Name imports the module first), or module:function for one of your own."""
     vectorization: Vectorization = "auto"
     """sync: in this process, one after the other. async: in worker processes. envpool: EnvPool's threads, for what
-    it has. auto: the environment's own vectorised version where it has one, else sync. Evaluation never uses
+    it has. auto: the environment's own vectorized version where it has one, else sync. Evaluation never uses
     processes."""
     workers: int = 0
     """Worker processes that share the environments among them (async); 0: as many as there are cores."""
@@ -66,7 +66,7 @@ class GymConfig(EnvConfig):
     channels: Channels = "auto"
     """Where an image has its channels. auto: first where that axis is the shortest, else last."""
     stack: int = 1
-    """Observe the last so many frames at once. The replay holds every frame once all the same."""
+    """Observe this many of the last frames at once. The replay holds every frame once all the same."""
     clip_reward: float = 0.0
     """Learn from rewards cut off at plus and minus this; 0: as they are. Scores are the true ones."""
     timeout: float = 60.0

@@ -49,7 +49,7 @@ class GymVecEnv:
         self._over: Array
         self._score: Array
         self._begin(0)
-        self._restart = False  # the next step starts all episodes anew
+        self._restart = False  # the next step starts all episodes again
 
     @property
     def outcomes(self) -> Tensor:

@@ -76,7 +76,7 @@ class GymView:
         return (Picture(0, 0, *self.size, encode_image(enlarge_pixels(self.picture()), PIXELS)),)
 
     def text(self) -> Text:
-        """The picture in coloured half characters."""
+        """The picture in colored half characters."""
         return draw_half_blocks(Image.fromarray(self.picture()), 72, 28)
 
     def facts(self) -> Facts:
@@ -109,7 +109,7 @@ def look_up_action_names(config: GymConfig, count: int) -> tuple[str, ...]:
 
 
 def is_atari_frames(config: GymConfig) -> bool:
-    """Whether it is an Atari game seen as small grey frames, which are all there is to show."""
+    """Whether it is an Atari game seen as small gray frames, which are all there is to show."""
     return config.id.startswith("ALE/") and config.atari.preprocess
 
 

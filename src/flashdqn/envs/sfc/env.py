@@ -1,4 +1,4 @@
-"""Service chain provisioning as a vectorised environment."""
+"""Service chain provisioning as a vectorized environment."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def step_network(
 
 
 class ServiceChains:
-    """`num_envs` networks on one device; an action of the data centre in turn in each by one kernel launch.
+    """`num_envs` networks on one device; an action of the data center in turn in each by one kernel launch.
 
     Actions: allocate each VNF (installing it where none is idle), uninstall each, wait. One that is not legal does
     nothing, and costs. Outputs are static buffers, overwritten by the next step.
@@ -131,7 +131,7 @@ class ServiceChains:
 
     @property
     def mask(self) -> Tensor | None:
-        """Legal actions of the data centres in turn; None where masking is off."""
+        """Legal actions of the data centers in turn; None where masking is off."""
         mask: Tensor = self.net.mask
         return mask if self.config.masks else None
 
@@ -145,7 +145,7 @@ class ServiceChains:
         return self._step.obs
 
     def step(self, action: Tensor) -> Step:
-        """One action, [N] of any integer dtype, for the data centre in turn of every network."""
+        """One action, [N] of any integer dtype, for the data center in turn of every network."""
         copy_actions(self._action, action, "Service chains")
         self._launch()
         return self._step
@@ -157,7 +157,7 @@ class ServiceChains:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
         restore_state(
-            self._tensors(), state, "service chains", "tables, data centres, bundles, number of networks"
+            self._tensors(), state, "service chains", "tables, data centers, bundles, number of networks"
         )
 
     def _tensors(self) -> dict[str, Tensor]:

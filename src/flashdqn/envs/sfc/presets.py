@@ -5,7 +5,7 @@ from __future__ import annotations
 from flashdqn.envs.task import Preset
 
 BEST = Preset(
-    "service function chains over 2 to 8 data centres, one model for all of them (docs/sfc.md)",
+    "service function chains over 2 to 8 data centers, one model for all of them (docs/sfc.md)",
     {
         "steps": 200_000,
         "envs": 64,
@@ -49,7 +49,7 @@ BEST = Preset(
 )
 
 PAPER = Preset(
-    "service function chains with the paper's network and settings, 2 to 8 data centres",
+    "service function chains with the paper's network and settings, 2 to 8 data centers",
     {
         "steps": 1_000_000,
         "envs": 32,

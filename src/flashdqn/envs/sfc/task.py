@@ -27,7 +27,7 @@ def view_service_chains(env: ServiceChains) -> View:
 
 
 SERVICE_CHAINS = Task(
-    about="provision service function chains over 2 to 16 data centres (docs/sfc.md)",
+    about="provision service function chains over 2 to 16 data centers (docs/sfc.md)",
     config=SfcConfig,
     make=make_service_chains,
     presets=PRESETS,

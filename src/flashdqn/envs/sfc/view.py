@@ -1,4 +1,4 @@
-"""Service function chains: data centres with what they hold, links in use, and requests by chain."""
+"""Service function chains: data centers with what they hold, links in use, and requests by chain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SfcView:
         )
 
     def scene(self) -> Scene:
-        """Links under the data centres, and the chains below."""
+        """Links under the data centers, and the chains below."""
         now = read_network_snapshot(self.env)
         places = place_sites(self.env, now.dcs)
         shapes = _draw_links(now, places)
@@ -54,7 +54,7 @@ class SfcView:
         return (*shapes, *_draw_chains(self.env))
 
     def text(self) -> Text:
-        """The network in words and numbers, with the data centre in turn in bold."""
+        """The network in words and numbers, with the data center in turn in bold."""
         text = Text(render_network(self.env, 0))
         text.highlight_regex(r"(?m)^>.*$", "bold cyan")
         text.highlight_regex(r"\d+ satisfied", "green")
@@ -102,7 +102,7 @@ def read_network_snapshot(env: ServiceChains) -> Snapshot:
 
 
 def place_sites(env: ServiceChains, dcs: int) -> list[tuple[float, float]]:
-    """Centres of the data centres: on the map where one is given, else around an ellipse."""
+    """Centers of the data centers: on the map where one is given, else around an ellipse."""
     width, height = node_size(dcs)
     left, top = width / 2 + 8, height / 2 + 10
     right, bottom = WIDE - left, NETWORK - MARGIN - top
@@ -151,7 +151,7 @@ def _draw_links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]
 
 
 def _draw_node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float]) -> list[Shape]:
-    """A card: name, CPU, storage, and its instances, busy ones in colour."""
+    """A card: name, CPU, storage, and its instances, busy ones in color."""
     width, height = node_size(now.dcs)
     x, y = place[0] - width / 2, place[1] - height / 2
     turn = d == now.turn
@@ -213,7 +213,7 @@ def _draw_chains(env: ServiceChains) -> list[Shape]:
 
 
 def render_network(env: ServiceChains, i: int) -> str:
-    """Data centres with what they have installed (busy / all), links in use, and requests.
+    """Data centers with what they have installed (busy / all), links in use, and requests.
 
     It reads the device: for people, not for training.
     """

@@ -41,7 +41,7 @@ class SnakeView:
         return board_scene(self.env.board(0))
 
     def text(self) -> Text:
-        """Two characters a cell, as terminals' are twice as high as wide; letters for who has no colours."""
+        """Two characters a cell, as terminals' are twice as high as wide; letters for who has no colors."""
         return board_text(self.env.board(0))
 
     def facts(self) -> Facts:

@@ -1,7 +1,7 @@
 """Who knows where breaks belong without having learned it: experts to compare with, and to learn from.
 
-    domirank     cells that dominate their neighbours in the graph of fire spread (`domirank.py`)
-    betweenness  cells that most of the fastest ways of fire lead through, counted anew after every break
+    domirank     cells that dominate their neighbors in the graph of fire spread (`domirank.py`)
+    betweenness  cells that most of the fastest ways of fire lead through, counted again after every break
                  (`betweenness.py`)
     lookahead    the cell that saves most over fires of its own, tried out one by one (`lookahead.py`)
 

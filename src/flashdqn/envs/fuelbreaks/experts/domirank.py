@@ -1,11 +1,11 @@
-"""DomiRank centrality: which nodes dominate their neighbours.
+"""DomiRank centrality: which nodes dominate their neighbors.
 
 Engsig, Tejedor, Moreno, Foufoula-Georgiou & Kasmi 2024, *DomiRank Centrality reveals structural fragility of
 complex networks via node dominance*, Nature Communications 15:56. Its stationary state (eq. 4 with θ = 1) is
 
     Γ = σ (σ A + I)⁻¹ A 1,        0 < σ < −1 / λ_min(A)
 
-where A is the weighted adjacency matrix. Small σ rank by degree; near the bound neighbours compete, and few of them
+where A is the weighted adjacency matrix. Small σ rank by degree; near the bound neighbors compete, and few of them
 come to dominate the rest. Here A is the graph of fire spread in moves per minute, made symmetric, because fire may
 come from either side, and divided by its largest entry.
 """
@@ -19,7 +19,7 @@ from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
-#: σ as a share of its bound: neighbours compete, short of instability.
+#: σ as a share of its bound: neighbors compete, short of instability.
 SIGMA = 0.9
 
 
@@ -40,7 +40,7 @@ def sigma_bound(adjacency: Tensor) -> float:
 class DomiRank:
     """Ranks each scene once, as published; breaks that stand change nothing in the order of the others.
 
-    `adaptive` ranks anew after every break.
+    `adaptive` ranks again after every break.
     """
 
     def __init__(self, env: FuelBreaks, sigma: float = SIGMA, adaptive: bool = False) -> None:
