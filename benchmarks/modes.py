@@ -62,13 +62,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "grid": ("snake-grid", {}),
 }
 PLANS = {
-    "cpu": [ExecutionPlan("eager"), ExecutionPlan("compile"), ExecutionPlan("written")],
+    "cpu": [ExecutionPlan("eager"), ExecutionPlan("compile"), ExecutionPlan("native")],
     "cuda": [
         ExecutionPlan("eager"),
         ExecutionPlan("compile"),
         ExecutionPlan("eager", graph=True),
         ExecutionPlan("compile", graph=True),
-        ExecutionPlan("written", graph=True),
+        ExecutionPlan("native", graph=True),
     ],
 }
 
@@ -137,7 +137,7 @@ def apart(one: Candidate, other: Candidate) -> float:
 def draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
     """A bar for each mode, on a logarithmic axis: they differ by two orders of magnitude."""
     bars = {row["mode"]: float(row["steps_per_second"]) for row in rows}
-    draw_bars(path, {title: bars}, "transitions per second", ours="written", log=True)
+    draw_bars(path, {title: bars}, "transitions per second", ours="native", log=True)
 
 
 def main() -> None:

@@ -250,7 +250,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     groups: dict[str, dict[str, float]] = {}
     for row in results:
         groups.setdefault(row["case"], {})[row["update"]] = row["min_us"]
-    draw_bars(path, groups, "µs per update, the least", ours="written")
+    draw_bars(path, groups, "µs per update, the least", ours="native")
 
 
 def main() -> None:

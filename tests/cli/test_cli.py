@@ -29,6 +29,7 @@ from flashdqn.cli.arguments import flag_names
 from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import to_dict
+from flashdqn.core.errors import ConfigError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import read_table
 from flashdqn.show.terminal import show_summary
@@ -666,3 +667,14 @@ def test_a_real_terminal_gets_the_live_display(tmp_path: Path, monkeypatch: pyte
     for word in (*FIGURES, *PHASES, "Score over 100 evaluation games"):
         assert word in plain, word
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h")  # the cursor comes back
+
+
+def test_one_common_key_does_not_claim_a_file(tmp_path: Path) -> None:
+    """`gamma` is everybody's key: it must not start a fuel-break training."""
+    file = tmp_path / "settings.json"
+    file.write_text('{"gamma": 0.95}')
+    with pytest.raises(ConfigError, match=r"Unknown setting 'gamma'; did you mean 'learn.gamma'\?"):
+        resolve_base_config(["--config", str(file)])
+    file.write_text('{"learn": {"gamma": 0.95}}')
+    base, _, _ = resolve_base_config(["--config", str(file)])
+    assert (base.preset, base.learn.gamma) == ("snake-flood", 0.95)

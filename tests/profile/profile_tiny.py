@@ -47,7 +47,7 @@ class Pretended:
     """A training with given rates, round by round."""
 
     threads = (1, 2)
-    mode = "written"
+    mode = "native"
 
     def __init__(self, time: Time, rates: Sequence[float], ratio: float = 0.125) -> None:
         self.time, self.rates, self.ratio_asked = time, list(rates), ratio
@@ -103,7 +103,7 @@ def outcome(name: str, speed: tuple[float, float, float], **changes: Any) -> Out
         "ratio_asked": 0.125,
         "ratio_done": 0.125,
         "relative_ratio": 1.0,
-        "mode": "written",
+        "mode": "native",
         "threads": (1, 2),
         "rounds": 5,
         "remark": "",

@@ -190,7 +190,7 @@ def test_a_mode_that_does_not_work_is_left_out(tmp_path: Path) -> None:
         Starter(config, bench, (1, 1))(known[name]).close()
 
     with pytest.raises(ExecutionError, match="plain MLPs"):
-        ready("mode-written")
+        ready("mode-native")
     ready("no-logging")
 
 
@@ -199,9 +199,9 @@ def test_what_auto_chooses_is_the_baseline_of_all(monkeypatch: pytest.MonkeyPatc
     told = Told()
     options = Options(rounds=3, seconds=0.3, only=("ratio-half", "modes"), skip=("mode-compile",))
     found = take_profile(tiny(), options, told, Silent)
-    assert found.mode == "written"
+    assert found.mode == "native"
     assert [one.name for one in found.outcomes][:4] == ["baseline", "again", "ratio-half", "mode-eager"]
-    assert [one.mode for one in found.outcomes][:4] == ["written"] * 3 + ["eager"]
+    assert [one.mode for one in found.outcomes][:4] == ["native"] * 3 + ["eager"]
     assert found.config["runtime"]["mode"] == "auto"  # as it was asked for
     assert told.ended
     assert told.prepared[:2] == ["baseline", "again"]

@@ -25,7 +25,7 @@ def ready(folder: Path, mode: str, algo: str = "double") -> Ready:
     config = apply_algorithm(
         tiny(device="cuda", network__hidden=[32, 32], runtime__mode=mode, runtime__warmup=True), algo
     )
-    return prepare_training(config, torch.device("cuda", 0), folder / "run", Silent())
+    return prepare_training(config, folder / "run", Silent())
 
 
 @pytest.mark.parametrize("mode", ["eager", "compile"])

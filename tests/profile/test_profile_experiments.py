@@ -91,9 +91,9 @@ def test_what_they_do_to_learning() -> None:
 
 def test_what_equals_the_baseline_is_no_experiment() -> None:
     names = named(
-        list_experiments(tiny(envs=64, train_ratio=1 / 64, runtime__mode="written"), False, 4, (4, 4))
+        list_experiments(tiny(envs=64, train_ratio=1 / 64, runtime__mode="native"), False, 4, (4, 4))
     )
-    assert not {"boards-64", "iteration", "mode-written", "threads-4", "no-tensorboard"} & set(names)
+    assert not {"boards-64", "iteration", "mode-native", "threads-4", "no-tensorboard"} & set(names)
     assert {"boards-32", "threads-1", "mode-eager", "no-logging"} <= set(names)
     half = named(list_experiments(tiny(envs=16, train_ratio=0.125), False, 1, (1, 1)))
     assert "ratio-half" in half

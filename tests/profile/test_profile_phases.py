@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from profile_tiny import tiny
 
 from flashdqn.compute.graphs import ExecutionPlan
@@ -41,14 +40,13 @@ def test_samples_that_sum_to_more_than_there_was() -> None:
 def test_what_is_fused_is_said() -> None:
     assert "one compiled pass" in describe_fused_phases(ExecutionPlan("eager"), cuda=False)[0]
     assert any(
-        "written by hand" in word for word in describe_fused_phases(ExecutionPlan("written"), cuda=False)
+        "written by hand" in word for word in describe_fused_phases(ExecutionPlan("native"), cuda=False)
     )
     assert any(
         "one compiled function" in word for word in describe_fused_phases(ExecutionPlan("compile"), cuda=True)
     )
     assert any(
-        "CUDA graph" in word
-        for word in describe_fused_phases(ExecutionPlan("written", graph=True), cuda=True)
+        "CUDA graph" in word for word in describe_fused_phases(ExecutionPlan("native", graph=True), cuda=True)
     )
     assert describe_fused_phases(ExecutionPlan("eager"), cuda=True) == ()
 
@@ -70,7 +68,7 @@ def test_a_real_training(algo: str, tmp_path: Path) -> None:
 
     config = apply_algorithm(tiny(runtime__mode="eager", pqn__rollout=8, pqn__minibatches=4), algo)
     config = tiny(runtime__mode="eager") if algo == "double" else config
-    ready = prepare_training(config, torch.device("cpu"), tmp_path / "run", Silent())
+    ready = prepare_training(config, tmp_path / "run", Silent())
     spent = measure_time_spent(ready, 0.05)
     ready.close()
     names = [phase.name for phase in spent.phases]
@@ -84,7 +82,7 @@ def test_a_real_training(algo: str, tmp_path: Path) -> None:
 
 
 def test_turns_do_the_updates_that_they_earn(tmp_path: Path) -> None:
-    ready = prepare_training(tiny(runtime__mode="eager"), torch.device("cpu"), tmp_path / "run", Silent())
+    ready = prepare_training(tiny(runtime__mode="eager"), tmp_path / "run", Silent())
     for _ in range(3):
         turn = ready.turn(0.0, least=50)
         assert turn.iterations == 50

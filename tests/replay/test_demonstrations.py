@@ -8,7 +8,7 @@ from replay_twin import VECTOR
 from test_samplers import CPU, filled_ring, make_sampler, valid_starts
 from torch import Tensor
 
-from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, replay_sampler
+from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring
 from flashdqn.replay.demonstrations import demonstrations_per_batch
 from flashdqn.replay.n_step import gather_transitions
 
@@ -109,7 +109,6 @@ def test_priorities_of_demonstrations_go_nowhere() -> None:
     assert own.heard is not None
     assert own.heard[0].tolist() == [7, 8]
     assert own.heard[1].tolist() == pytest.approx([0.3, 0.4])
-    assert replay_sampler(sampler) is own
 
 
 def test_a_state_moves_to_another() -> None:

@@ -21,12 +21,13 @@ from flashdqn.compute.graphs import ExecutionPlan, compiled, copy_function_code
 from flashdqn.core.errors import CheckpointError, DivergedError, EnvError, ExecutionError
 from flashdqn.core.types import Batch
 from flashdqn.learn.learner import Learner
-from flashdqn.replay import UniformSampler
-from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.runs import checkpoint
 from flashdqn.training import autotune as choosing
 from flashdqn.training import engine as engines
 from flashdqn.training.autotune import choose_execution_plan, choose_threads, prepare_engine, warm_up_plan
+from flashdqn.training.backends import compiled as compiled_backend
+from flashdqn.training.backends import compiler
+from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.counts import Counts
 from flashdqn.training.engine import Engine, all_group_sizes
 from flashdqn.training.warmup import exercise_engine, restore_after
@@ -135,10 +136,10 @@ def test_an_engine_compiles_once_for_each_number_of_threads(monkeypatch: pytest.
         asked.append(function.__name__)
         return lambda *arguments: function(*arguments)
 
-    monkeypatch.setattr(engines, "compiled", noted)
-    monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
+    monkeypatch.setattr(compiler, "compiled", noted)
+    monkeypatch.setattr(compiled_backend, "compiler_missing", lambda device: None)
     engine, _ = make(small())
-    every = ["act_eagerly", "pick_eagerly", "record_eagerly", "step_whole"]
+    every = ["act", "pick", "record", "step"]
     warm_up_plan(engine, ExecutionPlan("compile"))
     assert sorted(asked) == every
     for plan in (ExecutionPlan("eager"), ExecutionPlan("compile")):
@@ -151,27 +152,33 @@ def test_an_engine_compiles_once_for_each_number_of_threads(monkeypatch: pytest.
 
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions that would be compiled, as they are: a compiler takes a minute."""
-    monkeypatch.setattr(engines, "compiled", lambda function: lambda *arguments: function(*arguments))
-    monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
+    monkeypatch.setattr(compiler, "compiled", lambda function: lambda *arguments: function(*arguments))
+    monkeypatch.setattr(compiled_backend, "compiler_missing", lambda device: None)
 
 
-@pytest.mark.parametrize("way", ["written", "compile"])
+def recording_of(engine: Engine) -> Any:
+    """The function that takes in a step, as it was compiled."""
+    return vars(engine.backend)["_record"]
+
+
+@pytest.mark.parametrize("way", ["native", "compile"])
 @pytest.mark.parametrize(("all_of_them", "best"), [(1.0, 1), (0.9, 1), (0.7, 2)])
 def test_threads_must_pay(way: Any, all_of_them: float, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     uncompiled(monkeypatch)
     monkeypatch.setattr(
         choosing, "time_updates", lambda engine: 1.0 if torch.get_num_threads() == 1 else all_of_them
     )
-    engine, parts = make(small())
+    engine, _ = make(small())
     warm_up_plan(engine, ExecutionPlan(way))
     try:
         assert choose_threads(engine) == 0  # one is all there is
         torch.set_num_threads(2)
         warm_up_plan(engine, ExecutionPlan(way))
-        made = parts.collector.record
+        made = recording_of(engine)
         assert choose_threads(engine) == torch.get_num_threads() == best
         # compiled code belongs to a number of threads, and everything was run with it
-        assert (parts.collector.record == made) == (way == "written" or best == 2)
+        if way == "compile":
+            assert (recording_of(engine) is made) == (best == 2)
     finally:
         torch.set_num_threads(1)
 
@@ -185,8 +192,8 @@ def test_the_warm_up_sees_every_size_of_group(every: int, done: int) -> None:
     engine, parts = make(small(train_ratio=1.0, learn__target_every=every))
     assert engine.largest <= (every or 16)
     drawn: list[int] = []
-    batches = parts.sampler.batches
-    parts.sampler.batches = lambda count, size: drawn.append(count) or batches(count, size)  # type: ignore
+    sample = engine.backend.sample
+    engine.backend.sample = lambda count: drawn.append(count) or sample(count)  # type: ignore
     parts.learner.updates = done
     exercise_engine(engine)
     assert drawn == all_group_sizes(engine.largest)
@@ -203,19 +210,19 @@ class TroubleError(Exception):
 
 
 def test_whatever_a_mode_raises_leads_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Engine) -> Any:
+    def broken(*_: Any) -> Any:
         raise TroubleError("out of resource: shared memory, Required: 270336, Hardware limit: 101376.\nmore")
 
-    monkeypatch.setattr(Engine, "_write", broken)
+    monkeypatch.setattr(CpuBackend, "__init__", broken)
     heard: list[str] = []
-    engine, _ = make(small(runtime__mode="written"))
+    engine, _ = make(small(runtime__mode="native"))
     assert (
         choose_execution_plan(engine.config, engine, heard.append).plan
         == engine.plan
         == ExecutionPlan("eager")
     )
     assert len(heard) == 1
-    assert "'written' does not work here: out of resource: shared memory" in heard[0]
+    assert "'native' does not work here: out of resource: shared memory" in heard[0]
 
 
 @pytest.mark.parametrize("error", [TroubleError("as it is"), EnvError("as it is"), RuntimeError("as it is")])
@@ -236,33 +243,31 @@ def test_an_error_that_no_mode_is_to_blame_for_comes_out_as_it_is(
 
 def test_without_a_warm_up_a_mode_that_does_not_apply_is_named_too() -> None:
     heard: list[str] = []
-    config = small(runtime__mode="written", runtime__warmup=False, network__dueling=True)
+    config = small(runtime__mode="native", runtime__warmup=False, network__dueling=True)
     engine, choice = prepare_engine(config, make(config)[1], heard.append)
     assert choice.plan == engine.plan == ExecutionPlan("eager")
     assert len(heard) == 1
     assert "for plain MLPs" in heard[0]
 
 
-@pytest.mark.parametrize("way", ["eager", "written", "compile"])
+@pytest.mark.parametrize("way", ["eager", "native", "compile"])
 def test_a_bad_loss_is_reported_with_its_own_number_also_inside_a_group(
     way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uncompiled(monkeypatch)
-    engine, parts = filled(small(learn__target_every=0, train_ratio=0.5), ExecutionPlan(way))
+    engine, _ = filled(small(learn__target_every=0, train_ratio=0.5), ExecutionPlan(way))
     engine.learn(3)
-    assert isinstance(parts.sampler, UniformSampler)
-    pick, size = parts.sampler.pick, engine.config.update_size
+    sample, size = engine.backend.sample, engine.config.update_size
 
-    def spoiled(batch: Batch) -> Batch:
-        third = min(2, len(batch.index) // size - 1) * size
-        batch.transition.reward[third : third + size] = float("nan")
-        return batch
+    def spoiled(count: int) -> list[Batch]:
+        batches = sample(count)
+        for number, batch in enumerate(batches):
+            third = 0 if len(batches) > 1 else min(2, len(batch.index) // size - 1) * size
+            if number == min(2, len(batches) - 1):
+                batch.transition.reward[third : third + size] = float("nan")
+        return batches
 
-    if isinstance(pick, NativePick) and way == "written":
-        again = pick.again
-        pick.again = lambda size: spoiled(again(size))  # type: ignore[method-assign]
-    else:
-        parts.sampler.pick = lambda bits: spoiled(pick(bits))
+    engine.backend.sample = spoiled  # type: ignore[method-assign]
     with pytest.raises(DivergedError, match="gradient step 5 is"):  # the third of the group after 0, 1, 2
         engine.learn(4)
 
@@ -313,9 +318,7 @@ def change_mode(run: Path, mode: str) -> None:
     (run / "config.json").write_text(json.dumps(data))
 
 
-@pytest.mark.parametrize(
-    ("first", "then"), [("eager", "written"), ("written", "eager"), ("written", "graph")]
-)
+@pytest.mark.parametrize(("first", "then"), [("eager", "native"), ("native", "eager"), ("native", "graph")])
 def test_a_run_can_go_on_in_another_mode(first: str, then: str, tmp_path: Path) -> None:
     run = flashdqn.train("snake", **settings(tmp_path / "one", runtime={"mode": first}))
     change_mode(run.path, then)
@@ -350,7 +353,7 @@ def test_a_checkpoint_of_before_flat_parameters_is_refused_in_one_sentence(
 # ---- memory
 
 
-@pytest.mark.parametrize("mode", ["eager", "written"])
+@pytest.mark.parametrize("mode", ["eager", "native"])
 def test_a_finished_training_leaves_nothing_in_memory(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

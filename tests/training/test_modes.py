@@ -19,10 +19,8 @@ from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ExecutionError
 from flashdqn.envs import build_env
 from flashdqn.learn.algorithms import apply_algorithm
-from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training import autotune as choosing
-from flashdqn.training import engine as engines
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import (
     Choice,
@@ -31,6 +29,8 @@ from flashdqn.training.autotune import (
     prepare_engine,
     warm_up_plan,
 )
+from flashdqn.training.backends import compiled as compiled_backend
+from flashdqn.training.backends import compiler
 from flashdqn.training.engine import Engine, all_group_sizes, group_size
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
@@ -64,16 +64,21 @@ def make(config: Config, device: str = "cpu") -> tuple[Engine, Parts]:
     return Engine(config, parts), parts
 
 
+class EagerActing:
+    """The network acts by plain operations, whatever the backend that records."""
+
+    def __init__(self, parts: Parts, engine: Engine) -> None:
+        self.act, self.record = parts.collector.act, engine.backend.record
+
+
 def filled(config: Config, plan: ExecutionPlan, device: str = "cpu") -> tuple[Engine, Parts]:
     """Warm in a plan, then with a replay that eager play has filled: the same whatever the plan."""
     engine, parts = make(config, device)
     with restore_after(config, parts):
         warm_up_plan(engine, plan)
     parts.collector.start(3)
-    for _ in range(config.pqn.rollout if isinstance(parts.sampler, RolloutSampler) else 30):
-        parts.collector.act, kept = parts.collector.act_eagerly, parts.collector.act
-        parts.collector.collect()
-        parts.collector.act = kept
+    for _ in range(30 if parts.rollouts is None else config.pqn.rollout):
+        parts.collector.collect(EagerActing(parts, engine))
         parts.sampler.rows_added()
     return engine, parts
 
@@ -104,7 +109,7 @@ def assert_alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], t
 def test_written_learns_what_eager_learns(bootstrap: str, change: dict[str, Any]) -> None:
     config = small(learn__bootstrap=bootstrap, **change)
     assert_alike(
-        learned(config, ExecutionPlan("eager"), 12), learned(config, ExecutionPlan("written"), 12), 2e-5
+        learned(config, ExecutionPlan("eager"), 12), learned(config, ExecutionPlan("native"), 12), 2e-5
     )
 
 
@@ -128,7 +133,7 @@ def test_a_graph_repeats_eager_bit_by_bit(algo: str) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-@pytest.mark.parametrize("way", ["compile", "written"])
+@pytest.mark.parametrize("way", ["compile", "native"])
 def test_graphs_of_faster_updates_learn_what_eager_learns(way: Any) -> None:
     config = small()
     eager = learned(config, ExecutionPlan("eager"), 8, "cuda")
@@ -138,7 +143,7 @@ def test_graphs_of_faster_updates_learn_what_eager_learns(way: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize(
     "plan",
-    [ExecutionPlan("eager"), ExecutionPlan("eager", graph=True), ExecutionPlan("written", graph=True)],
+    [ExecutionPlan("eager"), ExecutionPlan("eager", graph=True), ExecutionPlan("native", graph=True)],
     ids=str,
 )
 @pytest.mark.parametrize("algo", ["double", "per"])
@@ -200,26 +205,26 @@ def test_preparing_leaves_no_trace(algo: str, device: str) -> None:
 
 def test_auto_takes_the_first_unless_another_is_clearly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     config = small()
-    for eager, expected in ((1.0, "written"), (0.9, "written"), (0.5, "eager")):
+    for eager, expected in ((1.0, "native"), (0.9, "native"), (0.5, "eager")):
         engine, _ = make(config)
         monkeypatch.setattr(
-            choosing, "time_updates", lambda engine, t=eager: 1.0 if engine.plan.way == "written" else t
+            choosing, "time_updates", lambda engine, t=eager: 1.0 if engine.plan.way == "native" else t
         )
         choice = choose_execution_plan(config, engine, note=pytest.fail)
         assert choice.plan == engine.plan == ExecutionPlan(expected)  # type: ignore[arg-type]
-        assert "written 1,000,000 µs" in choice.why
+        assert "native 1,000,000 µs" in choice.why
 
 
 def test_what_does_not_work_falls_to_the_next_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
     for changes, mode in (
         ({}, "graph"),
-        ({"network__dueling": True}, "written"),
+        ({"network__dueling": True}, "native"),
         ({"learn__head": "iqn"}, "compile"),
     ):
         engine, _ = make(small(runtime__mode=mode, **changes))
         assert choose_execution_plan(engine.config, engine, heard.append).plan == ExecutionPlan(
-            "eager" if changes else "written"
+            "eager" if changes else "native"
         )
     assert len(heard) == 3
     assert "'graph' does not work here: CUDA graphs need --device cuda. Falling" in heard[0]
@@ -234,8 +239,8 @@ def test_a_compiler_that_fails_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPa
 
         return fail
 
-    monkeypatch.setattr(engines, "compiled", broken)
-    monkeypatch.setattr(engines, "compiler_missing", lambda device: None)
+    monkeypatch.setattr(compiler, "compiled", broken)
+    monkeypatch.setattr(compiled_backend, "compiler_missing", lambda device: None)
     heard: list[str] = []
     config = small(runtime__mode="compile")
     _, parts = make(config)
@@ -248,16 +253,16 @@ def test_a_compiler_that_fails_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPa
 def test_a_run_says_what_it_picked_and_goes_on_with_it(tmp_path: Path) -> None:
     settings = SMALL | {"steps": 1500, "device": "cpu", "out": str(tmp_path), "progress": False}
     run = flashdqn.train("snake", **settings)
-    assert run.config.runtime.mode == run.summary["mode"] == "written"
+    assert run.config.runtime.mode == run.summary["mode"] == "native"
     assert run.summary["first_warm_up_seconds"] > 0
     again = flashdqn.train(resume=run.path, steps=2000, progress=False)
-    assert again.config.runtime.mode == "written"
+    assert again.config.runtime.mode == "native"
 
 
 def test_modes_that_differ_in_rounding_alone_give_nearly_the_same_run(tmp_path: Path) -> None:
     settings = SMALL | {"steps": 1000, "device": "cpu", "progress": False}
     weights = []
-    for mode in ("eager", "written"):
+    for mode in ("eager", "native"):
         run = flashdqn.train("snake", **settings, out=str(tmp_path), runtime={"mode": mode})
         network = flashdqn.load(run.path).network
         weights.append({name: tensor.clone() for name, tensor in network.state_dict().items()})
@@ -270,20 +275,20 @@ def test_cpu_plans_of_every_mode() -> None:
         return [str(plan) for plan in candidate_plans(config, make(config)[1])]
 
     assert names("eager") == ["eager"]
-    assert names("auto") == ["written", "eager"]
+    assert names("auto") == ["native", "eager"]
     short: dict[str, Any] = {"network__dueling": True, "steps": 1000}
     compiles = execute.compiler_missing(torch.device("cpu")) is None
     assert names("auto", **short) == ["eager"]
     for long in ({"steps": 200_000}, {"episodes": 5000}, {"max_time": 600.0}):
         assert names("auto", **short | long) == ["eager", *["compile"] * compiles]
-    assert names("written", network__dueling=True) == ["written", "eager"]
-    assert names("graph") == ["graph", "written", "eager"]
+    assert names("native", network__dueling=True) == ["native", "eager"]
+    assert names("graph") == ["graph", "native", "eager"]
 
 
 def test_an_engine_refuses_what_does_not_apply() -> None:
     engine, _ = make(small(runtime__precision="bf16"))
     with pytest.raises(ExecutionError, match="fp32 alone"):
-        engine.use(ExecutionPlan("written"))
+        engine.use(ExecutionPlan("native"))
     assert Choice(ExecutionPlan("compile", graph=True)).why == "graph of compile updates"
 
 
@@ -296,8 +301,8 @@ def test_groups_are_powers_of_two_and_stop_at_a_copy_into_the_target() -> None:
     config = small(learn__target_every=5, train_ratio=1.0)
     engine, parts = filled(config, ExecutionPlan("eager"))
     drawn: list[int] = []
-    batches = parts.sampler.batches
-    parts.sampler.batches = lambda count, size: drawn.append(count) or batches(count, size)  # type: ignore
+    sample = engine.backend.sample
+    engine.backend.sample = lambda count: drawn.append(count) or sample(count)  # type: ignore
     engine.learn(13)
     assert drawn == [4, 1, 4, 1, 2, 1]  # up to 5, up to 10, and three more
     assert parts.learner.updates == 13

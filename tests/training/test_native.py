@@ -62,7 +62,7 @@ def random_step(parts: Parts, g: torch.Generator) -> tuple[torch.Tensor, Step, t
 
 
 def played(parts: Parts, steps: int, seed: int, native: bool) -> Parts:
-    record = NativeRecord(parts.collector) if native else parts.collector.record_eagerly
+    record = NativeRecord(parts.collector) if native else parts.collector.record
     g = torch.Generator().manual_seed(seed)
     parts.collector.start(0)
     for _ in range(steps):
@@ -105,7 +105,7 @@ def test_picking(env: str, num_envs: int, rows: int, more: int, n_step: int, see
     assert isinstance(sampler, UniformSampler)
     g = torch.Generator().manual_seed(seed)
     bits = torch.empty((TRIES, 40), dtype=torch.int64).random_(generator=g)
-    plain, fast = sampler.pick_eagerly(bits), NativePick(sampler)(bits)
+    plain, fast = sampler.pick(bits), NativePick(sampler)(bits)
     assert torch.equal(plain.index, fast.index)
     assert torch.equal(plain.weight, fast.weight)
     real = plain.weight > 0  # what counts for nothing may hold anything
@@ -140,10 +140,10 @@ def test_choosing(
 def test_batches_do_not_share_memory() -> None:
     sampler = played(make_parts("basic", 4, 8), 8, 0, native=True).sampler
     assert isinstance(sampler, UniformSampler)
-    sampler.pick = NativePick(sampler)
-    first = sampler.sample(16)
+    pick = NativePick(sampler)
+    first = sampler.group(1, 16, pick)
     copies = [column.clone() for column in first.transition[:5]]
-    sampler.sample(16)
+    sampler.group(1, 16, pick)
     for column, copy in zip(first.transition[:5], copies, strict=True):
         assert torch.equal(column, copy)
 

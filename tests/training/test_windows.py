@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def reporter_in(folder: Path) -> Reporter:
     config = small("double")
     _, parts = make(config)
-    reporter = Reporter(config, parts, RunFolder(folder), build_ratio(config, parts.sampler), Silent())
+    reporter = Reporter(config, parts, RunFolder(folder), build_ratio(config, parts.rollouts), Silent())
     reporter.begin(step=0, updates=0)
     reporter.open_window()
     return reporter

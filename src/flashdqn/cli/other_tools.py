@@ -89,9 +89,21 @@ REMARKS = {
 }
 
 
+#: Keys that only fuel-break trainers use. Others, such as `gamma` or `batch_size`, are everybody's: they do not say
+#: what a file is for.
+UNMISTAKABLE = {
+    "grid_size",
+    "num_landscapes",
+    "num_parallel_envs",
+    "memory_simulations",
+    "fire_simulation_max_duration",
+    "raster_dir",
+}
+
+
 def uses_other_tool_keys(settings: Mapping[str, Any]) -> bool:
-    """Whether a file speaks this language: one of its keys is enough."""
-    return any(key in MEANINGS for key in settings)
+    """Whether a file speaks this language: it has a key that no other trainer uses."""
+    return any(key in UNMISTAKABLE for key in settings)
 
 
 def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

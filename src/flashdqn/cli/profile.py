@@ -39,7 +39,7 @@ class ProfileArguments:
       batch     batch-half, batch-double
       threads   threads-1, and as many as there are cores (CPU only; the trainer chooses by itself)
       logging   no-tensorboard, no-logging
-      modes     mode-eager, mode-written, mode-graph, mode-compile: those that this device has
+      modes     mode-eager, mode-native, mode-graph, mode-compile: those that this device has
 
     Faster is not better: it is fastest without any training. So look at the columns beside the speed-up.
     Nothing is kept: no run folder, and --out stays as it is. Ctrl-C during the experiments shows what there is.

@@ -1,8 +1,8 @@
 """How work can run: operation by operation, compiled, or as a recording that the GPU replays.
 
-Nothing here knows what the work is: `train.engine` binds these to the parts of a training. What makes them safe
-lies in those parts: static shapes and addresses, ε and learning rate as device tensors, no branch on a tensor's
-value, random numbers drawn by explicit generators.
+Nothing here knows what the work is: `training/backends` binds these to the parts of a training. What makes them
+safe lies in those parts: static shapes and addresses, ε and learning rate as device tensors, no branch on a
+tensor's value, random numbers drawn by explicit generators.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flashdqn.compute.kernel_cache import cache_folder
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What a user asks for.
-Mode = Literal["auto", "eager", "compile", "written", "graph"]
+Mode = Literal["auto", "eager", "compile", "native", "graph"]
 #: How one gradient step is computed: by autograd, by one compiled function, or by hand-written code.
-Way = Literal["eager", "compile", "written"]
+Way = Literal["eager", "compile", "native"]
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,11 @@ class LogConfig:
 class RuntimeConfig:
     """How the work is executed; none of it changes what is learned, beyond rounding."""
 
-    mode: Literal["auto", "eager", "compile", "written", "graph"] = "auto"
-    """How collection and updates run. eager: operation by operation; compile: by torch.compile; written: a plain
+    mode: Annotated[
+        Literal["auto", "eager", "compile", "native", "graph", "written"],
+        tyro.conf.arg(metavar="{auto,eager,compile,native,graph}"),
+    ] = "auto"
+    """How collection and updates run. eager: operation by operation; compile: by torch.compile; native: a plain
     MLP's update written by hand; graph: CUDA graphs, of hand-written or compiled updates where they work. auto
     picks by a short trial before the clock starts, and says what and why. What cannot work falls to the next."""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -74,4 +77,6 @@ class RuntimeConfig:
     """Compile, allocate and touch everything before the clock starts."""
 
     def __post_init__(self) -> None:
+        if self.mode == "written":  # what `native` was called until 0.1.0
+            object.__setattr__(self, "mode", "native")
         require(self.threads >= 0, f"runtime.threads must not be negative, and is {self.threads}.")

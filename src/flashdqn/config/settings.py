@@ -40,7 +40,7 @@ def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
         name = key.replace("-", "_")
         name = "train_ratio" if name == "train_steps_ratio" and not where else name
         if name not in hints:
-            raise ConfigError(f"Unknown setting '{where}{key}'{suggest_nearest(name, hints)}")
+            raise ConfigError(f"Unknown setting '{where}{key}'{suggest_setting(config, name)}")
         old = getattr(config, name)
         if dataclasses.is_dataclass(old):
             if not isinstance(value, Mapping):
@@ -62,6 +62,16 @@ def _select_task_config(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[En
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"Unknown task {task!r} in 'env.task'{suggest_nearest(str(task), TASKS)}")
     return old if task == old.task else find_task(task).config(), rest
+
+
+def suggest_setting(config: Any, name: str) -> str:
+    """The setting that was perhaps meant: that of a group (`learn.gamma` for `gamma`), or one spelled nearly so."""
+    names = [field.name for field in dataclasses.fields(config)]
+    for group in names:
+        inner = getattr(config, group)
+        if dataclasses.is_dataclass(inner) and name in {field.name for field in dataclasses.fields(inner)}:
+            return f"; did you mean '{group}.{name}'?"
+    return suggest_nearest(name, names)
 
 
 def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,14 @@ BETA1, BETA2 = 0.9, 0.999
 RHO_INF = 2 / (1 - BETA2) - 1
 
 
+class Hyperparameters(NamedTuple):
+    """The numbers of Adam's step: one for a single learner, or tensors [K, 1], one for each of K agents."""
+
+    lr: Tensor
+    eps: float | Tensor
+    weight_decay: float | Tensor
+
+
 class Adam:
     """The optimiser's state, and one step: by PyTorch's fused kernel, or by the formula, which compiles well."""
 
@@ -25,9 +34,14 @@ class Adam:
         self.second = torch.zeros_like(flat.values)  # v: mean of their squares
         self.steps = torch.zeros((), device=flat.values.device)
 
+    @property
+    def has_native_step(self) -> bool:
+        """Whether the hand-written step in `adam_cpu.py` knows this rule."""
+        return self.config.optimizer != "radam"
+
     def step(self) -> None:
         """Move the parameters by their gradient."""
-        if self.config.optimizer == "radam":  # PyTorch has no fused one
+        if not self.has_native_step:  # PyTorch has no fused one either
             self.step_by_formula(self.flat.gradient)
             return
         fused = torch._fused_adamw_ if self.config.optimizer == "adamw" else torch._fused_adam_
@@ -50,19 +64,11 @@ class Adam:
 
     def step_by_formula(self, gradient: Tensor) -> None:
         """The same in plain operations (Kingma & Ba 2015; Loshchilov & Hutter 2019; Liu et al. 2020)."""
-        values, lr, eps = self.flat.values, self.lr, self.config.adam_eps
-        self.steps.add_(1)
-        if self.config.optimizer == "adamw":
-            values.mul_(1 - lr * self.config.weight_decay)
-        self.first.lerp_(gradient, 1 - BETA1)
-        self.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        mean = self.first / bias_correction(BETA1, self.steps)
-        bias2 = bias_correction(BETA2, self.steps)
-        if self.config.optimizer == "radam":
-            scale = bias2.sqrt() / (self.second.sqrt() + eps)
-            values.sub_(lr * mean * rectify_scale(self.steps, scale))
-        else:
-            values.sub_(lr * mean / ((self.second / bias2).sqrt() + eps))
+        config = self.config
+        hyper = Hyperparameters(self.lr, config.adam_eps, config.weight_decay)
+        move_by_adam(
+            self.flat.values, self.first, self.second, self.steps, gradient, hyper, rule=config.optimizer
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """The moments and the number of steps."""
@@ -72,6 +78,40 @@ class Adam:
         """Go on from a checkpoint."""
         for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
+
+
+def move_by_adam(
+    values: Tensor,
+    first: Tensor,
+    second: Tensor,
+    steps: Tensor,
+    gradient: Tensor,
+    hyper: Hyperparameters,
+    rule: str = "adam",
+) -> None:
+    """One step in place. Tensors are [P], or [K, P] for K agents that step together; `steps` is a scalar."""
+    steps.add_(1)
+    if rule == "adamw":
+        values.mul_(1 - hyper.lr * hyper.weight_decay)
+    first.lerp_(gradient, 1 - BETA1)
+    second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+    mean = first / bias_correction(BETA1, steps)
+    bias2 = bias_correction(BETA2, steps)
+    if rule == "radam":
+        scale = bias2.sqrt() / (second.sqrt() + hyper.eps)
+        values.sub_(hyper.lr * mean * rectify_scale(steps, scale))
+    else:
+        values.sub_(hyper.lr * mean / ((second / bias2).sqrt() + hyper.eps))
+
+
+def clip_by_norm(gradient: Tensor, limit: float | Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient, [P] or [K, P], cut to the norm `limit` (0: not at all), and its norm before that."""
+    norm = torch.linalg.vector_norm(gradient)
+    if gradient.dim() > 1:
+        norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)  # of each agent
+    if isinstance(limit, float | int) and not limit:
+        return gradient, norm
+    return gradient * (limit / (norm + 1e-6)).clamp(max=1.0), norm
 
 
 def bias_correction(beta: float, steps: Tensor) -> Tensor:

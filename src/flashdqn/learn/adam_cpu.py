@@ -15,6 +15,9 @@ from flashdqn.learn.adam import BETA1, BETA2, Adam
 
 SINGLE = np.float32
 
+# What `settings` holds: the numbers of a step, and the steps so far.
+LR, WEIGHT_DECAY, GRAD_CLIP, EPS, TAU, STEPS = range(6)
+
 
 @scalar
 def adam_step(
@@ -24,14 +27,8 @@ def adam_step(
     """One step for every parameter, and where there is a target, its soft update. `settings` as `AdamSettings` has
     them, `norm` that of the whole gradient; `step` is counted from those that `settings` tell. All of it is done in
     float32."""
-    lr, decayed, limit, eps, tau, steps = (
-        settings[0],
-        settings[1],
-        settings[2],
-        settings[3],
-        settings[4],
-        settings[5],
-    )
+    lr, decayed, limit = settings[LR], settings[WEIGHT_DECAY], settings[GRAD_CLIP]
+    eps, tau, steps = settings[EPS], settings[TAU], settings[STEPS]
     clip = SINGLE(min(1.0, limit / (norm + 1e-6)) if limit > 0.0 else 1.0)
     rate = SINGLE(lr / -math.expm1((steps + step) * math.log(BETA1)))
     root = SINGLE(1.0 / math.sqrt(-math.expm1((steps + step) * math.log(BETA2))))
@@ -57,7 +54,7 @@ class AdamSettings:
 
     def now(self) -> Array:
         """With the present learning rate and number of steps."""
-        self.array[0], self.array[5] = self._lr[0], self._steps[0]
+        self.array[LR], self.array[STEPS] = self._lr[0], self._steps[0]
         return self.array
 
     def count(self, steps: int) -> None:

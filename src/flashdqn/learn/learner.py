@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
 
 from flashdqn.compute.precision import Precision, with_precision
 from flashdqn.compute.seeds import make_generator
@@ -26,6 +25,9 @@ from flashdqn.learn.loss import Margin, TDLoss, td_loss
 from flashdqn.networks import build_network
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import make_policy, make_target, set_fraction_generator
+
+#: What is done to the flat gradient, [P], in place, between backward and Adam.
+Exchange = Callable[[Tensor], None]
 
 
 class Learner:
@@ -60,7 +62,6 @@ class Learner:
         self.watch = DivergenceWatch(device)
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
-        self._step: Callable[[Batch], Tensor] = self.step_eagerly
 
     def _start_randomness(self) -> Noise | None:
         if "fractions" in self.generators:
@@ -78,11 +79,25 @@ class Learner:
         self.counted(1)
         return priority
 
-    def step(self, batch: Batch) -> Tensor:
-        """What the device does in a gradient step; a CUDA graph can hold it. The host must call `counted`."""
+    def step(self, batch: Batch, exchange: Exchange | None = None) -> Tensor:
+        """One gradient step by autograd, operation by operation: what every backend must compute.
+
+        It is what the device does, and a CUDA graph can hold it; the host must call `counted` afterwards.
+        `exchange` changes the flat gradient before Adam sees it: many ranks average theirs.
+        """
+        self.resample_noise()
+        result = self.loss(batch)
+        self._watch(result, batch)
+        self.flat.gradient.zero_()
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        if exchange is not None:
+            exchange(self.flat.gradient)
+        return self.apply(result)
+
+    def resample_noise(self) -> None:
+        """New noise for noisy layers: every gradient step begins with it."""
         if self.noise is not None:
             self.noise.resample()
-        return self._step(batch)
 
     def counted(self, updates: int) -> None:
         """What the host does after gradient steps: count them, and copy into the target when it is time.
@@ -99,18 +114,6 @@ class Learner:
         """Gradient steps until the next hard copy into the target, or very many."""
         every = self.config.target_every
         return every - self.updates % every if every and self.target is not self.online else 1 << 30
-
-    def compute_by(self, step: Callable[[Batch], Tensor]) -> None:
-        """Choose how gradient steps are computed: `step_eagerly`, or what another way made of it."""
-        self._step = step
-
-    def step_eagerly(self, batch: Batch) -> Tensor:
-        """By autograd, operation by operation."""
-        result = self.loss(batch)
-        self._watch(result, batch)
-        self.flat.gradient.zero_()
-        result.loss.backward()  # type: ignore[no-untyped-call]
-        return self.apply(result)
 
     def loss(self, batch: Batch) -> TDLoss:
         """The TD loss of a batch with the present parameters."""
@@ -129,40 +132,10 @@ class Learner:
             if self.config.grad_clip:
                 self.flat.gradient.mul_((self.config.grad_clip / (norm + 1e-6)).clamp_(max=1.0))
             self.adam.step()
-            if self._soft:
+            if self.follows_softly:
                 self.target_flat.values.lerp_(self.flat.values, self.config.target_tau)
         self.sums.add_(torch.stack((result.loss.detach(), result.q, norm)))
         return result.priority
-
-    def step_whole(self, batch: Batch) -> Tensor:
-        """The same as one function of flat tensors, without `backward()`: what a compiler can see through."""
-        flat, online, target = self.flat, self.online, self.target
-        frozen = self.target_flat.split(self.target_flat.values)
-
-        def call(net: nn.Module, parameters: dict[str, Tensor]) -> Net:
-            return with_precision(
-                lambda obs: functional_call(net, parameters, (obs,)), self.precision, self.device
-            )
-
-        def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
-            nets = call(online, parameters), call(target, parameters if target is online else frozen)
-            result = td_loss(*nets, batch, self.head, self.bootstrap, self.margin)
-            return result.loss, result
-
-        gradients, (_, result) = grad_and_value(loss_of, has_aux=True)(flat.split(flat.values))
-        with torch.no_grad():
-            gradient = flat.join(gradients)
-            norm = torch.linalg.vector_norm(gradient)
-            if self.config.grad_clip:
-                gradient = gradient * (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0)
-            if not self.watch.on_host:
-                self.watch.mark(result.loss, self.adam.steps)
-            self.adam.step_by_formula(gradient)
-            if self._soft:
-                self.target_flat.values.lerp_(flat.values, self.config.target_tau)
-            self.sums.add_(torch.stack((result.loss.detach(), result.q.detach(), norm)))
-        priority: Tensor = result.priority.detach()
-        return priority
 
     def _watch(self, result: TDLoss, batch: Batch) -> None:
         if self.watch.on_host:
@@ -177,18 +150,19 @@ class Learner:
 
     @functools.cached_property
     def _one_pass(self) -> NativeAdam | None:
-        """Made at the first update: whoever only acts has no use for it."""
-        if self.device.type != "cpu" or self.config.optimizer == "radam":
+        """Made at the first update: a caller that only acts does not need it."""
+        if self.device.type != "cpu" or not self.adam.has_native_step:
             return None
         return NativeAdam(self.adam, self.target_flat.values, self.tau)
 
     @property
     def tau(self) -> float:
         """By how much the target follows after every step; 0: it is copied now and then, or there is none."""
-        return self.config.target_tau if self._soft else 0.0
+        return self.config.target_tau if self.follows_softly else 0.0
 
     @property
-    def _soft(self) -> bool:
+    def follows_softly(self) -> bool:
+        """Whether the target moves a little after every step, instead of being copied now and then."""
         return self.config.target_every == 0 and self.target is not self.online
 
     def read_sums(self) -> dict[str, float]:

@@ -18,11 +18,13 @@ from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.learn.returns import best_value, lambda_returns
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import split_batch
+from flashdqn.replay.samplers import SamplerBase
 
 
-class RolloutSampler:
+class RolloutSampler(SamplerBase):
     """Hands out the minibatches of a complete rollout; nothing before it is complete, nothing twice in an epoch."""
+
+    draws_on_device = False  # it shuffles on the host's behalf, when a rollout is complete
 
     def __init__(
         self,
@@ -33,8 +35,9 @@ class RolloutSampler:
         gamma: float,
         generator: torch.Generator,
     ) -> None:
-        self.ring, self.policy, self.head, self.config = ring, policy, head, config
-        self.gamma, self.generator = gamma, generator
+        super().__init__(ring, 1, gamma, generator)
+        self.policy, self.head, self.config = policy, head, config
+        self.least_rows = config.rollout
         self.transitions = config.rollout * ring.num_envs  # of a rollout in which no episode ends
         self.updates = config.epochs * config.minibatches  # that a rollout earns
         self.size = self.transitions // config.minibatches
@@ -48,9 +51,6 @@ class RolloutSampler:
         # a permutation per epoch, and how much of them is used up
         self._order = torch.zeros(config.epochs * size, dtype=torch.int64, device=device)
         self._used = torch.zeros((), dtype=torch.int64, device=device)
-
-    def appended(self) -> None:
-        """It looks at the ring when the rollout is complete."""
 
     def rows_added(self) -> None:
         """Count the steps."""
@@ -66,23 +66,17 @@ class RolloutSampler:
             self._open()
         self.remaining -= count
 
-    def sample(self, size: int) -> Batch:
-        """The next minibatch."""
-        return self.batches(1, size)[0]
+    def draw_again(self) -> None:
+        """The same rollout, from its first minibatch."""
+        self.remaining = self.updates
 
     @torch.no_grad()
-    def batches(self, count: int, size: int) -> list[Batch]:
+    def group(self, count: int, size: int) -> Batch:
         """The next `count` minibatches, which `drawing` was told of; their size is a share of the rollout."""
         assert size == self.size, f"minibatches have {self.size} transitions, not {size}"
         place = self._used + torch.arange(count * size, device=self._used.device)
         self._used.add_(count * size)
-        return split_batch(self._pick(self._order[place]), count, size)
-
-    def update(self, index: Tensor, priority: Tensor) -> None:
-        """All of a rollout is used alike."""
-
-    def set_beta(self, beta: float) -> None:
-        """There is nothing to correct."""
+        return self._pick(self._order[place])
 
     def state_dict(self) -> dict[str, Tensor]:
         """How far the rollout is; what it holds is the ring's."""

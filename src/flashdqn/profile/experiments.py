@@ -182,6 +182,6 @@ def _logging_experiments(config: Config) -> Iterator[Experiment]:
 
 def _mode_experiments(config: Config, cuda: bool) -> Iterator[Experiment]:
     """The other ways to run the work; compiling comes last, for it may take half a minute."""
-    for mode in ("eager", "written", *(["graph"] if cuda else []), "compile"):
+    for mode in ("eager", "native", *(["graph"] if cuda else []), "compile"):
         if mode != config.runtime.mode:
             yield Experiment(f"mode-{mode}", "modes", {"runtime.mode": mode}, "same", ROUNDING)

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from flashdqn.compute.graphs import Recorder
-from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.profile.ready import Ready
 from flashdqn.profile.result import Apart, Spent, TimedPhase
 from flashdqn.training.assemble import Parts
+from flashdqn.training.backends.backend import Backend
 from flashdqn.training.engine import first_error_line
 from flashdqn.training.phases import make_timing_event
 
@@ -45,14 +45,14 @@ def measure_graph_parts(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], 
     found, reason = list[Apart](), ""
     try:
         if "collect" in whole:
-            seconds = time_parts(parts, list_collection_parts(parts))
+            seconds = time_parts(parts, list_collection_parts(parts, engine.backend))
             found.append(
                 compare_with_graph("collect", seconds, spent.iterations / spent.transitions, whole["collect"])
             )
-        if isinstance(parts.sampler, RolloutSampler):
+        if parts.rollouts is not None:
             reason = "PQN hands out a rollout's minibatches once: learning cannot be repeated by itself."
         elif "learn" in whole:
-            seconds = time_parts(parts, list_learning_parts(parts, engine.largest, engine.config.update_size))
+            seconds = time_parts(parts, list_learning_parts(engine.backend, engine.largest))
             per_transition = spent.ratio_done / engine.largest
             found.append(compare_with_graph("learn", seconds, per_transition, whole["learn"]))
     except Exception as error:  # capture raises many kinds
@@ -71,20 +71,20 @@ def compare_with_graph(
 
 
 @torch.no_grad()
-def list_collection_parts(parts: Parts) -> list[GraphPart]:
+def list_collection_parts(parts: Parts, backend: Backend) -> list[GraphPart]:
     """Acting, stepping and appending, each with what the other would hand to it."""
     collector, env = parts.collector, parts.collector.env
 
     def act() -> torch.Tensor:
         shape, device = (2, len(collector.eps)), collector.eps.device
         luck = torch.rand(shape, generator=collector.generator, device=device)
-        return collector.act(collector.obs, collector.mask, collector.eps, luck)
+        return backend.act(collector.obs, collector.mask, collector.eps, luck)
 
     action = act().clone()
     step = env.step(action)
 
     def append() -> None:
-        collector.record(action, step, env.outcomes)
+        backend.record(action, step, env.outcomes)
         parts.sampler.appended()
 
     return [
@@ -94,19 +94,13 @@ def list_collection_parts(parts: Parts) -> list[GraphPart]:
     ]
 
 
-def list_learning_parts(parts: Parts, count: int, size: int) -> list[GraphPart]:
+def list_learning_parts(backend: Backend, count: int) -> list[GraphPart]:
     """Sampling and updating, for as many updates as the largest graph holds."""
-    learner, sampler = parts.learner, parts.sampler
-    batches = sampler.batches(count, size)
-
-    def update() -> None:
-        for batch in batches:
-            sampler.update(batch.index, learner.step(batch))
-
+    batches = backend.sample(count)
     about = f"a group of {count} updates"
     return [
-        GraphPart("sample", lambda: sampler.batches(count, size), ("replay",), 1, about),
-        GraphPart("update", update, ("noise", "fractions"), 1, about),
+        GraphPart("sample", lambda: backend.sample(count), ("replay",), 1, about),
+        GraphPart("update", lambda: backend.update(batches), ("noise", "fractions"), 1, about),
     ]
 
 

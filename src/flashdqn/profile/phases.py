@@ -92,7 +92,7 @@ def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
             "append is one compiled pass over ring, episode figures and observations; sample draws and gathers "
             "in one pass (uniform replay)."
         )
-    if plan.way == "written":
+    if plan.way == "native":
         words.append(
             "update is written by hand: "
             + ("loss, gradients, optimiser and target are three kernels." if cuda else "one block of code.")

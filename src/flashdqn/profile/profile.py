@@ -71,7 +71,7 @@ class Bench:
     def start(self, config: Config, used: Threads | None = None, quiet: bool = False) -> Ready:
         """A training that stands ready, in a folder of its own."""
         progress = Silent() if quiet else self.display()
-        return prepare_training(config, self.device, self.folder / str(next(self.number)), progress, used)
+        return prepare_training(config, self.folder / str(next(self.number)), progress, used)
 
     def tidy(self) -> None:
         """Give back what a training that is over has held."""

@@ -14,15 +14,12 @@ import torch
 from flashdqn.compute.threads import limit_threads
 from flashdqn.config import Config
 from flashdqn.core.contract import close_env
-from flashdqn.envs import build_env
-from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.runs.folder import RunFolder
-from flashdqn.training.assemble import assemble_parts
-from flashdqn.training.autotune import Choice, prepare_engine
+from flashdqn.training.autotune import Choice
 from flashdqn.training.budget import crosses_multiple
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
-from flashdqn.training.session import check_settings, use_run_threads
+from flashdqn.training.session import Session
 
 #: Share of a turn that is trained before its clock starts: the others have left their data in the caches.
 BURN_IN = 0.1
@@ -100,26 +97,21 @@ class Ready:
         self.loop.reporter.close()
 
 
-def prepare_training(
-    config: Config, device: torch.device, folder: Path, progress: Progress, used: Threads | None = None
-) -> Ready:
+def prepare_training(config: Config, folder: Path, progress: Progress, used: Threads | None = None) -> Ready:
     """A training that is warm and has collected what learning starts from; `used` are threads that were chosen
     before. Whatever it writes, it writes into `folder`."""
-    begun, notes = time.perf_counter(), list[str]()
-    compute = check_settings(config, device)
-    with limit_threads(*used) if used else use_run_threads(config, compute):
-        env = build_env(config.env, config.envs, device)
+    notes: list[str] = []
+    limits = limit_threads(*used) if used else None
+    with Session.open(_fix_threads(config, used), notes.append, limits) as session:
+        env = session.parts.env
         try:
-            parts = assemble_parts(config, env)
-            engine, choice = prepare_engine(_fix_threads(config, used), parts, notes.append)
-            warm_up = time.perf_counter() - begun
-            loop = Loop(config, parts, RunFolder(folder), progress, env, engine)
+            loop = session.make_loop(RunFolder(folder), progress, games=env)
             _fill_replay(loop)
         except BaseException:
             close_env(env)
             raise
         now = torch.get_num_threads(), numba.get_num_threads()
-        return Ready(loop, choice, now, warm_up, notes)
+        return Ready(loop, session.choice, now, session.warm_up_seconds, notes)
 
 
 def _fix_threads(config: Config, used: Threads | None) -> Config:
@@ -150,7 +142,7 @@ def end_rollout(loop: Loop) -> int:
     """PQN learns once per rollout: a turn that cut one in two would count steps without their updates. Returns the
     steps that it took."""
     updates, steps = loop.parts.learner.updates, 0
-    while isinstance(loop.parts.sampler, RolloutSampler) and loop.parts.learner.updates == updates:
+    while loop.parts.rollouts is not None and loop.parts.learner.updates == updates:
         loop.iterate()
         steps += 1
     return steps

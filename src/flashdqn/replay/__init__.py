@@ -1,9 +1,9 @@
 """Replay: a ring that holds each observation once, n-step returns gathered when read, and samplers."""
 
-from flashdqn.replay.demonstrations import DemonstrationBuffer, MixedSampler, replay_sampler
+from flashdqn.replay.demonstrations import DemonstrationBuffer, MixedSampler
 from flashdqn.replay.prioritized import PrioritizedSampler
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import Sampler, UniformSampler
+from flashdqn.replay.samplers import Sampler, SamplerBase, UniformSampler
 
 __all__ = [
     "DemonstrationBuffer",
@@ -12,6 +12,6 @@ __all__ = [
     "PrioritizedSampler",
     "Ring",
     "Sampler",
+    "SamplerBase",
     "UniformSampler",
-    "replay_sampler",
 ]

@@ -15,7 +15,7 @@ from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import Sampler, window_slots
+from flashdqn.replay.samplers import Pick, Sampler, UniformSampler, window_slots
 
 
 class DemonstrationBuffer:
@@ -91,19 +91,26 @@ class MixedSampler:
         self, own: Sampler, shown: DemonstrationBuffer, share: float, generator: torch.Generator
     ) -> None:
         self.own, self.shown, self.share, self.generator = own, shown, share, generator
+        self.wants_priorities, self.draws_on_device = own.wants_priorities, own.draws_on_device
+        self.least_rows = own.least_rows
+
+    @property
+    def uniform(self) -> UniformSampler | None:
+        """That of the other sampler."""
+        return self.own.uniform
 
     def sample(self, size: int) -> Batch:
         """One batch."""
         return self.batches(1, size)[0]
 
-    def batches(self, count: int, size: int) -> list[Batch]:
+    def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
         """Drawn together, and then put together."""
         first = demonstrations_per_batch(self.share, size)
         bits = torch.empty(count * first, dtype=torch.int64, device=self.shown.device)
         transition, expert = self.shown.pick(bits.random_(generator=self.generator))
         columns = ([None] * count if x is None else torch.split(x, first) for x in transition)
         rows = zip(zip(*columns, strict=True), torch.split(expert, first), strict=True)
-        others = self.own.batches(count, size - first)
+        others = self.own.batches(count, size - first, pick)
         return [
             join_batches(Transition(*row), told, own) for (row, told), own in zip(rows, others, strict=True)
         ]
@@ -123,6 +130,10 @@ class MixedSampler:
     def drawing(self, count: int) -> None:
         """For the other sampler."""
         self.own.drawing(count)
+
+    def draw_again(self) -> None:
+        """For the other sampler."""
+        self.own.draw_again()
 
     def set_beta(self, beta: float) -> None:
         """For the other sampler."""
@@ -152,8 +163,3 @@ def join_batches(shown: Transition, expert: Tensor, own: Batch) -> Batch:
     )
     weight = torch.cat((torch.ones_like(expert, dtype=own.weight.dtype), own.weight))
     return Batch(Transition(*columns), weight, own.index, expert)  # type: ignore[arg-type]
-
-
-def replay_sampler(sampler: Sampler) -> Sampler:
-    """The one that draws from the ring."""
-    return sampler.own if isinstance(sampler, MixedSampler) else sampler

@@ -20,7 +20,7 @@ from torch import Tensor
 from flashdqn.core.types import Batch
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import split_batch
+from flashdqn.replay.samplers import SamplerBase
 from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
 from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
 
@@ -28,7 +28,7 @@ from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
 LARGEST_ERROR = 1e30
 
 
-class PrioritizedSampler:
+class PrioritizedSampler(SamplerBase):
     """Draws by priority. It must hear of every append to the ring from its start on.
 
     A row gets a weight once its n-step window is complete: the largest so far, so that everything new is seen soon.
@@ -36,6 +36,8 @@ class PrioritizedSampler:
     get one. So each append changes two rows: the head (or the row as far after it as a stack reaches), and the row
     n before it.
     """
+
+    wants_priorities = True
 
     def __init__(
         self,
@@ -48,28 +50,21 @@ class PrioritizedSampler:
         beta: float,
         eps: float,
     ) -> None:
-        self.ring, self.n_step, self.gamma, self.generator = ring, n_step, gamma, generator
+        super().__init__(ring, n_step, gamma, generator)
         self.alpha, self.eps = alpha, eps
         self.tree = make_tree(ring.rows * ring.num_envs, ring.device)
         self.beta = torch.tensor(beta, device=ring.device)
         self.largest = torch.ones((), device=ring.device)  # p of the first transitions, as in the paper
         self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights of the lost: 0; of the new
 
-    def sample(self, size: int) -> Batch:
-        """One batch, stratified: sample k comes from the k-th of `size` equal slices of the mass."""
-        return self.group(1, size)
-
-    def batches(self, count: int, size: int) -> list[Batch]:
-        """`count` batches, each stratified on its own, all drawn before any of them is learned from.
+    def group(self, count: int, size: int) -> Batch:
+        """`count` batches in one, each stratified on its own: sample k comes from the k-th of `size` equal slices
+        of the mass. All are drawn before any of them is learned from.
 
         Drawing together spreads the cost of search and gather. It lets priorities lag by up to `count` updates,
         which is little beside the age of most priorities in the ring; the importance weights are those of the
         chances with which the samples were really drawn, so the correction stays exact.
         """
-        return split_batch(self.group(count, size), count, size)
-
-    def group(self, count: int, size: int) -> Batch:
-        """The same, one after the other in one."""
         levels, device = self.tree.levels, self.ring.device
         draw = torch.rand((count, size), dtype=torch.float64, device=device, generator=self.generator)
         slices = torch.arange(size, device=device)
@@ -95,12 +90,6 @@ class PrioritizedSampler:
         enters = (kind != int(Kind.RESET)) & (ring.filled >= self.n_step)
         torch.mul(enters, self.largest, out=self._rows[1])
         self.tree.set_rows(torch.cat((lost, ready)) * ring.num_envs, self._rows)
-
-    def rows_added(self) -> None:
-        """It keeps no count."""
-
-    def drawing(self, count: int) -> None:
-        """Nothing to prepare."""
 
     def set_beta(self, beta: float) -> None:
         """The exponent of the importance weights, a tensor on the device."""

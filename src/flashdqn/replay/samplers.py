@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -18,14 +19,29 @@ from flashdqn.replay.ring import Kind, Ring
 TRIES = 4
 
 
+#: The batch that random numbers, [TRIES, B], choose from a ring.
+Pick = Callable[[Tensor], Batch]
+
+
 class Sampler(Protocol):
-    """Draws batches from the ring and hears of their errors."""
+    """Draws batches from the ring and hears of their errors. `SamplerBase` has what most of them do alike."""
+
+    #: whether `update` does anything with priorities
+    wants_priorities: bool
+    #: whether `batches` draws random numbers on the device, from the generator "replay"
+    draws_on_device: bool
+    #: rows that the ring must have taken before the first batch
+    least_rows: int
+
+    @property
+    def uniform(self) -> UniformSampler | None:
+        """The uniform sampler inside, whose `pick` a backend may run its own way; None where there is none."""
 
     def sample(self, size: int) -> Batch:
         """One batch of `size` transitions."""
 
-    def batches(self, count: int, size: int) -> list[Batch]:
-        """`count` batches at once."""
+    def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
+        """`count` batches at once; `pick` does the work of `uniform.pick`, where there is a uniform sampler."""
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Take the learner's priorities, [B], for what lay at `index`."""
@@ -38,7 +54,10 @@ class Sampler(Protocol):
         """What the host has to note of the same."""
 
     def drawing(self, count: int) -> None:
-        """What the host has to do before so many batches are drawn."""
+        """What the host has to do before `count` batches are drawn."""
+
+    def draw_again(self) -> None:
+        """Let what was drawn be drawn once more: a trial repeats the same work."""
 
     def set_beta(self, beta: float) -> None:
         """Correct for unequal chances with this exponent from now on."""
@@ -50,33 +69,35 @@ class Sampler(Protocol):
         """Go on from a checkpoint, after the ring did."""
 
 
-class UniformSampler:
-    """Every complete transition with the same probability, with replacement; weight 1."""
+class SamplerBase(ABC):
+    """A sampler that keeps nothing and wants no priorities; a kind of sampling adds `group`, and what it needs."""
+
+    wants_priorities = False
+    draws_on_device = True
 
     def __init__(self, ring: Ring, n_step: int, gamma: float, generator: torch.Generator) -> None:
         self.ring, self.n_step, self.gamma, self.generator = ring, n_step, gamma, generator
-        self.pick: Callable[[Tensor], Batch] = self.pick_eagerly  # how it runs is for `train.engine` to say
+        self.least_rows = n_step + 3
+
+    @property
+    def uniform(self) -> UniformSampler | None:
+        """Most do not draw uniformly."""
+        return None
+
+    @abstractmethod
+    def group(self, count: int, size: int) -> Batch:
+        """`count` batches of `size` transitions, one after the other in one large batch."""
 
     def sample(self, size: int) -> Batch:
-        """One batch; the ring must hold at least `n_step` complete rows."""
-        bits = torch.empty((TRIES, size), dtype=torch.int64, device=self.ring.device)
-        return self.pick(bits.random_(generator=self.generator))
+        """One batch."""
+        return self.group(1, size)
 
-    def pick_eagerly(self, bits: Tensor) -> Batch:
-        """The batch that random numbers, [TRIES, B], choose."""
-        index, weight = choose_uniform_slots(self.ring, self.n_step, bits)
-        return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
-
-    def batches(self, count: int, size: int) -> list[Batch]:
+    def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
         """Drawn and gathered together: one large gather costs less than many small ones."""
         return split_batch(self.group(count, size), count, size)
 
-    def group(self, count: int, size: int) -> Batch:
-        """The same, one after the other in one."""
-        return self.sample(count * size)
-
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """Uniform sampling has no priorities."""
+        """No priorities."""
 
     def appended(self) -> None:
         """It looks at the ring when it samples."""
@@ -87,6 +108,9 @@ class UniformSampler:
     def drawing(self, count: int) -> None:
         """Nothing to prepare."""
 
+    def draw_again(self) -> None:
+        """It can always draw."""
+
     def set_beta(self, beta: float) -> None:
         """There is nothing to correct."""
 
@@ -96,6 +120,29 @@ class UniformSampler:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """It kept nothing."""
+
+
+class UniformSampler(SamplerBase):
+    """Every complete transition with the same probability, with replacement; weight 1."""
+
+    @property
+    def uniform(self) -> UniformSampler:
+        """Itself."""
+        return self
+
+    def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
+        """One large batch; the ring must hold at least `n_step` complete rows."""
+        bits = torch.empty((TRIES, count * size), dtype=torch.int64, device=self.ring.device)
+        return (pick or self.pick)(bits.random_(generator=self.generator))
+
+    def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
+        """The same, in pieces."""
+        return split_batch(self.group(count, size, pick), count, size)
+
+    def pick(self, bits: Tensor) -> Batch:
+        """The batch that random numbers, [TRIES, B], choose."""
+        index, weight = choose_uniform_slots(self.ring, self.n_step, bits)
+        return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
 
 
 def split_batch(batch: Batch, count: int, size: int) -> list[Batch]:

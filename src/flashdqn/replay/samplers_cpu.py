@@ -1,4 +1,4 @@
-"""Picking uniform samples in one pass over the batch, on the CPU: the same as `UniformSampler.pick_eagerly`."""
+"""Picking uniform samples in one pass over the batch, on the CPU: the same as `UniformSampler.pick`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from flashdqn.config import Config, ReplayConfig
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.learn.divergence import describe_data
-from flashdqn.learn.learner import Learner, build_learner
+from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.replay import (
     DemonstrationBuffer,
@@ -41,6 +41,7 @@ WORTH_SAYING = 10**9
 class Parts:
     """Everything that a loop works with."""
 
+    config: Config
     env: VecEnv
     learner: Learner
     ring: Ring
@@ -50,6 +51,12 @@ class Parts:
     counts: Counts
     phases: Phases
     generators: dict[str, torch.Generator]
+    #: the sampler itself, where it hands out rollouts (PQN)
+    rollouts: RolloutSampler | None = None
+    #: demonstrations that stay for good, where there are some
+    demonstrations: DemonstrationBuffer | None = None
+    #: what ranks do with the flat gradient between backward and Adam; None in a single process
+    exchange: Exchange | None = None
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a resumed run needs besides the weights and the counters."""
@@ -103,24 +110,36 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
     learner = build_learner(config, env, device)
     generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
-    sampler = build_sampler(config, ring, learner, generators["replay"])
+    rollouts, demonstrations = None, None
+    if config.learn.method == "pqn":
+        rollouts = build_rollout_sampler(config, ring, learner, generators["replay"])
+    sampler: Sampler = rollouts or build_sampler(config, ring, generators["replay"])
     if config.demos.kept:
-        shown = DemonstrationBuffer(config.demos.kept, env.obs_spec, env.num_actions, device, masked, legal)
-        sampler = MixedSampler(sampler, shown, config.demos.share, generators["replay"])
+        sizes = config.demos.kept, env.obs_spec, env.num_actions
+        demonstrations = DemonstrationBuffer(*sizes, device, masked, legal)
+        sampler = MixedSampler(sampler, demonstrations, config.demos.share, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
     collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
     learner.watch.describe_replay = lambda: describe_data(*ring.learned_from())
     generators |= learner.generators
-    return Parts(env, learner, ring, sampler, collector, metrics, counts, phases, generators)
+    return Parts(
+        config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,
+        demonstrations,
+    )  # fmt: skip
 
 
-def build_sampler(config: Config, ring: Ring, learner: Learner, generator: torch.Generator) -> Sampler:
-    """From the replay, uniformly or by priority; or the rollouts of PQN."""
+def build_rollout_sampler(
+    config: Config, ring: Ring, learner: Learner, generator: torch.Generator
+) -> RolloutSampler:
+    """The rollouts of PQN, valued by the learner's own network."""
+    return RolloutSampler(ring, learner.policy, learner.head, config.pqn, config.learn.gamma, generator)
+
+
+def build_sampler(config: Config, ring: Ring, generator: torch.Generator) -> Sampler:
+    """From the replay, uniformly or by priority."""
     replay, gamma = config.replay, config.learn.gamma
-    if config.learn.method == "pqn":
-        return RolloutSampler(ring, learner.policy, learner.head, config.pqn, gamma, generator)
     if replay.priority == 0:
         return UniformSampler(ring, replay.n_step, gamma, generator)
     alpha, beta, eps = replay.priority, replay.beta, replay.priority_eps

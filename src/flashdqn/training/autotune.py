@@ -14,9 +14,9 @@ from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config import Config
 from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import DivergedError, ExecutionError, FlashDQNError
-from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.training.assemble import Parts
-from flashdqn.training.engine import Engine, explain_missing_way, first_error_line
+from flashdqn.training.backends.catalog import explain_misfit
+from flashdqn.training.engine import Engine, first_error_line
 from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_evaluation
 
 #: A trial repeats the work of an iteration for so long, and the best time counts: the machine may be busy.
@@ -56,7 +56,7 @@ def prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Ch
     first = candidate_plans(config, parts)[0]
     if not config.runtime.warmup and first in (
         ExecutionPlan("eager"),
-        ExecutionPlan("written"),
+        ExecutionPlan("native"),
     ):  # the others need it
         try:
             engine.use(first)
@@ -121,25 +121,25 @@ def fallback_message(plan: ExecutionPlan, error: ExecutionError) -> str:
 def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
     """What to try for a mode, best first; where the mode is `auto`, what is worth a trial."""
     mode, cuda = config.runtime.mode, parts.learner.device.type == "cuda"
-    written = explain_missing_way(config, parts, "written") is None
-    compiles = explain_missing_way(config, parts, "compile") is None
+    native = explain_misfit(ExecutionPlan("native"), parts) is None
+    compiles = explain_misfit(ExecutionPlan("compile"), parts) is None
     eager, graph = ExecutionPlan("eager"), ExecutionPlan("eager", graph=True)
     if cuda and mode in ("auto", "graph"):
         return (
-            [ExecutionPlan("written", graph=True)] * written
+            [ExecutionPlan("native", graph=True)] * native
             + [ExecutionPlan("compile", graph=True)] * compiles
             + [graph, eager]
         )
     if mode in ("auto", "graph"):  # a graph that was asked for says itself that it needs CUDA
-        worth_compiling = compiles and not written and is_long_training(config)
+        worth_compiling = compiles and not native and is_long_training(config)
         asked = [graph] * (mode == "graph")
         return [
             *asked,
-            *[ExecutionPlan("written")] * written,
+            *[ExecutionPlan("native")] * native,
             eager,
             *[ExecutionPlan("compile")] * worth_compiling,
         ]
-    return [ExecutionPlan(mode), eager] if mode == "compile" or mode == "written" else [eager]
+    return [ExecutionPlan(mode), eager] if mode == "compile" or mode == "native" else [eager]
 
 
 def is_long_training(config: Config) -> bool:
@@ -179,8 +179,7 @@ def time_updates(engine: Engine) -> float:
     parts, device = engine.parts, engine.parts.learner.device
     least, stop = float("inf"), time.perf_counter() + TRIAL_SECONDS
     while time.perf_counter() < stop:
-        if isinstance(parts.sampler, RolloutSampler):
-            parts.sampler.remaining = parts.sampler.updates  # the same rollout again
+        parts.sampler.draw_again()
         start = time.perf_counter()
         if is_capturable(parts.collector.env):
             engine.collect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,12 +18,22 @@ from flashdqn.training.counts import Counts
 from flashdqn.training.metrics import EpisodeMetrics
 from flashdqn.training.phases import Phases
 
-#: Chooses actions, [N] int64, from observations, masks, ε and two random numbers for each environment.
-Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
+
+class Player(Protocol):
+    """Who acts, and who takes in what the environments answer: a backend, or an expert in front of one."""
+
+    def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """Actions, [N] int64, from observations, masks, ε, and two random numbers for each environment, [2, N].
+
+        The next call may overwrite them.
+        """
+
+    def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
+        """Take what the environments answered into metrics and ring."""
 
 
 class Collector:
-    """Plays ε-greedily with the online network and fills the ring. Nothing in it asks the device."""
+    """Steps the environments and fills the ring. Nothing in it asks the device."""
 
     def __init__(
         self,
@@ -46,8 +56,6 @@ class Collector:
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
         masked, size = env.mask is not None, (env.num_envs, env.num_actions)
         self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
-        self.act: Act = self.act_eagerly  # how it runs is for `train.engine` to say
-        self.record: Callable[[Tensor, Step, Tensor], None] = self.record_eagerly
 
     def start(self, seed: int) -> None:
         """Begin with fresh episodes."""
@@ -59,23 +67,24 @@ class Collector:
         self._see(self.ring.newest(), self.env.mask)
 
     @torch.no_grad()
-    def collect(self) -> None:
-        """One step of every environment."""
+    def collect(self, player: Player | None = None) -> None:
+        """One step of every environment, played and recorded by a backend, or by plain operations."""
+        player = player or self
         with self.phases("act"):
             self.luck.uniform_(generator=self.generator)
-            action = self.act(self.obs, self.mask, self.eps, self.luck)
+            action = player.act(self.obs, self.mask, self.eps, self.luck)
         with self.phases("step"):
             step = self.env.step(action)
         with self.phases("append"):
-            self.record(action, step, self.env.outcomes)
+            player.record(action, step, self.env.outcomes)
             self.sampler.appended()
 
-    def act_eagerly(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """The network's choice, or chance's."""
+    def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """The network's choice or, with probability ε, a random one: [N], by plain operations."""
         return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck)
 
-    def record_eagerly(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Take what the environments answered into metrics and ring."""
+    def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
+        """Take what the environments answered into metrics and ring, by plain operations."""
         self.metrics.observe(step, self.ring.ended, outcomes, self.counts.totals)
         self.ring.append(action, step)
         self._see(step.obs, step.mask)

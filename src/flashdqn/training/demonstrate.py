@@ -20,10 +20,12 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ops import choose_epsilon_greedy
+from flashdqn.core.types import Step
 from flashdqn.envs.task import Demonstrator
 from flashdqn.envs.tasks import find_task
-from flashdqn.replay import MixedSampler
 from flashdqn.training.assemble import Parts
+from flashdqn.training.backends.backend import Backend
+from flashdqn.training.collector import Player
 from flashdqn.training.engine import Engine
 from flashdqn.training.interrupt import Interrupt
 from flashdqn.training.schedules import Schedules
@@ -69,13 +71,8 @@ def run_demonstrations(
     schedules.write(0)
     expert = build_demonstrator(config, parts.env)
     start = time.perf_counter()
-    act = parts.collector.act
     wishes = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
-    parts.collector.act = make_demonstration_policy(expert, config, parts, wishes)
-    try:
-        play_demonstrations(config, parts, interrupt)
-    finally:
-        parts.collector.act = act
+    play_demonstrations(config, parts, ExpertPlayer(expert, config, parts, engine.backend, wishes), interrupt)
     keep_demonstrations(config, parts, wishes)
     shown = parts.metrics.read()
     played = time.perf_counter()
@@ -98,33 +95,47 @@ def run_demonstrations(
     return result
 
 
-def make_demonstration_policy(
-    expert: Demonstrator | None, config: Config, parts: Parts, wishes: Tensor | None
-) -> Callable[..., Tensor]:
-    """What stands in the place of the policy: the expert's choice, or now and then chance's. `wishes`, [rows, N],
-    hears of the expert's in any case."""
-    device, num = parts.ring.device, parts.ring.num_envs
-    random = make_generator(config.seed, "demonstrations", device)
-    eps = torch.full((num,), config.demos.chance if expert is not None else 1.0, device=device)
-    actions = parts.env.num_actions
+class ExpertPlayer:
+    """Stands in front of a backend: the expert acts, now and then a random action; the backend records.
 
-    def act(obs: Tensor, mask: Tensor | None, _eps: Tensor, _luck: Tensor) -> Tensor:
-        luck = torch.rand((2, num), generator=random, device=device)
-        wish = torch.zeros((num, actions), device=device)
-        if expert is not None:
-            choice = expert().to(device)
+    `wishes`, [rows, N], hears of the expert's choice in any case.
+    """
+
+    def __init__(
+        self,
+        expert: Demonstrator | None,
+        config: Config,
+        parts: Parts,
+        backend: Backend,
+        wishes: Tensor | None,
+    ) -> None:
+        self.expert, self.ring, self.wishes, self._backend = expert, parts.ring, wishes, backend
+        self.shape = parts.ring.num_envs, parts.env.num_actions
+        chance = config.demos.chance if expert is not None else 1.0
+        self.eps = torch.full((parts.ring.num_envs,), chance, device=parts.ring.device)
+        self.generator = make_generator(config.seed, "demonstrations", parts.ring.device)
+
+    def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """The expert's choice, or a random one; the training's own ε and random numbers do not count."""
+        device = self.ring.device
+        luck = torch.rand((2, self.shape[0]), generator=self.generator, device=device)
+        wish = torch.zeros(self.shape, device=device)
+        if self.expert is not None:
+            choice = self.expert().to(device)
             wish.scatter_(1, choice[:, None], 1.0)
-            if wishes is not None:
-                wishes.index_copy_(0, parts.ring.head, choice[None])
-        return choose_epsilon_greedy(wish, mask, eps, luck)
+            if self.wishes is not None:
+                self.wishes.index_copy_(0, self.ring.head, choice[None])
+        return choose_epsilon_greedy(wish, mask, self.eps, luck)
 
-    return act
+    def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
+        """As the backend does."""
+        self._backend.record(action, step, outcomes)
 
 
-def play_demonstrations(config: Config, parts: Parts, interrupt: Interrupt) -> None:
+def play_demonstrations(config: Config, parts: Parts, player: Player, interrupt: Interrupt) -> None:
     """Episodes until there are enough; those that are unfinished then go on as the training's own."""
     while parts.counts.episodes < config.demos.episodes and not interrupt.requested:
-        parts.collector.collect()
+        parts.collector.collect(player)
         parts.sampler.rows_added()
         parts.counts.publish()
     parts.counts.settle()
@@ -132,13 +143,10 @@ def play_demonstrations(config: Config, parts: Parts, interrupt: Interrupt) -> N
 
 def keep_demonstrations(config: Config, parts: Parts, wishes: Tensor | None) -> None:
     """Put aside what shall stay."""
-    if (
-        wishes is not None
-        and isinstance(parts.sampler, MixedSampler)
-        and int(parts.ring.filled) >= config.replay.n_step
-    ):
+    kept, complete = parts.demonstrations, int(parts.ring.filled) >= config.replay.n_step
+    if wishes is not None and kept is not None and complete:
         luck = make_generator(config.seed, "demonstrations", parts.ring.device)
-        parts.sampler.shown.take(parts.ring, wishes, config.replay.n_step, config.learn.gamma, luck)
+        kept.take(parts.ring, wishes, config.replay.n_step, config.learn.gamma, luck)
 
 
 def learn_from_demonstrations(config: Config, parts: Parts, engine: Engine, interrupt: Interrupt) -> None:

@@ -43,7 +43,7 @@ class Loop:
         """Without an engine that was prepared before, everything runs eagerly."""
         self.config, self.parts, self.folder, self.progress = config, parts, folder, progress
         self.engine = engine or Engine(config, parts)
-        self.ratio = build_ratio(config, parts.sampler)
+        self.ratio = build_ratio(config, parts.rollouts)
         self.reporter = Reporter(config, parts, folder, self.ratio, progress)
         self.schedules = Schedules(config, parts.collector.eps, parts.learner.lr, parts.sampler)
         self.budget = Budget.of(config)

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from flashdqn.config import Config
 from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.replay import Sampler
 
 
 class Ratio(Protocol):
@@ -72,10 +71,10 @@ class RolloutRatio:
         return updates / transitions if transitions else 0.0
 
 
-def build_ratio(config: Config, sampler: Sampler) -> Ratio:
+def build_ratio(config: Config, rollouts: RolloutSampler | None = None) -> Ratio:
     """By transitions, or by rollouts."""
-    if isinstance(sampler, RolloutSampler):
-        return RolloutRatio(sampler)
+    if rollouts is not None:
+        return RolloutRatio(rollouts)
     # The first updates need windows of n complete rows, and one more for resets among them.
     starts = max(config.learn.starts, (config.replay.n_step + 1) * config.envs)
     return TrainRatio(config.train_ratio, starts)

@@ -6,8 +6,8 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,18 @@ from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
-from flashdqn.core.contract import close_env
+from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError, EnvError
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, check_output_folder
 from flashdqn.training.assemble import Parts, assemble_parts, check_memory_fits, describe_replay_memory
-from flashdqn.training.autotune import Choice, prepare_engine
+from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
+from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
@@ -56,26 +57,62 @@ class Run:
         return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
 
 
+@dataclass(frozen=True)
+class Session:
+    """A training that stands ready: checked, made and warm, before its first step."""
+
+    config: Config  # with what `auto` chose
+    parts: Parts
+    engine: Engine
+    choice: Choice
+    warm_up_seconds: float
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, config: Config, note: Note, limits: AbstractContextManager[None] | None = None
+    ) -> Iterator[Session]:
+        """Check the settings, make the parts and warm them up; threads and precision hold while it is open.
+
+        `limits` are threads that were chosen before. The environments stay open: the caller closes them.
+        """
+        start, device = time.perf_counter(), choose_device(config.device)
+        compute = check_settings(config, device)
+        with limits or use_run_threads(config, compute), allow_tf32(device):
+            env = build_env(config.env, config.envs, device)
+            try:
+                if said := describe_replay_memory(config, env):
+                    note(said)
+                parts = assemble_parts(config, env)
+                engine, choice = prepare_engine(config, parts, note)
+            except BaseException:
+                close_env(env)
+                raise
+            seconds = time.perf_counter() - start
+            yield cls(apply_choice(config, choice), parts, engine, choice, seconds)
+
+    def make_loop(self, folder: RunFolder, progress: Progress, games: VecEnv | None = None) -> Loop:
+        """The loop that trains it, writing into a folder; `games` are to evaluate on."""
+        if games is None:
+            device = self.parts.learner.device
+            games = build_evaluation_env(self.config.env, self.config.eval.episodes, device)
+        return Loop(self.config, self.parts, folder, progress, games, self.engine)
+
+
 def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """A new run from its first step; `pages` are drawn of it when it ends."""
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
-    device = choose_device(config.device)
     check_output_folder(config.out)
-    start = _announce_warm_up(progress)
-    with use_run_threads(config, check_settings(config, device)), allow_tf32(device):
-        env = build_env(config.env, config.envs, device)
-        if said := describe_replay_memory(config, env):
-            progress.note(said)
-        parts = assemble_parts(config, env)
-        engine, choice = prepare_engine(config, parts, progress.note)
-        config = apply_choice(config, choice)
-        folder = RunFolder.create(config, describe_hardware(device) | {"mode": choice.why})
-        games = build_evaluation_env(config.env, config.eval.episodes, device)
-        loop = Loop(config, parts, folder, progress, games, engine)
+    _announce_warm_up(progress)
+    with Session.open(config, progress.note) as session:
+        device = session.parts.learner.device
+        hardware = describe_hardware(device) | {"mode": session.choice.why}
+        folder = RunFolder.create(session.config, hardware)
+        loop = session.make_loop(folder, progress)
         loop.start()
         with folder.locked():
-            return _run_and_summarize(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
+            return _run_and_summarize(loop, session, pages)
 
 
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
@@ -90,20 +127,16 @@ def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Prog
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
     check_budget_left(config, folder, counters)
-    device = choose_device(config.device)
     check_output_folder(str(folder.path))
-    start = _announce_warm_up(progress)
-    with use_run_threads(config, check_settings(config, device)), allow_tf32(device):
-        parts = assemble_parts(config, build_env(config.env, config.envs, device))
-        engine, choice = prepare_engine(config, parts, progress.note)
-        games = build_evaluation_env(config.env, config.eval.episodes, device)
-        loop = Loop(config, parts, folder, progress, games, engine)
+    _announce_warm_up(progress)
+    with Session.open(config, progress.note) as session:
+        loop = session.make_loop(folder, progress)
         loop.resume(point)
         (folder.path / "summary.json").unlink(missing_ok=True)
         data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
         data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
         checkpoint.write_json_atomically(folder.path / "config.json", data)
-        return _run_and_summarize(loop, WarmUp.took(config, time.perf_counter() - start, choice), pages)
+        return _run_and_summarize(loop, session, pages)
 
 
 def apply_choice(config: Config, choice: Choice) -> Config:
@@ -142,13 +175,13 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
         )
 
 
-def _announce_warm_up(progress: Progress) -> float:
+def _announce_warm_up(progress: Progress) -> None:
     progress.note("Warming up: compiling and allocating, before the clock starts")
-    return time.perf_counter()
 
 
-def _run_and_summarize(loop: Loop, warm_up: WarmUp, pages: Pages) -> Run:
+def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
     config, folder, parts = loop.config, loop.folder, loop.parts
+    warm_up = WarmUp.took(config, session.warm_up_seconds, session.choice)
     device = parts.learner.device
     title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
     loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")

@@ -16,7 +16,6 @@ from flashdqn.config import Config
 from flashdqn.core.contract import close_env, is_capturable, is_resumable
 from flashdqn.core.errors import DivergedError
 from flashdqn.envs import build_env, build_evaluation_env
-from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.training.assemble import Parts
 from flashdqn.training.engine import Engine, all_group_sizes
 from flashdqn.training.evaluate import evaluate
@@ -49,18 +48,14 @@ def exercise_engine(engine: Engine) -> None:
     Games that may be slow, or fail, are not played again for every plan that changes nothing for them.
     """
     parts = engine.parts
-    rows = engine.config.replay.n_step + 3
-    if isinstance(parts.sampler, RolloutSampler):
-        rows = engine.config.pqn.rollout
-    if not int(parts.ring.filled) or engine.collects_compiled or is_capturable(parts.collector.env):
+    if not int(parts.ring.filled) or engine.backend.compiles_recording or is_capturable(parts.collector.env):
         parts.collector.start(seed=0)
-        for _ in range(rows):
+        for _ in range(parts.sampler.least_rows):
             engine.collect()
     with suppress(DivergedError):  # a loss that is not finite is for the run itself to report
         for count in all_group_sizes(engine.largest):
             parts.learner.updates = 0  # a copy into the target would cut the group in two
-            if isinstance(parts.sampler, RolloutSampler):
-                parts.sampler.remaining = parts.sampler.updates
+            parts.sampler.draw_again()
             engine.learn(count)
         parts.learner.read_sums()
 

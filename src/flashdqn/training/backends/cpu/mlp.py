@@ -47,6 +47,17 @@ LAYER_COLUMNS = 16
 OBS, ACTION, REWARD, DISCOUNT, NEXT_OBS, SAMPLE_WEIGHT, PRIORITY, LEGAL = range(8)
 BATCH_COLUMNS = 8
 
+# What `sizes` holds: samples, samples at a time, width of matrices of samples; whether the bootstrap is double,
+# observations are bytes that stand for 0 … 1, and gradients are applied.
+SAMPLES, AT_ONCE, WIDTH, DOUBLE, BYTES, APPLY = range(6)
+
+# What `places` holds: the addresses of the counters, of a zero, and of flat tensors.
+COUNTERS, ZERO, AT_VALUES, AT_GRADIENT, AT_FIRST, AT_SECOND, AT_TARGET = range(7)
+PLACES = 7
+
+# What `lengths` holds: how many values there are, and how many of the target are moved.
+VALUES_LENGTH, TARGET_LENGTH = range(2)
+
 #: Between two counters, so that they lie in cache lines of their own. A stage has one of parts done, and one for
 #: every worker of parts taken from its share.
 APART, STAGES = 64, 3
@@ -67,9 +78,9 @@ def run_updates(
     terms: Array,  # [2, samples], in between: each one's part of the loss, and Q(s, a)
     squares: Array,  # [blocks], in between
     batches: Array,  # [updates, BATCH_COLUMNS]
-    sizes: Array,  # samples, samples at a time, width (of matrices of samples), double, bytes as 0 … 1, apply
-    places: Array,  # addresses: counters, a zero, values, gradient, first, second, target
-    lengths: Array,  # of values, and of target where it is moved
+    sizes: Array,  # by SAMPLES … APPLY
+    places: Array,  # by COUNTERS … AT_TARGET
+    lengths: Array,  # by VALUES_LENGTH and TARGET_LENGTH
     settings: Array,  # of Adam, as `adam_step` has them; the last: steps so far
     huber: Scalar,
     like: Array,  # an array of the observations' type
@@ -78,14 +89,14 @@ def run_updates(
     done: Array,  # [1]: updates until one whose loss is not finite
 ) -> None:
     """As many updates as there are batches, one after the other; or the gradient of one."""
-    samples, at_once, applied = sizes[0], sizes[1], sizes[5]
+    samples, at_once, applied = sizes[SAMPLES], sizes[AT_ONCE], sizes[APPLY]
     stage = (threads + 1) * APART  # bytes of counters
     for u in range(len(batches)):
-        counters = places[0] + STAGES * stage * u
+        counters = places[COUNTERS] + STAGES * stage * u
         part = take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
             forward_and_backward(
-                layers, batches[u], sizes, places[1], huber, like, chosen, terms, part * at_once
+                layers, batches[u], sizes, places[ZERO], huber, like, chosen, terms, part * at_once
             )
             increment_counter(counters)
             part = take_next_part(counters, shares[0], worker, threads)
@@ -99,8 +110,8 @@ def run_updates(
         part = take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
             layer, first, rows = layers[blocks[part, 0]], blocks[part, 1], blocks[part, 2]
-            delta = layer[DELTA] + 4 * first * sizes[2]
-            squares[part] = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, places[1])
+            delta = layer[DELTA] + 4 * first * sizes[WIDTH]
+            squares[part] = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, places[ZERO])
             increment_counter(counters)
             part = take_next_part(counters, shares[1], worker, threads)
         wait_for_counter(counters, shares[1, threads])
@@ -145,7 +156,13 @@ def forward_and_backward(
     terms: Array, first: Scalar,
 ) -> None:  # fmt: skip
     """Some samples forwards and back: every DELTA, and every layer's input by rows."""
-    samples, at_once, width, double, bytes_ = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
+    samples, at_once, width, double, bytes_ = (
+        sizes[SAMPLES],
+        sizes[AT_ONCE],
+        sizes[WIDTH],
+        sizes[DOUBLE],
+        sizes[BYTES],
+    )
     last, end, inputs = len(layers) - 1, min(first + at_once, samples), layers[0, IN]
     obs = view_matrix_like(batch[OBS], samples, inputs, like)
     next_obs = view_matrix_like(batch[NEXT_OBS], samples, inputs, like)
@@ -268,7 +285,7 @@ def gradient_of_rows(
     layer: Array, by_rows: Scalar, delta: Scalar, first: Scalar, rows: Scalar, sizes: Array, zero: Scalar
 ) -> Scalar:
     """The gradient of some rows of a layer, weights and biases, from δ there; returns the sum of its squares."""
-    samples, width, inputs, line = sizes[0], sizes[2], layer[IN], layer[LINE]
+    samples, width, inputs, line = sizes[SAMPLES], sizes[WIDTH], layer[IN], layer[LINE]
     gradient = view_float_matrix(layer[WEIGHT_GRAD] + 4 * first * inputs, rows, inputs)
     scratch = layer[SCRATCH]
     to = scratch + 4 * first * line if scratch else layer[WEIGHT_GRAD] + 4 * first * line
@@ -294,16 +311,16 @@ def apply_adam(
     first: Scalar, places: Array, lengths: Array, settings: Array, norm: Scalar, step: Scalar
 ) -> None:
     """Move some of the parameters, and of the target."""
-    count = min(PIECE, lengths[0] - first)
+    count = min(PIECE, lengths[VALUES_LENGTH] - first)
     values, gradient = (
-        view_float_matrix(places[2] + 4 * first, 1, count)[0],
-        view_float_matrix(places[3] + 4 * first, 1, count)[0],
+        view_float_matrix(places[AT_VALUES] + 4 * first, 1, count)[0],
+        view_float_matrix(places[AT_GRADIENT] + 4 * first, 1, count)[0],
     )
     means, second = (
-        view_float_matrix(places[4] + 4 * first, 1, count)[0],
-        view_float_matrix(places[5] + 4 * first, 1, count)[0],
+        view_float_matrix(places[AT_FIRST] + 4 * first, 1, count)[0],
+        view_float_matrix(places[AT_SECOND] + 4 * first, 1, count)[0],
     )
-    target = view_float_matrix(places[6] + 4 * first, 1, count if lengths[1] else 0)[0]
+    target = view_float_matrix(places[AT_TARGET] + 4 * first, 1, count if lengths[TARGET_LENGTH] else 0)[0]
     adam_step(values, gradient, means, second, target, settings, norm, step)
 
 

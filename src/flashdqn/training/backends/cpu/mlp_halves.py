@@ -37,8 +37,13 @@ from flashdqn.compute.gemm import (
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.training.backends.cpu.mlp import (
     APART,
+    APPLY,
+    AT_ONCE,
     BIAS,
     BIAS_GRAD,
+    BYTES,
+    COUNTERS,
+    DOUBLE,
     IN,
     LINE,
     NEXT_OBS,
@@ -49,10 +54,13 @@ from flashdqn.training.backends.cpu.mlp import (
     OUT,
     PIECE,
     PRIORITY,
+    SAMPLES,
     SCRATCH,
     SINGLE,
     WEIGHT,
     WEIGHT_GRAD,
+    WIDTH,
+    ZERO,
     apply_adam,
     choose_best_actions,
     compute_loss_slopes,
@@ -104,12 +112,12 @@ def run_updates_by_halves(
     done: Array,
 ) -> None:
     """As `mlp_cpu.updates`."""
-    samples, applied, zero = sizes[0], sizes[5], places[1]
+    samples, applied, zero = sizes[SAMPLES], sizes[APPLY], places[ZERO]
     mine = own[worker]
     terms = view_matrix_like(mine[TERMS], 2, samples, squares)
     blocks, stage = shares[0, threads], (threads + 1) * APART
     for u in range(len(batches)):
-        counters = places[0] + STAGES * stage * u
+        counters = places[COUNTERS] + STAGES * stage * u
         if u + 1 < len(batches) and read_counter(counters + STAGES * stage) > 0:
             continue  # the others are further: this one has come late
         first_layer(layers, batches[u], sizes, mine, zero, like)
@@ -173,16 +181,16 @@ def run_updates_by_halves(
 @inner
 def count_passes(sizes: Array) -> Scalar:
     """Two, and with double DQN three."""
-    return 3 if sizes[3] else 2
+    return 3 if sizes[DOUBLE] else 2
 
 
 @never_inlined
 def first_layer(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Scalar, like: Array) -> None:
     """The first layer, for all samples."""
-    samples, width, inputs, out = sizes[0], sizes[2], layers[0, IN], layers[0, OUT]
+    samples, width, inputs, out = sizes[SAMPLES], sizes[WIDTH], layers[0, IN], layers[0, OUT]
     for k in range(2):
         obs = view_matrix_like(batch[OBS] if k == SEEN else batch[NEXT_OBS], samples, inputs, like)
-        load_observations(obs, 0, samples, view_float_matrix(mine[INPUT + k], inputs, width), sizes[4])
+        load_observations(obs, 0, samples, view_float_matrix(mine[INPUT + k], inputs, width), sizes[BYTES])
     for k in range(count_passes(sizes)):
         weight, bias = (
             (layers[0, OLD_WEIGHT], layers[0, OLD_BIAS])
@@ -213,7 +221,7 @@ def first_layer(layers: Array, batch: Array, sizes: Array, mine: Array, zero: Sc
 @inner
 def padded_samples(sizes: Array) -> Scalar:
     """Samples, up to whole vectors."""
-    return (sizes[0] + sizes[1] - 1) // sizes[1] * sizes[1]
+    return (sizes[SAMPLES] + sizes[AT_ONCE] - 1) // sizes[AT_ONCE] * sizes[AT_ONCE]
 
 
 @never_inlined
@@ -221,7 +229,7 @@ def second_layer_block(
     layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
 ) -> None:
     """Some rows of the second layer, and what they give to q."""
-    width, inputs, out, actions = sizes[2], layers[1, IN], layers[1, OUT], layers[2, OUT]
+    width, inputs, out, actions = sizes[WIDTH], layers[1, IN], layers[1, OUT], layers[2, OUT]
     first = block * BLOCK
     rows = min(BLOCK, out - first)
     for k in range(count_passes(sizes)):
@@ -241,7 +249,7 @@ def second_layer_block(
         )  # fmt: skip
     line = layers[2, LINE]
     transpose_matrix(
-        shared[SECOND] + 4 * first * width, rows, width, sizes[0], shared[SECOND_ROWS] + 4 * first, line
+        shared[SECOND] + 4 * first * width, rows, width, sizes[SAMPLES], shared[SECOND_ROWS] + 4 * first, line
     )
 
 
@@ -257,7 +265,7 @@ def td_error(
     terms: Array,
 ) -> None:
     """q of all samples from its parts, and the slope of the loss there."""
-    samples, width, actions = sizes[0], sizes[2], layers[2, OUT]
+    samples, width, actions = sizes[SAMPLES], sizes[WIDTH], layers[2, OUT]
     for k in range(count_passes(sizes)):
         bias = view_float_matrix(layers[2, OLD_BIAS] if k == JUDGED else layers[2, BIAS], 1, actions)
         q = view_float_matrix(mine[VALUES + k], actions, width)
@@ -271,7 +279,7 @@ def td_error(
                     q[a, b] += part[a, b]
     chosen = view_matrix_like(mine[CHOSEN], 1, samples, batch)[0]
     judged = view_float_matrix(mine[VALUES + JUDGED], actions, width)
-    by = view_float_matrix(mine[VALUES + CHOOSING], actions, width) if sizes[3] else judged
+    by = view_float_matrix(mine[VALUES + CHOOSING], actions, width) if sizes[DOUBLE] else judged
     choose_best_actions(by, batch, 0, samples, samples, chosen)
     compute_loss_slopes(
         view_float_matrix(mine[VALUES], actions, width), judged, chosen, batch, huber, samples, 0, samples,
@@ -295,7 +303,7 @@ def second_layer_gradient(
     layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
 ) -> Scalar:
     """The slope at some rows of the second layer, and the gradients of all that meets there; its squares' sum."""
-    samples, width, out, actions = sizes[0], sizes[2], layers[1, OUT], layers[2, OUT]
+    samples, width, out, actions = sizes[SAMPLES], sizes[WIDTH], layers[1, OUT], layers[2, OUT]
     first = block * BLOCK
     rows = min(BLOCK, out - first)
     delta = shared[DELTA] + 4 * first * width
@@ -335,7 +343,7 @@ def input_gradient_half(
     layers: Array, sizes: Array, shared: Array, zero: Scalar, part: Scalar, blocks: Scalar
 ) -> None:
     """What one half of W₁'s rows gives to the slope at some rows of the first layer."""
-    width, inputs, out = sizes[2], layers[1, IN], layers[1, OUT]
+    width, inputs, out = sizes[WIDTH], layers[1, IN], layers[1, OUT]
     half, block = part // blocks, part % blocks
     # in whole blocks, so that a half is what one of two threads has
     split = min(out, ((out + BLOCK - 1) // BLOCK + 1) // 2 * BLOCK)
@@ -360,7 +368,7 @@ def first_layer_gradient(
     layers: Array, sizes: Array, mine: Array, shared: Array, zero: Scalar, block: Scalar
 ) -> Scalar:
     """The slope at some rows of the first layer, and their gradient; the sum of its squares."""
-    width, inputs = sizes[2], layers[1, IN]
+    width, inputs = sizes[WIDTH], layers[1, IN]
     first = block * BLOCK
     rows = min(BLOCK, inputs - first)
     place = 4 * first * width

@@ -16,6 +16,10 @@ from flashdqn.training.backends.cpu import mlp as mlp_cpu
 from flashdqn.training.backends.cpu.mlp import APART, forward_pass, load_observations, take_next_part
 from flashdqn.training.backends.cpu.update import plain_mlp_layers
 
+# What `sizes` holds: environments at a time, width of the matrices, whether observations are bytes, the address of
+# the counters.
+AT_ONCE, WIDTH, BYTES, COUNTERS = range(4)
+
 #: Environments that a thread takes at a time; fewer than two such parts are one thread's work.
 PART = 2 * LANES
 
@@ -26,7 +30,7 @@ def run_policy(
     threads: Scalar,
     layers: Array,  # as `mlp_cpu.updates` has them; X and Y alone are used
     shares: Array,  # [threads + 1]
-    sizes: Array,  # environments at a time, width of the matrices, bytes as 0 … 1, address of counters
+    sizes: Array,  # by AT_ONCE … COUNTERS
     obs: Array,  # [N, inputs]
     legal: Array,  # [N, A]
     eps: Array,  # [N]
@@ -34,7 +38,7 @@ def run_policy(
     action: Array,  # [N]: out
 ) -> None:
     """The network's choice, or chance's, for every environment."""
-    at_once, width, bytes_, counters = sizes[0], sizes[1], sizes[2], sizes[3]
+    at_once, width, bytes_, counters = sizes[AT_ONCE], sizes[WIDTH], sizes[BYTES], sizes[COUNTERS]
     last = len(layers) - 1
     x = view_float_matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
     q = view_float_matrix(layers[last, mlp_cpu.Y], layers[last, mlp_cpu.OUT], width)
@@ -54,7 +58,10 @@ def run_policy(
 def choose_actions(
     q: Array, action: Array, legal: Array, eps: Array, luck: Array, first: Scalar, end: Scalar
 ) -> None:
-    """As `collector.explore`: the best legal action, or with probability ε_i a random legal one. q is [A, N]."""
+    """As `core.ops.choose_epsilon_greedy`: the best legal action, or with probability ε_i a random legal one.
+
+    q is [A, N].
+    """
     for i in range(first, end):
         if luck[0, i] < eps[i]:
             count = 0
@@ -83,7 +90,7 @@ class NativePolicy:
         layers = plain_mlp_layers(network)
         few = num_envs <= LANES // 2
         at_once = LANES // 2 if few else LANES if num_envs <= LANES else PART
-        width = -(-num_envs // PART) * PART + 16  # as in `written`: no power of two
+        width = -(-num_envs // PART) * PART + 16  # not a power of two, as in `update.py`
         self.parts = -(-num_envs // at_once)
         self.team = team if team is not None and self.parts > 1 else Team(1)
         self._layers, self._memory = self._table(layers, width)
@@ -101,7 +108,7 @@ class NativePolicy:
     def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """[N] int64, in a buffer that the next call overwrites."""
         self._counters.fill(0)
-        self._sizes[2] = obs.dtype == torch.uint8
+        self._sizes[BYTES] = obs.dtype == torch.uint8
         seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)
         threads = self.team.start()
         arguments = (self._layers, self._shares[threads], self._sizes, seen.reshape(len(seen), -1), *others)

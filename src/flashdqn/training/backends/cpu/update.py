@@ -121,9 +121,11 @@ class _Workspace:
         self.rows = rows
         self.memory = kind(*owner._layers, rows, width, at_once, length, owner.team.most)
         self.sizes = np.array([rows, at_once, width, owner._double, dtype == torch.uint8, 1])
-        self.places = np.zeros(7, dtype=np.int64)
-        self.places[1] = owner._zero.data_ptr()
-        self.places[2 : 2 + len(owner._flat)] = [tensor.data_ptr() for tensor in owner._flat]
+        self.places = np.zeros(mlp_cpu.PLACES, dtype=np.int64)
+        self.places[mlp_cpu.ZERO] = owner._zero.data_ptr()
+        self.places[mlp_cpu.AT_VALUES : mlp_cpu.AT_VALUES + len(owner._flat)] = [
+            tensor.data_ptr() for tensor in owner._flat
+        ]
         self.lengths = np.array([length, length if len(owner._flat) > 4 else 0])
         self.like = torch.zeros(0, dtype=dtype).numpy()
         self._counters = np.zeros(0, dtype=np.int64)
@@ -141,7 +143,7 @@ class _Workspace:
             if not call.copied:  # a copy would not hear of other numbers in the same batch
                 self._calls[count, threads] = call
         self._counters.fill(0)
-        self.sizes[5] = applied
+        self.sizes[mlp_cpu.APPLY] = applied
         call.done[0] = 0
         if owner._settings is not None:
             owner._settings.now()
@@ -155,7 +157,7 @@ class _Workspace:
         needed = count * self.memory.stages * (threads + 1) * mlp_cpu.APART // 8
         if len(self._counters) < needed:
             self._counters = np.zeros(needed, dtype=np.int64)
-            self.places[0] = self._counters.ctypes.data
+            self.places[mlp_cpu.COUNTERS] = self._counters.ctypes.data
             self._calls.clear()
         obs, action, reward, discount, next_obs, mask, _ = batch.transition
         priority = torch.empty(count * self.rows)

@@ -1,0 +1,92 @@
+"""Written by hand for the CPU, compiled by Numba: acting, recording, picking, a group of updates in one call."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flashdqn.compute.threads import make_team
+from flashdqn.core.types import Batch, Step
+from flashdqn.replay.samplers import SamplerBase, split_batch
+from flashdqn.replay.samplers_cpu import NativePick
+from flashdqn.training.assemble import Parts
+from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.cpu.policy import NativePolicy
+from flashdqn.training.backends.cpu.record import NativeRecord
+from flashdqn.training.backends.cpu.update import NativeUpdates
+
+
+class CpuBackend:
+    """Plain MLPs with a scalar head, greedy or double; any number of hidden layers."""
+
+    compiles_recording = False
+
+    def __init__(self, parts: Parts, compiler: Compiler) -> None:
+        self.parts, learner, uniform = parts, parts.learner, parts.sampler.uniform
+        asked = parts.config.runtime.threads
+        self._policy = NativePolicy(learner.online, parts.config.envs, make_team(asked))
+        self._record = NativeRecord(parts.collector)
+        self._pick = None if uniform is None else NativePick(uniform)
+        #: The gradient alone is written by hand where somebody must see it, or where the rule is not Adam's.
+        self._one_by_one = parts.exchange is not None or not learner.adam.has_native_step
+        self._updates = NativeUpdates(
+            learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
+            learner.target_flat.values, learner.tau, make_team(asked),
+        )  # fmt: skip
+
+    @classmethod
+    def fits(cls, parts: Parts) -> str | None:
+        """Only what the loops know."""
+        learner = parts.learner
+        if parts.demonstrations is not None:
+            return "the hand-written update knows no demonstrations that are kept"
+        if learner.precision != "fp32":
+            return "the hand-written update computes in fp32 alone"
+        if not NativeUpdates.fits(learner.online, learner.head, learner.bootstrap):
+            return "the hand-written update is for plain MLPs with a scalar head, greedy or double"
+        return None
+
+    def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
+        """In one call."""
+        return self._policy(obs, mask, eps, luck)
+
+    def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
+        """In one pass."""
+        self._record(action, step, outcomes)
+
+    def sample(self, count: int) -> list[Batch]:
+        """One batch that holds all of them, one after the other; its memory serves again for the next."""
+        sampler, size = self.parts.sampler, self.parts.config.update_size
+        if self._one_by_one:
+            return sampler.batches(count, size, self._pick)
+        if self._pick is not None:
+            return [self._pick.again(count * size)]
+        assert isinstance(sampler, SamplerBase)  # `fits` refuses batches that are put together
+        return [sampler.group(count, size)]
+
+    def update(self, batches: list[Batch]) -> None:
+        """A group in one call, or one by one."""
+        sampler, size = self.parts.sampler, self.parts.config.update_size
+        for batch in batches:
+            priority = self._step_by_gradient(batch) if self._one_by_one else self._step_group(batch, size)
+            if not sampler.wants_priorities:
+                continue
+            pairs = zip(torch.split(batch.index, size), torch.split(priority, size), strict=True)
+            for index, errors in pairs:
+                sampler.update(index, errors)
+
+    def _step_group(self, batch: Batch, size: int) -> Tensor:
+        learner, count = self.parts.learner, len(batch.index) // size
+        priority, done, loss = self._updates.steps(batch, count, learner.sums)
+        if done < count:
+            bad = split_batch(batch, count, size)[done]
+            learner.watch.look(torch.tensor(loss), bad, learner.adam.steps)
+        return priority
+
+    def _step_by_gradient(self, batch: Batch) -> Tensor:
+        learner = self.parts.learner
+        result = self._updates.gradient(batch)
+        learner.watch.look(result.loss, batch, learner.adam.steps)
+        if self.parts.exchange is not None:
+            self.parts.exchange(learner.flat.gradient)
+        return learner.apply(result)
