@@ -81,10 +81,10 @@ def without(row: dict[str, Any], column: str) -> dict[str, Any]:
         ({"chain": [CHAIN | {"mbps": [5, 1]}]}, "mbps must be above 0 and rise"),
         ({"chain": [CHAIN | {"delay_ms": 0}]}, "delay_ms must be above 0"),
         ({"chain": [CHAIN | {"bundle": [3, 1]}]}, "bundle must be counts that rise"),
-        ({"dc": [HERE], "link": []}, "needs 2 to 32 data centres"),
+        ({"dc": [HERE], "link": []}, "needs 2 to 32 data centers"),
         (
             {"dc": [HERE, THERE], "link": [LINK | {"between": ["here", "moon"]}]},
-            "names the data centre 'moon'",
+            "names the data center 'moon'",
         ),
         ({"dc": [HERE, THERE], "link": [LINK | {"between": ["here", "here"]}]}, "to itself"),
         ({"dc": [HERE, THERE], "link": [LINK | {"between": "here"}]}, "must be two names"),
