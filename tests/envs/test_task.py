@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from toy_task import HELD_OUT_LIMIT, LIMIT, WalkConfig
+from toy_task import HELD_OUT_LIMIT, LIMIT, TINY, WalkConfig
 
 import flashdqn
 from flashdqn.as_gymnasium.single import OneGame
@@ -59,6 +59,14 @@ def test_an_expert_that_the_task_does_not_have_is_refused() -> None:
         ConfigError, match=r"no expert 'walks-left' for demos\.source; it has random, walks-right"
     ):
         flashdqn.train("walk", progress=False, demos={"source": "walks-left", "episodes": 1})
+
+
+def test_a_users_own_game_may_have_its_own_expert(tmp_path: Path) -> None:
+    shown = {"source": "own-guide", "episodes": 4}
+    settings = dict(TINY.settings) | {"steps": 100, "device": "cpu", "out": str(tmp_path), "demos": shown}
+    run = flashdqn.train("toy_task:GuidedWalk", progress=False, **settings)
+    assert run.summary["demonstrations"]["mean_return"] == 1.0
+    assert run.summary["demonstrations"]["transitions"] == 4 * run.summary["demonstrations"]["episodes"]
 
 
 def test_the_agent_is_loaded_and_evaluated(walk_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,6 +83,20 @@ def walk_right(env: Chain, seed: int) -> Demonstrator:
     return choose
 
 
+class GuidedWalk(Chain):
+    """A user's own game, `toy_task:GuidedWalk`, with its own expert."""
+
+    demonstrators = ("own-guide",)
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs)
+
+    def demonstrator(self, name: str, seed: int) -> Demonstrator:
+        """The guide."""
+        assert name == "own-guide"
+        return walk_right(self, seed)
+
+
 TINY = Preset(
     "a walk in a second",
     {
