@@ -25,9 +25,9 @@ import torch
 
 import flashdqn
 from flashdqn.compute.device import choose_device, used_bytes
+from flashdqn.config.presets import base_config
 from flashdqn.core.contract import close_env
 from flashdqn.envs import GymConfig, VecEnv, build_env
-from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
 from flashdqn.runs.columns import GRAPHS, PHASES
 from flashdqn.runs.tables import read_metrics

@@ -20,9 +20,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from flashdqn.compute.graphs import ExecutionPlan, compiled
 from flashdqn.compute.precision import allow_tf32
+from flashdqn.config.presets import base_config
 from flashdqn.envs import build_env
 from flashdqn.networks.torsos import BoardNorm
-from flashdqn.presets import PRESETS
 from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.autotune import warm_up_plan
 from flashdqn.training.engine import Engine
@@ -116,7 +116,7 @@ def time_norm(batch: int, channels: int) -> list[dict[str, Any]]:
 def time_training(batch: int, boards: int, precision: str, pick: bool) -> tuple[list[dict[str, Any]], Any]:
     """A gradient step and a step of acting, compiled, and their kernels."""
     torch.backends.cudnn.benchmark = pick
-    preset = PRESETS["fuelbreaks"].config
+    preset = base_config("fuelbreaks")
     config = replace(
         preset,
         envs=boards,

@@ -34,7 +34,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.presets import base_config
+from flashdqn.config.presets import base_config
 from flashdqn.runs.columns import PHASE_PREFIX
 from flashdqn.runs.rows import row_to_cells
 from flashdqn.runs.tables import read_metrics

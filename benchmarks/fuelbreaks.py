@@ -27,11 +27,11 @@ from torch import Tensor
 import flashdqn
 from flashdqn.agent.agent import Agent
 from flashdqn.compute.threads import limit_threads
+from flashdqn.config.presets import base_config
 from flashdqn.core.ops import masked_argmax
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
 from flashdqn.envs.fuelbreaks.pictures import draw_plan, make_figure
-from flashdqn.presets import PRESETS
 from measure import context, train_apart, write_json
 
 RESULTS = Path(__file__).parent / "results" / "fuelbreaks.json"
@@ -226,7 +226,7 @@ def main() -> None:
     asked = parser.parse_args()
     run = train_apart(asked.train, {}, "runs") if asked.train else asked.run
     agent = None if run is None else flashdqn.load(run, "cpu")
-    config = PRESETS[asked.preset].config.env if agent is None else agent.config.env
+    config = base_config(asked.preset).env if agent is None else agent.config.env
     assert isinstance(config, FuelBreaksConfig)
     if asked.landscape_seed is not None:
         count = asked.landscapes or config.held_out

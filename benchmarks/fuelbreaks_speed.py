@@ -23,8 +23,8 @@ import torch
 
 import flashdqn
 from flashdqn.compute.device import choose_device
+from flashdqn.config.presets import base_config
 from flashdqn.envs import FuelBreaks, FuelBreaksConfig
-from flashdqn.presets import PRESETS
 from flashdqn.replay.ring import ring_bytes
 from flashdqn.runs.tables import read_metrics
 from measure import context, write_json
@@ -60,7 +60,7 @@ def synchronize(device: torch.device) -> None:
 
 def time_training(preset: str, precision: str, fires: int, asked: argparse.Namespace) -> dict[str, Any]:
     """A short training; its windows come from metrics.csv."""
-    base = PRESETS[preset].config
+    base = base_config(preset)
     with tempfile.TemporaryDirectory() as out:
         run = flashdqn.train(
             preset,
@@ -118,7 +118,7 @@ def main() -> None:
     asked = parser.parse_args()
     device = choose_device(asked.device)
     preset = asked.preset or ("fuelbreaks" if asked.device == "cuda" else "fuelbreaks-small")
-    config = PRESETS[preset].config.env
+    config = base_config(preset).env
     assert isinstance(config, FuelBreaksConfig)
     out = asked.out or RESULTS / f"fuelbreaks_speed_{asked.device}.json"
     results: dict[str, Any] = {
@@ -135,7 +135,7 @@ def main() -> None:
             rate = f"{cell['steps_per_second']:,.0f} steps/s"
             print(f"environment alone, {boards} boards, {fires} fires: {rate}", flush=True)
     env = FuelBreaks(config, 1, "cpu")
-    capacity = PRESETS[preset].config.replay.capacity
+    capacity = base_config(preset).replay.capacity
     results["ring_mb"] = ring_bytes(capacity, 64, env.obs_spec, env.num_actions, masked=False) / 1e6
     for precision in asked.precisions:
         for fires in asked.fires:

@@ -26,12 +26,12 @@ from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.threads import limit_threads
 from flashdqn.config import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ExecutionError
 from flashdqn.envs import build_env
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.presets import base_config
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.autotune import warm_up_plan

@@ -34,11 +34,11 @@ from flashdqn.compute.device import choose_device
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.threads import cores, limit_threads
 from flashdqn.config import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_env
 from flashdqn.learn.algorithms import apply_algorithm
-from flashdqn.presets import base_config
 from flashdqn.profile.ready import end_rollout, finish_updates
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training.assemble import assemble_parts

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from flashdqn.config.presets import base_config
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.baselines import Heuristic
 from flashdqn.networks import build_network
-from flashdqn.presets import PRESETS
 from flashdqn.runs.tables import read_metrics
 from measure import context, train_apart, write_json
 
@@ -80,7 +80,7 @@ def eager(device: str, seconds: float, every: int) -> dict[str, Any]:
     """One network at a time, an update after every `every` actions."""
     env = ServiceChains(SfcConfig(), 1)
     generator = torch.Generator().manual_seed(0)
-    config = PRESETS["sfc-paper"].config.network
+    config = base_config("sfc-paper").network
     online, target = (
         build_network(config, env.obs_spec, env.num_actions, generator).to(device) for _ in range(2)
     )

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from flashdqn.compute.threads import cores, limit_threads
+from flashdqn.config.presets import base_config
 from flashdqn.envs import build_env
-from flashdqn.presets import base_config
 from flashdqn.training.assemble import assemble_parts
 from measure import context, write_json
 

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import flashdqn
+from flashdqn.envs.stage import open_stage
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.film import save_film, save_strip
 from flashdqn.show.play import play_turns
-from flashdqn.show.views import open_stage
 
 
 def main() -> None:

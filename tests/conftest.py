@@ -15,8 +15,8 @@ import torch
 
 import flashdqn
 from flashdqn import Config, Run
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
-from flashdqn.presets import base_config
 from marker_table import find_marks
 
 #: Everything about a tiny training; nested settings by their dotted names.

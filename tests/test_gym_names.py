@@ -11,10 +11,10 @@ import torch
 import flashdqn
 from flashdqn import Config
 from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import GymConfig, SnakeConfig
-from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs.folder import RunFolder
 
 

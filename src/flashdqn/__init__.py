@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from flashdqn.as_gymnasium.names import register_gymnasium_envs as _register
 
 if TYPE_CHECKING:
-    from flashdqn import config, envs, presets
+    from flashdqn import config, envs
     from flashdqn.agent.agent import Agent, load
     from flashdqn.agent.onnx import OnnxAgent, load_onnx
     from flashdqn.api import make_env, train
-    from flashdqn.config import Config
+    from flashdqn.config import Config, presets
     from flashdqn.core import errors, types
     from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError, FlashDQNError
     from flashdqn.learn import algorithms
@@ -52,7 +52,7 @@ _MODULES = {
     "config": "flashdqn.config",
     "envs": "flashdqn.envs",
     "errors": "flashdqn.core.errors",
-    "presets": "flashdqn.presets",
+    "presets": "flashdqn.config.presets",
     "types": "flashdqn.core.types",
 }
 

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from flashdqn.compute.device import choose_device
 from flashdqn.config import Config
+from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.envs import ENVS, build_env
+from flashdqn.envs.tasks import TASKS, build_env, find_task
 from flashdqn.learn.algorithms import apply_algorithm
-from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs.folder import RunFolder
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.training.progress import Silent, choose_progress
@@ -66,10 +66,10 @@ def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> 
     """An environment by its own name, a preset's or Gymnasium's (gym:CartPole-v1), with settings like `size=12`."""
     if name in PRESETS or ":" in name:
         config = base_config(name).env
-    elif name in ENVS:
-        config = ENVS[name][0]()
+    elif name in TASKS:
+        config = find_task(name).config()
     else:
-        raise ConfigError(f"Unknown environment '{name}'{suggest_nearest(name, {*ENVS, *PRESETS})}")
+        raise ConfigError(f"Unknown environment '{name}'{suggest_nearest(name, {*TASKS, *PRESETS})}")
     if num_envs < 1:
         raise ConfigError(f"num_envs must be at least 1, and is {num_envs}.")
     return build_env(apply_settings(config, settings, "env."), num_envs, choose_device(device))

@@ -27,9 +27,9 @@ from flashdqn import Config, Run
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import flag_names
 from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import ConfigError
-from flashdqn.presets import PRESETS, base_config
 from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
 from flashdqn.show.terminal import show_summary

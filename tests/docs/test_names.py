@@ -15,7 +15,7 @@ from doc_pages import ROOT, Command, pages, spans
 
 from flashdqn.cli.arguments import flag_names
 from flashdqn.config import Config
-from flashdqn.envs import ENVS
+from flashdqn.envs.tasks import iterate_tasks
 
 NAME = re.compile(r"(flashdqn(?:\.\w+)+)(?:\(.*\))?", re.S)
 FILE = re.compile(r"(?!https?:)[\w.][\w./-]*\.(?:py|md|json|toml|yml|txt)")
@@ -62,7 +62,7 @@ def is_name(dotted: str) -> bool:
 def flags() -> frozenset[str]:
     """Every flag of our command line, and those that a program of ours adds to its parser."""
     known = {"algo", "config", "resume", "help", "version"}
-    for settings, _ in ENVS.values():
+    for settings in (task.config for task in iterate_tasks()):
         known.update(flag_names(dataclasses.replace(Config(), env=settings())))
     for name in command_modules():
         for kind in vars(importlib.import_module(name)).values():

@@ -21,9 +21,9 @@ from doc_pages import ROOT, Block, blocks, commands, pages
 
 import flashdqn
 from flashdqn import Config, Run
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.export.flow import Wanted, export_policy
-from flashdqn.presets import base_config
 from flashdqn.training.session import start_run
 
 #: What a program on a page may take as imported.

@@ -8,7 +8,7 @@ import ale_py
 import numpy as np
 from ale_py import roms
 
-from flashdqn.envs.gymnasium.atari_config import AtariConfig
+from flashdqn.envs.gymnasium.config import AtariConfig
 
 
 class AtariTwin:

@@ -19,7 +19,8 @@ from flashdqn.as_gymnasium.batch import GameVectorEnv
 from flashdqn.as_gymnasium.names import NAMES
 from flashdqn.as_gymnasium.single import OneGame
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.envs import ENVS, VecEnv, build_env
+from flashdqn.envs import VecEnv, build_env
+from flashdqn.envs.tasks import TASKS, find_task
 
 SNAKE, SFC, FUEL = "flashdqn/Snake-v0", "flashdqn/SFC-v0", "flashdqn/FuelBreaks-v0"
 SMALL_FUEL = {"size": 8, "landscapes": 2, "held_out": 1, "fires": 5, "weathers": ("dry@0",)}
@@ -28,7 +29,7 @@ SMALL_SFC = {"max_dcs": 3, "max_bundles": 1, "actions_per_step": 4}
 
 def own(name: str, count: int, settings: dict[str, Any]) -> VecEnv:
     """The task with its own defaults, not a preset's."""
-    return build_env(ENVS[NAMES[name]][0](**settings), count, torch.device("cpu"))
+    return build_env(find_task(NAMES[name]).config(**settings), count, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_gymnasium_has_nothing_to_complain_of(name: str, settings: dict[str, Any
 
 
 def test_every_name_stands_for_a_task() -> None:
-    assert set(NAMES.values()) <= set(ENVS)
+    assert set(NAMES.values()) <= set(TASKS)
     assert set(NAMES) <= set(gymnasium.registry)
 
 

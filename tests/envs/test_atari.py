@@ -15,7 +15,7 @@ from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.types import Step
 from flashdqn.envs import GymConfig, VecEnv, build_evaluation_env, check_env
 from flashdqn.envs.frame_stack import FrameStack
-from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES, AtariConfig
+from flashdqn.envs.gymnasium.config import MAX_FRAMES, AtariConfig
 from flashdqn.envs.gymnasium.env import GymVecEnv
 
 pytest.importorskip("ale_py")

@@ -13,11 +13,11 @@ from PIL import Image
 
 from flashdqn.cli.other_tools import MEANINGS, translate_settings
 from flashdqn.cli.train import resolve_base_config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.pictures import burn_probability, draw_layers, draw_plan
-from flashdqn.presets import PRESETS
 
 FAMILIAR: dict[str, Any] = {
     "grid_size": 30,
@@ -68,7 +68,7 @@ def test_every_familiar_name_means_a_setting_that_there_is() -> None:
         settings, notes = translate_settings({name: FAMILIAR.get(name, 0.01)})
         assert meaning.setting in settings
         assert len(notes) == 1
-        apply_settings(PRESETS["fuelbreaks-small"].config, settings)
+        apply_settings(base_config("fuelbreaks-small"), settings)
 
 
 @pytest.mark.parametrize(

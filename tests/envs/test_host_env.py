@@ -15,9 +15,7 @@ import flashdqn
 from flashdqn.core.contract import get_cause_names
 from flashdqn.envs import VecEnv, build_env, check_env
 from flashdqn.envs.frame_stack import FrameStack
-from flashdqn.envs.host_env import HostEnv
-from flashdqn.envs.packed import ALIGNMENT, Packing
-from flashdqn.presets import base_config
+from flashdqn.envs.host_env import ALIGNMENT, HostEnv, Packing
 
 CPU = torch.device("cpu")
 DTYPES = [torch.bool, torch.uint8, torch.int32, torch.float32, torch.int64, torch.float64]

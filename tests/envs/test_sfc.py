@@ -19,7 +19,7 @@ from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.envs.check import check_env
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
-from flashdqn.envs.sfc.text import render_network
+from flashdqn.envs.sfc.view import render_network
 
 slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, Chain, Link, Site, Tables, Vnf, link_delay_us
-from flashdqn.presets import base_config
 
 VNF = {"name": "NAT", "cpu": 1, "ram": 4, "storage": 7, "processing_ms": 0.06}
 CHAIN = {"name": "A", "vnfs": ["NAT"], "mbps": [1, 50], "delay_ms": 5, "bundle": 3}
@@ -81,10 +81,10 @@ def without(row: dict[str, Any], column: str) -> dict[str, Any]:
         ({"chain": [CHAIN | {"mbps": [5, 1]}]}, "mbps must be above 0 and rise"),
         ({"chain": [CHAIN | {"delay_ms": 0}]}, "delay_ms must be above 0"),
         ({"chain": [CHAIN | {"bundle": [3, 1]}]}, "bundle must be counts that rise"),
-        ({"dc": [HERE], "link": []}, "needs 2 to 32 data centres"),
+        ({"dc": [HERE], "link": []}, "needs 2 to 32 data centers"),
         (
             {"dc": [HERE, THERE], "link": [LINK | {"between": ["here", "moon"]}]},
-            "names the data centre 'moon'",
+            "names the data center 'moon'",
         ),
         ({"dc": [HERE, THERE], "link": [LINK | {"between": ["here", "here"]}]}, "to itself"),
         ({"dc": [HERE, THERE], "link": [LINK | {"between": "here"}]}, "must be two names"),

@@ -12,10 +12,10 @@ import torch
 import flashdqn
 from flashdqn import ConfigError, EnvError
 from flashdqn.cli import main as cli
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.envs import GymConfig, UserEnvConfig, build_env
 from flashdqn.envs.user_env import takes_num_envs
-from flashdqn.presets import base_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUICK = [

@@ -15,6 +15,7 @@ import torch
 
 from flashdqn.agent.description import Description
 from flashdqn.config import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.envs import build_evaluation_env
 from flashdqn.export.observations import Observations
@@ -23,7 +24,6 @@ from flashdqn.export.to_onnx import write_onnx
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.learner import build_learner
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.presets import base_config
 
 pytest.importorskip("onnxscript", reason="needs the extra `export`")
 

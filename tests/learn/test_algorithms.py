@@ -11,9 +11,9 @@ from conftest import TINY
 from flashdqn import ConfigError
 from flashdqn.cli.main import dispatch_command
 from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
-from flashdqn.presets import PRESETS, base_config
 
 every_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)
 

@@ -20,11 +20,11 @@ import flashdqn
 from conftest import TINY
 from flashdqn import ConfigError, Run
 from flashdqn.config import Config, LearnConfig
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.learn.flat import Flat
-from flashdqn.presets import base_config
 from flashdqn.runs import checkpoint
 
 BOUND = 0.05  # on |Q − answer|, for values of 1 to 5

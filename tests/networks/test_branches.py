@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from flashdqn.config import NetworkConfig
+from flashdqn.config.presets import base_config
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import ConfigError
 from flashdqn.networks import build_network
 from flashdqn.networks.branches import Branches, BranchSpec, parse_branch
 from flashdqn.networks.implicit import Fractions
 from flashdqn.networks.noisy import NoisyLinear
-from flashdqn.presets.sfc import SFC_NETWORK
 
 STATE = ObsSpec((152,), torch.float32)
 
@@ -57,7 +57,7 @@ def test_branches_must_take_up_the_observation(config: NetworkConfig, says: str)
 
 
 def test_the_papers_network_has_its_layers() -> None:
-    network = make(SFC_NETWORK)
+    network = make(base_config("sfc-paper").network)
     assert isinstance(network.torso, Branches)
     sizes = [(m.in_features, m.out_features) for m in network.modules() if isinstance(m, nn.Linear)]
     assert sorted(sizes) == sorted(
@@ -90,7 +90,7 @@ def test_it_computes_what_the_description_says() -> None:
 def test_it_composes_with_everything(attention: int, dueling: bool, noisy: bool, head: str) -> None:
     config = NetworkConfig(
         torso="branches",
-        branches=SFC_NETWORK.branches,
+        branches=base_config("sfc-paper").network.branches,
         attention=attention,
         hidden=(32, 16),
         dueling=dueling,

@@ -9,13 +9,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from flashdqn.config import NetworkConfig
+from flashdqn.config.presets import base_config
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import ConfigError
 from flashdqn.networks import build_network, make_target
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.cells import SpatialAttention
 from flashdqn.networks.implicit import Fractions
-from flashdqn.presets import PRESETS
 
 SMALL = NetworkConfig(torso="cells", channels=(8, 12), attention=2, hidden=(16,))
 
@@ -111,7 +111,7 @@ def test_what_has_no_cells_is_refused() -> None:
 
 
 def test_the_full_network_takes_26_gflop() -> None:
-    config = PRESETS["fuelbreaks"].config.network
+    config = base_config("fuelbreaks").network
     network = build(config, size=10)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(torch.zeros(1, 14, 10, 10))

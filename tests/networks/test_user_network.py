@@ -15,13 +15,13 @@ from conftest import TINY
 from flashdqn import ConfigError, Run
 from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config import NetworkConfig
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import ObsSpec
 from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.networks import QNetwork, build_network
 from flashdqn.networks.implicit import Fractions
-from flashdqn.presets import base_config
 
 VECTOR = ObsSpec((5,), torch.float32)
 HERE, EXAMPLES = Path(__file__).parent, Path(__file__).parents[2] / "examples"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashdqn import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
-from flashdqn.presets import base_config
 from flashdqn.profile.ready import TurnResult
 from flashdqn.profile.result import Outcome, RoundSpread
 

@@ -9,10 +9,10 @@ from profile_tiny import tiny
 
 from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config import Config
+from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import ConfigError
 from flashdqn.learn.algorithms import apply_algorithm
-from flashdqn.presets import PRESETS, base_config
 from flashdqn.profile.experiments import (
     AGAIN,
     BASELINE,

@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
+from flashdqn.core.drawing.paint import paint_scene
+from flashdqn.core.drawing.palette import DARK, LIGHT
+from flashdqn.core.drawing.scene import Label, scene_to_json
 from flashdqn.envs import FuelBreaksConfig, GymConfig, SfcConfig, SnakeConfig
-from flashdqn.show.paint import paint_scene
-from flashdqn.show.palette import DARK, LIGHT
-from flashdqn.show.scene import Label, scene_to_json
-from flashdqn.show.views import open_stage
+from flashdqn.envs.stage import open_stage
 from flashdqn.show.web.page import read_web_file
 
 WIDTH = 320

@@ -12,8 +12,8 @@ import pytest
 
 import flashdqn
 from flashdqn import Run
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
-from flashdqn.presets import base_config
 from flashdqn.show.players import Players
 from flashdqn.show.web.games import Games
 from flashdqn.show.web.server import PlayerServer, open_server

@@ -20,7 +20,9 @@ import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.agent.agent import Agent
+from flashdqn.core.drawing.scene import Picture
 from flashdqn.core.errors import CheckpointError
+from flashdqn.envs.stage import open_stage
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.runs import checkpoint
 from flashdqn.show import recording
@@ -28,8 +30,6 @@ from flashdqn.show.film import MOST_FRAMES, save_film, save_picture, save_strip,
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import UNTRAINED, Players
 from flashdqn.show.recording import Thinning, collect_turns, record
-from flashdqn.show.scene import Picture
-from flashdqn.show.views import open_stage
 
 
 def a_turn(step: int, over: bool = False, picture: bool = False) -> GameTurn:

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from flashdqn.show.paint import encode_image, paint_pixels, paint_scene
-from flashdqn.show.palette import DARK, LIGHT, blend_colors, color_to_rgb, resolve_color
-from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Trail, scene_to_json
-from flashdqn.show.views.half_blocks import draw_half_blocks
+from flashdqn.core.drawing.paint import draw_half_blocks, encode_image, paint_pixels, paint_scene
+from flashdqn.core.drawing.palette import DARK, LIGHT, blend_colors, color_to_rgb, resolve_color
+from flashdqn.core.drawing.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Trail, scene_to_json
 
 SIZE = (100.0, 50.0)
 RED, BLUE = (255, 0, 0), (0, 0, 255)

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
+from flashdqn.core.drawing.paint import paint_scene
+from flashdqn.core.drawing.scene import Cells, Disc, Label, Picture, Rect, Trail, scene_to_json
 from flashdqn.envs import FuelBreaksConfig, GymConfig, SfcConfig, SnakeConfig
+from flashdqn.envs.fuelbreaks.view import BREAK_CODE, PALETTE
+from flashdqn.envs.plain_view import enlarge_pixels, planes_to_image
 from flashdqn.envs.sfc import layout
 from flashdqn.envs.snake.config import Features
-from flashdqn.show.paint import paint_scene
-from flashdqn.show.scene import Cells, Disc, Label, Picture, Rect, Trail, scene_to_json
-from flashdqn.show.views import GameStage, open_stage
-from flashdqn.show.views.fuelbreaks import BREAK_CODE, PALETTE
-from flashdqn.show.views.plain import enlarge_pixels, planes_to_image
-from flashdqn.show.views.snake import CELL
+from flashdqn.envs.snake.view import CELL
+from flashdqn.envs.stage import GameStage, open_stage
 
 SMALL_FIRE = FuelBreaksConfig(size=8, landscapes=2, held_out=1, budget=4, fires=2)
 

@@ -14,9 +14,9 @@ from rich.console import Console
 from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import ConfigError, FlashDQNError
+from flashdqn.envs.stage import open_stage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
-from flashdqn.show.views import open_stage
 from flashdqn.show.watch_terminal import (
     Pace,
     choose_listed_actions,

@@ -20,9 +20,9 @@ from conftest import start
 from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import ConfigError
+from flashdqn.envs.stage import open_stage
 from flashdqn.show.play import play_turns
 from flashdqn.show.players import UNTRAINED, Players
-from flashdqn.show.views import open_stage
 from flashdqn.show.web import games as games_module
 from flashdqn.show.web.games import Games
 from flashdqn.show.web.server import MOST_SEED, PlayerServer, open_server

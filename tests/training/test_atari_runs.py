@@ -10,9 +10,9 @@ import torch
 
 import flashdqn
 from flashdqn import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.envs import GymConfig, build_env
-from flashdqn.presets import PRESETS, base_config
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.training import session
 from flashdqn.training.assemble import assemble_parts, describe_replay_memory, replay_bytes
@@ -79,10 +79,10 @@ def test_any_game_starts_from_the_atari_preset() -> None:
     config, env = atari("gym:ALE/Seaquest-v5")
     assert env.id == "ALE/Seaquest-v5"
     assert (env.stack, env.clip_reward, env.atari.sticky, env.atari.life_loss) == (4, 1.0, 0.25, False)
-    assert config.network == PRESETS["atari"].config.network
+    assert config.network == base_config("atari").network
     assert config.preset == "gym:ALE/Seaquest-v5"
     pong, _ = atari("gym:ALE/Pong-v5")
-    assert pong.learn == PRESETS["atari-pong"].config.learn
+    assert pong.learn == base_config("atari-pong").learn
 
 
 @pytest.mark.parametrize("game", ["asterix", "breakout", "freeway", "seaquest", "space-invaders"])

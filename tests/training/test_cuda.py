@@ -46,7 +46,7 @@ def test_a_run_trains_keeps_its_ratio_and_resumes(tmp_path: Path) -> None:
 def test_games_run_on_the_cpu_where_numba_cuda_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flashdqn.envs.cuda_available", lambda: False)
+    monkeypatch.setattr("flashdqn.envs.host_env.cuda_available", lambda: False)
     env = flashdqn.make_env("snake", 4, "cuda")
     assert isinstance(env, HostEnv)
     assert env.reset(0).device.type == "cuda"

@@ -14,9 +14,9 @@ import flashdqn
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
-from flashdqn.envs.fuelbreaks.experts.domirank import domirank_scores, sigma_bound
-from flashdqn.envs.fuelbreaks.experts.graph import build_spread_graph
+from flashdqn.envs.fuelbreaks.experts.domirank import build_spread_graph, domirank_scores, sigma_bound
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
+from flashdqn.envs.tasks import find_task
 
 ENV = FuelBreaksConfig(size=8, landscapes=3, held_out=1, weathers=("dry",), budget=5, fires=4, duration=120)
 TINY: dict[str, Any] = {
@@ -131,7 +131,7 @@ def agreement(run: Path, expert: str) -> float:
     """How often an agent does what an expert would do, while the expert plays."""
     agent = flashdqn.load(run, "cpu")
     env = flashdqn.make_env("sfc", 8, "cpu", min_dcs=2, max_dcs=3, min_bundles=1, max_bundles=1)
-    obs, choose, same = env.reset(5), env.demonstrator(expert, 0), 0.0  # type: ignore[attr-defined]
+    obs, choose, same = env.reset(5), find_task("sfc").experts[expert](env, 0), 0.0
     steps = 300
     for _ in range(steps):
         wish = choose().clone()

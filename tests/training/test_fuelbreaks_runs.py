@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import flashdqn
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_env
 from flashdqn.envs.fuelbreaks import FuelBreaksConfig
-from flashdqn.presets import PRESETS
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Ring, ring_bytes
 from flashdqn.training.assemble import assemble_parts
@@ -61,7 +61,7 @@ def test_implicit_quantiles_are_refused() -> None:
 
 
 def test_masks_worked_out_are_the_masks_that_would_have_been_stored() -> None:
-    config = apply_settings(PRESETS["fuelbreaks-small"].config, TINY)
+    config = apply_settings(base_config("fuelbreaks-small"), TINY)
     env = build_env(config.env, 4, torch.device("cpu"))
     parts = assemble_parts(config, env)
     assert parts.ring.mask is None

@@ -13,10 +13,10 @@ import torch
 
 import flashdqn
 from flashdqn import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import EnvError
 from flashdqn.envs import GymConfig, build_env
-from flashdqn.presets import base_config
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind
 from flashdqn.runs.folder import RunFolder

@@ -14,11 +14,11 @@ from flashdqn.compute import graphs as execute
 from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.config import Config
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ExecutionError
 from flashdqn.envs import build_env
 from flashdqn.learn.algorithms import apply_algorithm
-from flashdqn.presets import base_config
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training import autotune as choosing
 from flashdqn.training.assemble import Parts, assemble_parts

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from toy_envs import MaskedBandit
 
 from flashdqn.config import LearnConfig, NetworkConfig
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
@@ -19,7 +20,6 @@ from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.flat import Flat
 from flashdqn.networks import build_network
-from flashdqn.presets import base_config
 from flashdqn.replay.samplers import TRIES, UniformSampler
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.training.assemble import Parts, assemble_parts

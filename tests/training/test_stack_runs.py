@@ -11,11 +11,11 @@ import torch
 
 import flashdqn
 from flashdqn import Config, Run
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv
 from flashdqn.envs import ObsSpec
 from flashdqn.envs.frame_stack import FrameStack
-from flashdqn.presets import base_config
 from flashdqn.replay.ring import ring_bytes
 from flashdqn.runs import checkpoint
 from flashdqn.show.report import RUN_PAGES
@@ -79,7 +79,7 @@ def test_frames_teach_what_whole_stacks_teach(
 ) -> None:
     """Bit by bit: the same samples, of the same stacks."""
     frames = train(tmp_path / "frames", **VARIANTS[name])
-    monkeypatch.setattr("flashdqn.envs.FrameStack", WholeStacks)
+    monkeypatch.setattr("flashdqn.envs.gymnasium.task.FrameStack", WholeStacks)
     stacks = train(tmp_path / "stacks", **VARIANTS[name])
     assert frames.summary["updates"] == stacks.summary["updates"] > 10
     assert frames.summary["weights"] == stacks.summary["weights"]
@@ -132,7 +132,7 @@ def test_frames_teach_what_whole_stacks_teach_on_cuda(
 ) -> None:
     changes = {"device": "cuda", "runtime.mode": mode}
     frames = train(tmp_path / "frames", **changes)
-    monkeypatch.setattr("flashdqn.envs.FrameStack", WholeStacks)
+    monkeypatch.setattr("flashdqn.envs.gymnasium.task.FrameStack", WholeStacks)
     stacks = train(tmp_path / "stacks", **changes)
     one, other = (
         checkpoint.load_checkpoint(

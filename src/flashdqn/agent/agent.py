@@ -23,7 +23,7 @@ class Agent:
     """Weights that play: greedy, without exploration."""
 
     def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
-        from flashdqn.envs import GymConfig, build_evaluation_env
+        from flashdqn.envs.tasks import build_evaluation_env, find_task
         from flashdqn.learn.learner import build_learner
 
         self.config, self.device = config, device
@@ -31,13 +31,10 @@ class Agent:
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         self.masked = env.mask is not None
-        #: what a Gymnasium environment calls our action 0
+        #: what an outside environment calls our action 0
         self.first_action: int = getattr(env, "first_action", 0)
-        self._reader = None  # of what the user's own environment returns
-        if isinstance(config.env, GymConfig):
-            from flashdqn.envs.gymnasium.reading import find_reader
-
-            self._reader = find_reader(env)
+        reader = find_task(config.env.task).reader  # of what the user's own environment returns
+        self._reader = reader(env) if reader is not None else None
         self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
             self.network.load_state_dict(weights)
@@ -96,7 +93,7 @@ class Agent:
         import torch
 
         if self._reader is not None and not isinstance(obs, torch.Tensor):
-            read = self._reader.read(obs)
+            read = self._reader(obs)
             if read is not None:
                 return torch.from_numpy(read.obs).to(self.device), read.single, read.mask, self.first_action
         if isinstance(obs, dict | tuple):

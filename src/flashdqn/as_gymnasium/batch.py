@@ -21,7 +21,7 @@ from flashdqn.core.errors import ConfigError, EnvError
 
 
 class GameVectorEnv(VectorEnv[Array, Array, Array]):
-    """`gymnasium.make_vec("flashdqn/Snake-v0", 256)`. Episodes start anew in the step after their end (NEXT_STEP).
+    """`gymnasium.make_vec("flashdqn/Snake-v0", 256)`. Episodes start again in the step after their end (NEXT_STEP).
 
     `infos` follow Gymnasium's rule for vectors: `infos["action_mask"]` [N, A] where the task has masks, and
     `infos["outcomes"]` with an array for each number, which holds where `infos["_outcomes"]` is true.

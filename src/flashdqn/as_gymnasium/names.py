@@ -5,12 +5,10 @@ PyTorch and the games are imported when an environment is made, not before.
 
 from __future__ import annotations
 
-#: Gymnasium's name → our task; a new task takes one line
-NAMES = {
-    "flashdqn/Snake-v0": "snake",
-    "flashdqn/SFC-v0": "sfc",
-    "flashdqn/FuelBreaks-v0": "fuelbreaks",
-}
+from flashdqn.envs.tasks import TASKS
+
+#: Gymnasium's name → our task
+NAMES = {entry.gymnasium: name for name, entry in TASKS.items() if entry.gymnasium}
 
 
 def register_gymnasium_envs() -> None:

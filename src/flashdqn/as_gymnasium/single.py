@@ -19,6 +19,7 @@ from flashdqn.as_gymnasium.spaces import (
     observation_space,
 )
 from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.envs.tasks import find_task
 
 WIDTH = 480  # of a picture, in pixels
 
@@ -37,7 +38,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
             modes = ", ".join(self.metadata["render_modes"])
             raise ConfigError(f"render_mode must be one of {modes}, or None, and is {render_mode!r}.")
         self.render_mode = render_mode
-        self.game = build_task_env(task, 1, settings)
+        self.task, self.game = task, build_task_env(task, 1, settings)
         self.observation_space = observation_space(self.game)
         self.action_space = action_space(self.game)
         self._over = True  # an end, or no beginning yet: no step may follow
@@ -52,7 +53,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         if seed is None and self._seeded and self._over:
             obs = self.game.step(
                 torch.zeros(1, dtype=torch.int64)
-            ).obs  # after an end, any action starts anew
+            ).obs  # after an end, any action starts again
         else:
             start = int(self.np_random.integers(2**63)) if seed is None else seed
             obs = self.game.reset(start)
@@ -76,7 +77,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         """The board as text, or as pixels [height, width, 3]."""
         if self.render_mode is None:
             return None
-        from flashdqn.show.paint import paint_pixels
+        from flashdqn.core.drawing.paint import paint_pixels
 
         view = self._look()
         if self.render_mode == "ansi":
@@ -88,12 +89,10 @@ class OneGame(gymnasium.Env[Array, np.int64]):
 
     def _look(self) -> Any:
         if self._view is None:
-            from flashdqn.show.views import list_view_classes
-
-            make = list_view_classes().get(type(self.game))
-            if make is None:
+            view = find_task(self.task).view
+            if view is None:
                 raise EnvError(f"There are no pictures of {self.game.name} yet: use render_mode=None.")
-            self._view = make(self.game)
+            self._view = view(self.game)
         return self._view
 
     def _info(self) -> dict[str, Any]:

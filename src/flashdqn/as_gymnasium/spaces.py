@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv, get_decoder
-from flashdqn.envs import ENVS, build_env
+from flashdqn.envs.tasks import build_env, find_task
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +22,9 @@ DECODED = 1000.0
 
 def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
     """The task with settings by name, as on our command line: `size=12, features="flood"`."""
-    return build_env(apply_settings(ENVS[task][0](), settings, "env."), num_envs, torch.device("cpu"))
+    return build_env(
+        apply_settings(find_task(task).config(), settings, "env."), num_envs, torch.device("cpu")
+    )
 
 
 def observation_space(env: VecEnv) -> spaces.Box:

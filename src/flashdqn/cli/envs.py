@@ -8,12 +8,14 @@ from flashdqn.show.terminal import SteadyConsole
 
 def run_command(arguments: list[str]) -> int:
     """`flashdqn envs`."""
-    from flashdqn.envs import ENVS
+    from flashdqn.envs.tasks import iterate_tasks
 
     refuse_arguments("envs", arguments)
     console = SteadyConsole(soft_wrap=True)
-    for name, (settings, about) in ENVS.items():
-        console.print(f"[bold]{name}[/]  {about}", highlight=False)
-        for key, value in vars(settings()).items():
+    for task in iterate_tasks():
+        console.print(f"[bold]{task.name}[/]  {task.about}", highlight=False)
+        for key, value in vars(task.config()).items():
             console.print(f"    --env.{key.replace('_', '-')} {value}", highlight=False)
+        if task.experts:
+            console.print(f"    experts for --demos.source: {', '.join(task.experts)}", highlight=False)
     return 0

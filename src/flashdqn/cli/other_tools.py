@@ -14,6 +14,9 @@ from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
 
+#: What such a file starts from.
+PRESET = "fuelbreaks"
+
 
 @dataclass(frozen=True)
 class Meaning:

@@ -10,8 +10,8 @@ from flashdqn.show.terminal import SteadyConsole
 
 def run_command(arguments: list[str]) -> int:
     """`flashdqn presets`."""
+    from flashdqn.config.presets import PRESETS
     from flashdqn.learn.algorithms import ALGORITHMS
-    from flashdqn.presets import PRESETS
 
     refuse_arguments("presets", arguments)
     table = Table.grid(padding=(0, 2))

@@ -68,8 +68,8 @@ def run_command(arguments: list[str]) -> int:
 
 def resolve_base_config(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
     """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top."""
+    from flashdqn.config.presets import base_config
     from flashdqn.learn.algorithms import apply_algorithm
-    from flashdqn.presets import base_config
     from flashdqn.runs.folder import RunFolder
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None
@@ -91,8 +91,8 @@ def resolve_base_config(arguments: list[str]) -> tuple[Config, Path | None, list
 
 
 def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """A file's settings, and the preset that they are for; names from fuel-break trainers are translated, aloud."""
-    from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
+    """A file's settings, and the preset that they are for; names that other tools have are translated, aloud."""
+    from flashdqn.cli.other_tools import PRESET, translate_settings, uses_other_tool_keys
 
     if not uses_other_tool_keys(settings):
         return settings, DEFAULT_PRESET
@@ -100,7 +100,7 @@ def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], s
     console = SteadyConsole(soft_wrap=True)
     for note in notes:
         console.print(note, markup=False, highlight=False)
-    return settings, "fuelbreaks"
+    return settings, PRESET
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:

@@ -136,8 +136,8 @@ def describe_player(players: Players) -> str:
 
 def watch_in_terminal(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
     """In the terminal, or as text where there is none."""
+    from flashdqn.envs.stage import open_stage
     from flashdqn.show.play import play_turns
-    from flashdqn.show.views import open_stage
     from flashdqn.show.watch_terminal import print_game, show_live_game
 
     agent, stage = players.agent(players.first), open_stage(players.config.env)
@@ -171,8 +171,8 @@ def watch_in_terminal(console: SteadyConsole, players: Players, parsed: WatchArg
 
 def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
     """A GIF, a picture, or both, of the same game."""
+    from flashdqn.envs.stage import open_stage
     from flashdqn.show.film import choose_film_width, record_film_turns, save_film, save_picture
-    from flashdqn.show.views import open_stage
     from flashdqn.show.watch_terminal import summarize_game
 
     stage, seed = open_stage(players.config.env), first_seed(parsed, players.config.seed)

@@ -12,8 +12,7 @@ class DemosConfig:
     """Demonstrations that fill the replay before the clock starts; counted and reported apart from the training."""
 
     source: str = "none"
-    """Who shows how: random, for any task; a task's own experts (fuelbreaks: domirank, betweenness,
-    lookahead); none."""
+    """Who shows how: random, for any task; a task's own experts, which `flashdqn envs` lists; none."""
     episodes: int = 0
     """Episodes to show."""
     chance: float = 0.0

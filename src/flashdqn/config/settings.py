@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from flashdqn.config import Config, parse_duration, parse_ratio
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.envs import ENVS, EnvConfig
+from flashdqn.envs.task import EnvConfig
+from flashdqn.envs.tasks import TASKS, find_task
 
 T = TypeVar("T")
 
@@ -58,9 +59,9 @@ def _select_task_config(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[En
     """The task's own settings to start from, and the rest of what was given."""
     rest = dict(settings)
     task = rest.pop("task")
-    if not isinstance(task, str) or task not in ENVS:
-        raise ConfigError(f"Unknown task {task!r} in 'env.task'{suggest_nearest(str(task), ENVS)}")
-    return old if task == old.task else ENVS[task][0](), rest
+    if not isinstance(task, str) or task not in TASKS:
+        raise ConfigError(f"Unknown task {task!r} in 'env.task'{suggest_nearest(str(task), TASKS)}")
+    return old if task == old.task else find_task(task).config(), rest
 
 
 def suggest_setting(config: Any, name: str) -> str:

@@ -13,14 +13,15 @@ from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, Repl
 from flashdqn.config.network import NetworkConfig
 from flashdqn.config.running import EvalConfig, LogConfig, RuntimeConfig
 from flashdqn.config.values import RATIOS, Ratio, Seconds, require
-from flashdqn.envs import EnvConfig, SnakeConfig
+from flashdqn.envs.task import EnvConfig
+from flashdqn.envs.tasks import DEFAULT_TASK, make_default_config
 
 
 @dataclass(frozen=True)
 class Config:
     """A training, fully described."""
 
-    preset: tyro.conf.Suppress[str] = "snake"
+    preset: tyro.conf.Suppress[str] = DEFAULT_TASK
     """Where the settings started from."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Stop after this many transitions."""
@@ -40,7 +41,7 @@ class Config:
     """Where the network, the replay and the environments live."""
     out: str = "runs"
     """The folder that run folders go into."""
-    env: Annotated[EnvConfig, tyro.conf.AvoidSubcommands] = field(default_factory=SnakeConfig)
+    env: EnvConfig = field(default_factory=make_default_config)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)

@@ -40,27 +40,29 @@ def _import_module(module: str, name: str, what: str) -> Any:
         raise ConfigError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def parse_kwargs(text: str) -> dict[str, Any]:
-    """Arguments by name, as a JSON object."""
+def parse_kwargs(text: str, where: str = "") -> dict[str, Any]:
+    """Arguments by name, as a JSON object; `where` says in a message which they are: " for env.kwargs"."""
     try:
         value = json.loads(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise ConfigError(f"""Arguments are written like '{{"width": 64}}', and '{text}' is not.""")
+        raise ConfigError(f"""Arguments{where} are written like '{{"width": 64}}', and '{text}' is not.""")
     return value
 
 
-Kwargs = Annotated[
-    dict[str, Any],
-    tyro.constructors.PrimitiveConstructorSpec(
+def make_kwargs_flag(where: str = "") -> Any:
+    """How a command line writes arguments by name."""
+    return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="JSON",
-        instance_from_str=lambda words: parse_kwargs(words[0]),
+        instance_from_str=lambda words: parse_kwargs(words[0], where),
         is_instance=lambda value: isinstance(value, dict),
         str_from_instance=lambda value: [json.dumps(value)],
-    ),
-]
+    )
+
+
+Kwargs = Annotated[dict[str, Any], make_kwargs_flag()]
 
 
 def check_json_serializable(name: str, kwargs: dict[str, Any]) -> None:

@@ -8,17 +8,27 @@ own, and not for all that the device has to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv, close_env, get_cause_names, get_decoder, is_resumable
 from flashdqn.core.types import Step
-from flashdqn.envs.packed import Packing
 
 #: Buffers that take turns.
 TURNS = 2
+#: Bytes at whose multiples every tensor begins: whatever reads or writes it may do so in its widest steps.
+ALIGNMENT = 128
+
+
+def place_env(make: Callable[[torch.device], VecEnv], device: torch.device) -> VecEnv:
+    """An environment on kernels for a learner on `device`; on the CPU beside it if kernels cannot run there."""
+    if device.type != "cuda" or cuda_available():
+        return make(device)
+    return HostEnv(make(torch.device("cpu")), device)
 
 
 class HostEnv:
@@ -128,3 +138,40 @@ class Arrival:
         """Until the device has come to the mark; at once where there is none yet."""
         if self._event is not None:
             self._event.synchronize()
+
+
+@dataclass(frozen=True)
+class Field:
+    """One of the tensors, and where it begins."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    begin: int
+
+    @property
+    def end(self) -> int:
+        """The byte after its last."""
+        return self.begin + torch.Size(self.shape).numel() * self.dtype.itemsize
+
+
+class Packing:
+    """Several tensors in one run of bytes, so that one copy moves them all; `nbytes` is what all of them take."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.fields: dict[str, Field] = {}
+        self.nbytes = 0
+        for name, tensor in tensors.items():
+            field = Field(tuple(tensor.shape), tensor.dtype, self.nbytes)
+            self.fields[name] = field
+            self.nbytes = -(-field.end // ALIGNMENT) * ALIGNMENT
+
+    def buffer(self, device: torch.device, pinned: bool = False) -> Tensor:
+        """Memory for all of them; pinned, it can be copied from while the host goes on."""
+        return torch.zeros(self.nbytes, dtype=torch.uint8, device=device, pin_memory=pinned)
+
+    def views(self, buffer: Tensor) -> dict[str, Tensor]:
+        """The tensors as they lie in a buffer: nothing is copied."""
+        return {
+            name: buffer[field.begin : field.end].view(field.dtype).view(field.shape)
+            for name, field in self.fields.items()
+        }

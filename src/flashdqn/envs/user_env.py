@@ -13,8 +13,9 @@ import torch
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.core.user_code import Kwargs, check_json_serializable, import_named
+from flashdqn.core.user_code import check_json_serializable, import_named
 from flashdqn.envs.host_env import HostEnv
+from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
 
 NEEDED = (
     "name",
@@ -33,14 +34,14 @@ NEEDED = (
 
 
 @dataclass(frozen=True)
-class UserEnvConfig:
+class UserEnvConfig(EnvConfig):
     """A game of your own on the kernel layer, or any batched environment that keeps our contract."""
 
     task: ClassVar[str] = "own"
 
     id: str = "my_game:MyGame"
     """module:Class, or module:function; called as Class(num_envs=…, device=…, **kwargs)."""
-    kwargs: Kwargs = field(default_factory=dict)
+    kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for it."""
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ def takes_num_envs(name: str) -> bool:
         return False
 
 
-def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device) -> VecEnv:
+def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make it on the device, or on the CPU beside it if it takes no device or cannot run kernels there."""
     make = import_named(config.id, "the environment")
     if not callable(make) or "num_envs" not in _parameter_names(make):
@@ -79,8 +80,8 @@ def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device) -
     missing = [name for name in NEEDED if not hasattr(env, name)]
     if missing:
         raise EnvError(
-            f"{config.id} is no batched environment yet: it has no {', '.join(missing)}. flashdqn.envs.check_env "
-            "says what is expected."
+            f"{config.id} is not a batched environment yet: it has no {', '.join(missing)}. "
+            "flashdqn.envs.check_env says what is expected."
         )
     return env if there else HostEnv(env, device)
 
@@ -90,3 +91,27 @@ def _parameter_names(make: Callable[..., Any]) -> set[str]:
         return set(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # not callable, or built in
         return set()
+
+
+def find_user_start(name: str) -> Preset:
+    """Settings that do for many games."""
+    return Preset(
+        "a batched game of your own",
+        {
+            "steps": 500_000,
+            "env": {"id": name},
+            "replay": {"capacity": 200_000},
+            "learn": {"batch_size": 128, "target_every": 500, "v_min": -100.0, "v_max": 100.0},
+            "explore": {"end": 0.02, "over": 100_000},
+            "eval": {"every": 100_000},
+            "log": {"every": 25_000, "checkpoint_every": 250_000},
+        },
+    )
+
+
+USER_ENV = Task(
+    about="a batched game of your own: my_game:Coins (docs/own-games.md)",
+    config=UserEnvConfig,
+    make=build_user_env,
+    naming=Naming(noun="a batched game", start=find_user_start, claims=takes_num_envs),
+)

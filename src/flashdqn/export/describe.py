@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
 import flashdqn
 from flashdqn.agent.agent import Agent
 from flashdqn.agent.description import Description
 from flashdqn.core.files import read_json_object
-from flashdqn.envs import SfcConfig, SnakeConfig
+from flashdqn.envs.tasks import find_task
 from flashdqn.runs.checkpoint import hash_weights
-
-SNAKE = {"relative": ("straight", "right", "left"), "absolute": ("up", "right", "down", "left")}
 
 
 def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
@@ -32,7 +29,7 @@ def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
         env=dataclasses.asdict(config.env),
         observation_shape=tuple(shape),
         observation_dtype=dtype,
-        actions=name_task_actions(config.env, agent.num_actions),
+        actions=find_task(config.env.task).name_actions(config.env, agent.num_actions),
         first_action=agent.first_action,
         masked=agent.masked,
         head=config.learn.head,
@@ -42,13 +39,3 @@ def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
         weights=hash_weights(agent.network.state_dict()),
         version=flashdqn.__version__,
     )
-
-
-def name_task_actions(env: Any, count: int) -> tuple[str, ...]:
-    """What the actions are called; by their numbers where the task has no names for them."""
-    if isinstance(env, SnakeConfig):
-        return SNAKE[env.actions]
-    if isinstance(env, SfcConfig):
-        vnfs = [vnf.name for vnf in env.read().vnfs]
-        return (*(f"allocate {name}" for name in vnfs), *(f"uninstall {name}" for name in vnfs), "wait")
-    return tuple(map(str, range(count)))

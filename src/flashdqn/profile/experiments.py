@@ -10,12 +10,10 @@ from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.envs import GymConfig, SnakeConfig
+from flashdqn.envs.tasks import find_task
 from flashdqn.profile.result import Role
 
 BOARDS = (32, 64, 256, 1024)
-#: The features that flood-fill makes dear.
-FLOODED = ("flood", "selective", "enhanced")
 #: Transitions between reports that no run will reach.
 NEVER = 1_000_000_000_000
 
@@ -137,12 +135,10 @@ def _ratio_experiments(config: Config) -> Iterator[Experiment]:
 
 
 def _board_experiments(config: Config) -> Iterator[Experiment]:
-    """More and fewer environments. Gymnasium's cost memory, or a process each: no more than four times as many."""
-    counts = [count for count in BOARDS if count != config.envs]
-    if isinstance(config.env, GymConfig):
-        counts = [count for count in counts if count <= 4 * config.envs]
-        counts = [] if config.env.vectorization == "async" else counts
-    for count in counts:
+    """More and fewer environments, as many as the task allows."""
+    limit = find_task(config.env.task).most_envs
+    most = max(BOARDS) if limit is None else limit(config.env, config.envs)
+    for count in (count for count in BOARDS if count != config.envs and count <= most):
         role: Role = "same"
         learning = "same updates per transition"
         if config.learn.method == "pqn":  # a rollout earns as many updates, however many transitions it has
@@ -152,9 +148,10 @@ def _board_experiments(config: Config) -> Iterator[Experiment]:
 
 
 def _feature_experiments(config: Config) -> Iterator[Experiment]:
-    if isinstance(config.env, SnakeConfig) and config.env.features in FLOODED:
-        settings = {"env.features": "basic"}
-        yield Experiment("no-flood", "features", settings, "trade", "other features: another task")
+    """Cheaper variants of the task itself."""
+    for trial in find_task(config.env.task).trials(config.env):
+        settings = {f"env.{name}": value for name, value in trial.settings.items()}
+        yield Experiment(trial.name, "features", settings, "trade", trial.learning)
 
 
 def _batch_experiments(config: Config) -> Iterator[Experiment]:

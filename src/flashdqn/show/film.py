@@ -8,11 +8,12 @@ from pathlib import Path
 from PIL import Image
 
 from flashdqn.agent.agent import Agent
+from flashdqn.core.drawing.paint import paint_scene
+from flashdqn.core.drawing.view import View
 from flashdqn.core.errors import ConfigError
-from flashdqn.show.paint import paint_scene
+from flashdqn.envs.stage import GameStage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.recording import Thinning
-from flashdqn.show.views import GameStage, View
 
 #: A GIF of more frames is more than anybody wants to load; every second, third, … is then left out.
 MOST_FRAMES = 600

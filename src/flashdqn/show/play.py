@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from flashdqn.agent.agent import Agent
+from flashdqn.core.drawing.scene import Scene, scene_to_json
+from flashdqn.core.drawing.view import Facts
 from flashdqn.core.ops import masked_argmax
-from flashdqn.show.scene import Scene, scene_to_json
-from flashdqn.show.views import Facts, GameStage
+from flashdqn.envs.stage import GameStage
 from flashdqn.training.evaluate import STEP_LIMIT
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.compute.seeds import purpose_seed
+from flashdqn.core.drawing.scene import Picture
+from flashdqn.envs.stage import open_stage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import CheckpointPlayer, Players
-from flashdqn.show.scene import Picture
-from flashdqn.show.views import open_stage
 from flashdqn.show.web.games import describe_stage
 from flashdqn.show.web.page import read_web_file
 

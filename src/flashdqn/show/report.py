@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import flatten_keys, to_dict
 from flashdqn.core.errors import FlashDQNError
-from flashdqn.presets import base_config
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,

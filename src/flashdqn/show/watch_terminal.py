@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from flashdqn.core.drawing.view import View
 from flashdqn.show.bars import draw_text_bar
 from flashdqn.show.play import GameTurn
-from flashdqn.show.views import View
 
 MOST_BARS = 16  # of more actions, only the best are listed
 BAR = 18

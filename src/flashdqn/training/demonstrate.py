@@ -2,14 +2,15 @@
 that.
 
 All of it happens before the clock starts, and is counted separately: afterwards transitions, episodes and updates
-are 0. An environment that has experts offers `demonstrator(name, seed)`. It returns something that gives an action
-for every environment in its current state. Random play works for any task.
+are 0. The task lists its experts. A user's environment may have its own: `demonstrators` names them, and
+`demonstrator(name, seed)` makes one. Random play works for any task.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
+from flashdqn.envs.task import Demonstrator
+from flashdqn.envs.tasks import find_task
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend
 from flashdqn.training.collector import Player
@@ -28,29 +31,32 @@ from flashdqn.training.interrupt import Interrupt
 from flashdqn.training.schedules import Schedules
 
 
-class Demonstrator(Protocol):
-    """An expert on an environment that it knows from the inside."""
-
-    def __call__(self) -> Tensor:
-        """An action for every environment, [N] int64, in its current state."""
-
-
-def build_demonstrator(env: VecEnv, source: str, seed: int) -> Demonstrator | None:
-    """The expert of this name; None for random play."""
-    check_expert_source(env, source)
-    if source == "random":
+def build_demonstrator(config: Config, env: VecEnv) -> Demonstrator | None:
+    """The expert that `demos.source` names; None for random play."""
+    check_expert_source(config, env)
+    if config.demos.source == "random":
         return None
-    expert: Demonstrator = _unwrap_env(env).demonstrator(source, seed)
-    return expert
+    seed = purpose_seed(config.seed, "demonstrations")
+    return list_experts(config, env)[config.demos.source](_unwrap_env(env), seed)
 
 
-def check_expert_source(env: VecEnv, source: str) -> None:
+def check_expert_source(config: Config, env: VecEnv) -> None:
     """Refuse an expert that the task does not have."""
-    names = ("none", "random", *getattr(_unwrap_env(env), "demonstrators", ()))
-    if source not in names:
+    names = ("none", "random", *list_experts(config, env))
+    if config.demos.source not in names:
         raise ConfigError(
-            f"The task {env.name} has no expert '{source}' for demos.source; it has {', '.join(names[1:])}."
+            f"The task {env.name} has no expert '{config.demos.source}' for demos.source; it has "
+            f"{', '.join(names[1:])}."
         )
+
+
+def list_experts(config: Config, env: VecEnv) -> dict[str, Callable[[Any, int], Demonstrator]]:
+    """By name, what makes an expert for an environment from a seed: the task's, and the environment's own."""
+    own = {
+        name: lambda env, seed, name=name: env.demonstrator(name, seed)
+        for name in getattr(_unwrap_env(env), "demonstrators", ())
+    }
+    return {**find_task(config.env.task).experts, **own}
 
 
 def _unwrap_env(env: VecEnv) -> Any:
@@ -63,7 +69,7 @@ def run_demonstrations(
 ) -> dict[str, Any]:
     """Fill the ring and learn from it; returns what was done, for the summary."""
     schedules.write(0)
-    expert = build_demonstrator(parts.env, config.demos.source, purpose_seed(config.seed, "demonstrations"))
+    expert = build_demonstrator(config, parts.env)
     start = time.perf_counter()
     choices = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
     play_demonstrations(

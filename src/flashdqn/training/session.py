@@ -153,7 +153,7 @@ def check_settings(config: Config, device: torch.device) -> int:
     learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
     check_memory_fits(config, probe)
-    check_expert_source(probe, config.demos.source)
+    check_expert_source(config, probe)
     check_installed(config.log)
     return threads_for_network(learner.online, probe.obs_spec, config.update_size)
 

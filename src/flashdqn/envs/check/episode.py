@@ -79,7 +79,7 @@ def check_repeats(env: VecEnv, record: PlayRecord) -> None:
 
 
 def check_action_ignored(env: VecEnv, record: PlayRecord) -> None:
-    """Other actions where an episode starts anew, all else equal, must change nothing."""
+    """Other actions where an episode starts again, all else equal, must change nothing."""
     actions = [
         torch.where(before.ended, (action + 1) % env.num_actions, action)
         for before, action in zip(record.answers[:-1], record.actions, strict=True)
@@ -167,7 +167,7 @@ def check_continuation(env: VecEnv, record: PlayRecord, saved: Saved) -> None:
     """Load a state after having been elsewhere, and go on."""
     reset_checked(env, record.seed + 1)  # go elsewhere, so that what the state lacks is not there by chance
     env.load_state_dict(saved.state)
-    advice = "Save all that changes: clocks, flags, generators, rows that are due to start anew."
+    advice = "Save all that changes: clocks, flags, generators, rows that are due to start again."
     if not same_bits(env.mask, record.answers[saved.after].mask):
         raise contract_error(
             env, "load_state_dict must bring back `env.mask`", "it differs from the saved one", advice

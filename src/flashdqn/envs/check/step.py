@@ -140,7 +140,7 @@ def check_fresh_rows(env: VecEnv, step: StepResult, before: StepResult, number: 
             env,
             "the step after an end starts a new episode and must have reward 0",
             f"environment {row} got {step.reward[row].item():g} in step {number}",
-            "Set the reward of rows that start anew to 0.",
+            "Set the reward of rows that start again to 0.",
         )
     for flag, value in (("terminated", step.terminated), ("truncated", step.truncated)):
         again = before.ended & value
@@ -149,7 +149,7 @@ def check_fresh_rows(env: VecEnv, step: StepResult, before: StepResult, number: 
                 env,
                 f"the step after an end starts a new episode and must not be `{flag}`",
                 f"environment {first_true_row(again)} is in step {number}",
-                "Clear the flags and the clock of rows that start anew.",
+                "Clear the flags and the clock of rows that start again.",
             )
 
 
@@ -223,7 +223,7 @@ def ended_outcomes(env: VecEnv, ended: Tensor) -> Tensor:
 
 
 def copy_step(step: Step, outcomes: Tensor) -> StepResult:
-    """Copies, for the environment may overwrite its own."""
+    """Copies, because the environment may overwrite its own."""
     obs, reward, terminated, truncated = (tensor.detach().clone() for tensor in step[:4])
     mask = None if step.mask is None else step.mask.clone()
     return StepResult(obs, reward, terminated, truncated, mask, outcomes.clone())

@@ -12,7 +12,7 @@ from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import Landscape
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
-#: A window with less to burn than this share is no task: chance draws another one.
+#: A window with less to burn than this share is not a task: chance draws another one.
 LEAST_BURNABLE, TRIES = 0.25, 200
 
 

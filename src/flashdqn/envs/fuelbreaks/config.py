@@ -12,6 +12,7 @@ import tyro
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks.fire.weather import WEATHERS, Weather
+from flashdqn.envs.task import EnvConfig
 
 #: Budgets and scenes are two bytes each in an observation.
 MAX_SIZE, MAX_FIRES, MAX_SCENES = 255, 1000, 65_536
@@ -20,7 +21,7 @@ _WEATHER = re.compile(r"([a-z]+)(?:@([\d.]+))?(?:/([\d.]+))?")
 
 
 @dataclass(frozen=True)
-class FuelBreaksConfig:
+class FuelBreaksConfig(EnvConfig):
     """Landscapes, weather, budget and fires of the placing of fuel breaks."""
 
     task: ClassVar[str] = "fuelbreaks"
@@ -37,7 +38,7 @@ class FuelBreaksConfig:
     """A folder of GeoTIFF layers as LANDFIRE has them, an .npz file, or a folder of such; empty: landscapes are
     generated. It must stay where it is."""
     crop: Literal["centre", "random"] = "random"
-    """How rasters are cut to `size`. random: windows drawn anew, `landscapes` to learn on and `held_out` others;
+    """How rasters are cut to `size`. random: windows drawn again, `landscapes` to learn on and `held_out` others;
     centre: the middle of each raster, the last `held_out` of them to evaluate on."""
     weathers: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[@FROM][/KMH]")] = (
         "dry@0",

@@ -1,8 +1,8 @@
-"""The placing of fuel breaks as a vectorised environment."""
+"""The placing of fuel breaks as a vectorized environment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ PARALLEL_FROM = 1024
 
 
 class FuelBreaks:
-    """`num_envs` landscapes on one device; a step is a break on each, and all fires anew.
+    """`num_envs` landscapes on one device; a step is a break on each, and all fires again.
 
     An action is the flat index of a cell. One that is not legal places nothing, and costs its share of the budget.
     Outputs are static buffers, overwritten by the next step. The reward is the drop in burned area, a mean over the
@@ -32,7 +32,6 @@ class FuelBreaks:
 
     name = "fuelbreaks"
     outcome_names: tuple[str, ...] = rules.OUTCOMES
-    demonstrators = ("domirank", "betweenness", "lookahead")
 
     def __init__(
         self,
@@ -132,12 +131,6 @@ class FuelBreaks:
         self._place()
         self.spread.launch()
         self._settle()
-
-    def demonstrator(self, name: str, seed: int) -> Callable[[], Tensor]:
-        """An expert that knows where a break belongs on these boards, as they stand."""
-        from flashdqn.envs.fuelbreaks.experts import Expert, build_scores
-
-        return Expert(self, build_scores(self, name, seed))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies; how the fires burn follows from it."""

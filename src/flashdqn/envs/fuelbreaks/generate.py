@@ -1,7 +1,7 @@
 """Landscapes out of nothing: fractal hills, fuels that follow slope and moisture, a lake, roads, fields.
 
 Everything is drawn from one seed. All sums are plain arithmetic in float64 and the layers are rounded as LANDFIRE
-rounds them (whole metres, degrees and percent), so that every machine makes the same landscape.
+rounds them (whole meters, degrees and percent), so that every machine makes the same landscape.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def smoother_step(share: Field) -> Field:
 def make_terrain(
     random: np.random.Generator, size: int, cell_size: float, relief: tuple[float, float]
 ) -> Field:
-    """Elevation in whole metres, with a mean slope within `relief`."""
+    """Elevation in whole meters, with a mean slope within `relief`."""
     hills = fractal_noise(random, size, max(8.0, 0.6 * size), roughness=0.42)
     wanted = random.uniform(*relief)
     tangent = np.hypot(*np.gradient(hills, cell_size)).mean()

@@ -90,7 +90,7 @@ class Landscape:
 
     def _check_values(self) -> None:
         if not 0 < self.cell_size < 10_000:
-            raise EnvError(f"The cells of {self.name} must have a side in metres, and have {self.cell_size}.")
+            raise EnvError(f"The cells of {self.name} must have a side in meters, and have {self.cell_size}.")
         unknown = sorted(set(np.unique(self.fuel_model).tolist()) - FUEL_MODELS)
         if unknown:
             where = np.argwhere(self.fuel_model == unknown[0])[0]
@@ -147,7 +147,7 @@ class Landscape:
 
 
 def slope_and_aspect(elevation: NDArray[Any], cell_size: float) -> tuple[Raster, Raster]:
-    """Slope and aspect in degrees, by central differences of the elevation in metres.
+    """Slope and aspect in degrees, by central differences of the elevation in meters.
 
     The aspect is the direction downhill, clockwise from north; of flat ground it is 0.
     """

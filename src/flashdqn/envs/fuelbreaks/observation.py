@@ -85,12 +85,12 @@ def fuel_share(fuel: NDArray[Any]) -> NDArray[np.float32]:
     return np.where(np.isin(fuel, burning), place, 0.0).astype(np.float32)
 
 
-def intensity_planes(behaviour: FireBehavior) -> NDArray[np.float32]:
+def intensity_planes(behavior: FireBehavior) -> NDArray[np.float32]:
     """Fireline intensity of a front that goes north, east, south and west, [4, H, W]."""
     heat = np.stack(
-        [rate_and_intensity_toward(behaviour, azimuth)[1] for azimuth in (0.0, 90.0, 180.0, 270.0)]
+        [rate_and_intensity_toward(behavior, azimuth)[1] for azimuth in (0.0, 90.0, 180.0, 270.0)]
     )
-    heat = np.where(behaviour.burnable, heat.astype(np.float64), 0.0)
+    heat = np.where(behavior.burnable, heat.astype(np.float64), 0.0)
     planes: NDArray[np.float32] = (np.log1p(heat) / np.log1p(HOTTEST)).astype(np.float32)
     return planes
 

@@ -14,7 +14,7 @@ from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 from flashdqn.envs.fuelbreaks.scenes import Scenes
 
-#: Groups of fuel models, each with its colour: up to which number, name, colour.
+#: Groups of fuel models, each with its color: up to which number, name, color.
 FUELS = (
     (13, "Anderson", "#b5a642"),
     (90, "", "#ffffff"),
@@ -31,7 +31,7 @@ FUELS = (
     (204, "slash", "#8a6d4f"),
 )
 
-#: What each layer is drawn with: title, unit, colour map.
+#: What each layer is drawn with: title, unit, color map.
 STYLES = {
     "elevation": ("elevation", "m", "terrain"),
     "slope": ("slope", "degrees", "YlOrBr"),
@@ -47,9 +47,9 @@ def draw_layers(landscape: Landscape, path: Path) -> None:
     """All eight layers side by side."""
     figure, axes = make_figure(2, 4, width=13.0, height=6.6)
     panels = axes.flat
-    for layer, (title, unit, colours) in STYLES.items():
+    for layer, (title, unit, colors) in STYLES.items():
         panel = next(panels)
-        image = panel.imshow(getattr(landscape, layer), cmap=colours, interpolation="nearest")
+        image = panel.imshow(getattr(landscape, layer), cmap=colors, interpolation="nearest")
         panel.set_title(f"{title}, {unit}" if unit else title, fontsize=10, loc="left")
         figure.colorbar(image, ax=panel, shrink=0.8)
     draw_fuel(landscape, last := next(panels))
@@ -70,12 +70,12 @@ def draw_fuel(landscape: Landscape, axes: Any, legend: bool = True) -> None:
     from matplotlib.patches import Patch
 
     group = np.searchsorted([until for until, _, _ in FUELS], landscape.fuel_model)
-    axes.imshow(np.array([to_rgb(colour) for _, _, colour in FUELS])[group], interpolation="nearest")
+    axes.imshow(np.array([to_rgb(color) for _, _, color in FUELS])[group], interpolation="nearest")
     if np.ptp(landscape.elevation) > 0:
         axes.contour(landscape.elevation, levels=8, colors="#3a3a3a", linewidths=0.4, alpha=0.6)
     if legend:
         present = [FUELS[k] for k in np.unique(group)]
-        patches = [Patch(facecolor=colour, label=name) for _, name, colour in present]
+        patches = [Patch(facecolor=color, label=name) for _, name, color in present]
         axes.legend(  # below, so that the panels keep their size
             handles=patches,
             fontsize=7,
@@ -159,7 +159,7 @@ def draw_order(landscape: Landscape, breaks: Sequence[int], axes: Any) -> None:
 
 
 def shade_unburnable(landscape: Landscape, axes: Any) -> None:
-    """Grey where nothing burns."""
+    """Gray where nothing burns."""
     shade = np.zeros((*landscape.shape, 4))
     shade[np.isin(landscape.fuel_model, list(NON_BURNABLE))] = (0.55, 0.6, 0.65, 1.0)
     axes.imshow(shade, interpolation="nearest")

@@ -51,7 +51,7 @@ def read_landscape(path: Path) -> Landscape:
         return read_npz(path)
     if not path.exists():
         raise EnvError(f"There is no landscape at {path}: give a folder of GeoTIFF layers, or an .npz file.")
-    raise EnvError(f"{path} is no landscape: give a folder of GeoTIFF layers, or an .npz file.")
+    raise EnvError(f"{path} is not a landscape: give a folder of GeoTIFF layers, or an .npz file.")
 
 
 def is_landscape(path: Path) -> bool:
@@ -125,7 +125,7 @@ def match_layer_name(text: str) -> str | None:
     """The layer that a file name or a description speaks of."""
     words = [word for word in re.split(r"[^a-z0-9]+", text.lower()) if word]
     pairs = ["".join(words[k : k + n]) for n in (3, 2, 1) for k in range(len(words) - n + 1)]
-    for word in pairs:  # three words before one: canopy_base_height is no height
+    for word in pairs:  # three words before one: canopy_base_height is not a height
         for layer, names in WORDS.items():
             if word in names:
                 return layer

@@ -73,17 +73,17 @@ def build_scenes(
             "scenes: lower "
             "env.landscapes, env.held_out or the number of env.weathers."
         )
-    behaviours = [fire_behavior(land, weather) for land in landscapes for weather in weathers]
+    behaviors = [fire_behavior(land, weather) for land in landscapes for weather in weathers]
     layers = torch.from_numpy(np.stack([layer_planes(land) for land in landscapes])).to(device)
-    intensities = torch.from_numpy(np.stack([intensity_planes(fire) for fire in behaviours])).to(device)
-    burnable = np.stack([fire.burnable.reshape(-1) for fire in behaviours])
+    intensities = torch.from_numpy(np.stack([intensity_planes(fire) for fire in behaviors])).to(device)
+    burnable = np.stack([fire.burnable.reshape(-1) for fire in behaviors])
     order = np.argsort(~burnable, axis=1, kind="stable").astype(np.int32)  # burnable cells first
     there = torch.from_numpy(burnable).to(device)
     return Scenes(
         landscapes=tuple(landscapes),
         weathers=tuple(weathers),
         learn=learn,
-        spread=spread_tables(behaviours, device),
+        spread=spread_tables(behaviors, device),
         planes=Planes(layers, intensities, there),
         burnable=there,
         places=torch.from_numpy(order).to(device),

@@ -14,8 +14,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.envs.registration import EnvSpec
 
 from flashdqn.compute.threads import cores
-from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES
-from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.gymnasium.config import MAX_FRAMES, GymConfig
 from flashdqn.envs.gymnasium.spaces import Array
 
 #: ALE's own limit, in frames.
@@ -23,7 +22,7 @@ OUT_OF_REACH = 2**31 - 1
 
 
 class AtariFrames(AtariVectorEnv):
-    """`num_envs` games of single grey frames [1, size, size], on so many threads.
+    """`num_envs` games of single gray frames [1, size, size], on several threads.
 
     The time limit is kept here: at its own, ALE answers without the newest frame, and that is what the value of a
     truncated episode is estimated from. A row that is late takes one step more that nobody sees, and is reset.

@@ -11,9 +11,8 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from flashdqn.core.types import Step
-from flashdqn.envs.gymnasium import autoreset
+from flashdqn.envs.gymnasium.autoreset import LifeLoss, step_with_autoreset
 from flashdqn.envs.gymnasium.config import Channels
-from flashdqn.envs.gymnasium.lives import LifeLoss
 from flashdqn.envs.gymnasium.spaces import Array, Place
 from flashdqn.envs.gymnasium.vector import Vector
 
@@ -50,7 +49,7 @@ class GymVecEnv:
         self._over: Array
         self._score: Array
         self._begin(0)
-        self._restart = False  # the next step starts all episodes anew
+        self._restart = False  # the next step starts all episodes again
 
     @property
     def outcomes(self) -> Tensor:
@@ -72,7 +71,7 @@ class GymVecEnv:
         if self._restart:
             return self._start_anew()
         if self.lives is None:
-            answer = autoreset.step_with_autoreset(self.vector, action.numpy(), self._over)
+            answer = step_with_autoreset(self.vector, action.numpy(), self._over)
         else:
             answer = self.lives.step(action.numpy(), self._over)
         self._steps += 1

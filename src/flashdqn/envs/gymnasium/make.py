@@ -64,7 +64,7 @@ def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[A
 
 
 def is_atari(found: object, config: GymConfig) -> bool:
-    """Whether a name stands for an Atari game, to be seen as small grey frames."""
+    """Whether a name stands for an Atari game, to be seen as small gray frames."""
     return isinstance(found, EnvSpec) and found.namespace == "ALE" and config.atari.preprocess
 
 

@@ -15,8 +15,7 @@ from gymnasium.vector.utils import batch_space
 
 from flashdqn.compute.threads import cores
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.gymnasium.atari_config import MAX_FRAMES
-from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.gymnasium.config import MAX_FRAMES, GymConfig
 
 
 class PoolVector(VectorEnv[Any, Any, Any]):

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from flashdqn.core.contract import VecEnv
 from flashdqn.envs.gymnasium.env import GymVecEnv
-from flashdqn.envs.gymnasium.spaces import Array, Encoder, find_part
-
-
-class Reading(NamedTuple):
-    """What was read."""
-
-    obs: Array  # [B, *obs]
-    single: bool  # one observation, not a batch
-    mask: Array | None  # [B, A] bool, where the observation itself holds one
+from flashdqn.envs.gymnasium.spaces import Encoder, find_part
+from flashdqn.envs.task import Reading
 
 
 class Reader:
@@ -27,7 +20,7 @@ class Reader:
         self.encoder, self.stack = encoder, stack
 
     def read(self, obs: Any) -> Reading | None:
-        """None where it is no observation of this space."""
+        """None where it is not an observation of this space."""
         lead = self._lead(obs)
         alone = () if self.stack == 1 else (self.stack,)
         if lead is None or lead not in (alone, (lead[:1] + alone)):

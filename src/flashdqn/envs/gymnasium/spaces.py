@@ -66,7 +66,7 @@ class Encoder:
         self.layout = _make_layout(self.parts)
 
     def empty(self, count: int) -> Array:
-        """Room for so many observations."""
+        """Room for `count` observations."""
         dtype = np.uint8 if self.spec.dtype == torch.uint8 else np.float32
         return np.empty((count, *self.spec.shape), dtype=dtype)
 
@@ -88,7 +88,7 @@ class Encoder:
 
 
 def _holds_mask(space: Space[Any], num_actions: int) -> bool:
-    """Whether a Dict has an `action_mask` with a number for each action: then it is no observation."""
+    """Whether a Dict has an `action_mask` with a number for each action: then it is not an observation."""
     if not isinstance(space, spaces.Dict) or MASK_KEY not in space.spaces:
         return False
     mask = space.spaces[MASK_KEY]

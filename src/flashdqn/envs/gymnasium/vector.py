@@ -47,7 +47,7 @@ class Vector:
         self.reset(0)
 
     def reset(self, seed: int) -> None:
-        """Start every episode anew; every row has a seed of its own, drawn from this one."""
+        """Start every episode again; every row has its own seed, drawn from this one."""
         seeds = np.random.SeedSequence(seed % 2**64).generate_state(self.num_envs).tolist()
         each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv) or hasattr(self.env, "takes_seeds")
         if type(self.env).__module__.startswith(

@@ -1,4 +1,4 @@
-"""Policies to compare with: a rule-based heuristic, random actions, and choosing the data centre by its value.
+"""Policies to compare with: a rule-based heuristic, random actions, and choosing the data center by its value.
 
 Each is called as a network is, with observations [N, …], and answers action values [N, A], so that whatever plays
 games with a network plays them with these: `evaluate(env, Heuristic(env), ScalarHead(0.0), seed)`.
@@ -21,7 +21,7 @@ from flashdqn.envs.sfc.placement import NO_SCORE, find_next_request, is_needed, 
 
 @inner
 def choose_by_rule(i: Scalar, chosen: Array, makes_room: Array, *arrays: Array) -> None:
-    """The heuristic's action for the data centre in turn."""
+    """The heuristic's action for the data center in turn."""
     net = Net(*arrays)
     d, count = net.state[i, DC], len(net.vnfs)
     served, first, points_served, points_first, r_served, r_first = 2 * count, -1, NO_SCORE, NO_SCORE, 0, 0
@@ -82,7 +82,7 @@ class Chance:
 
 @inner
 def observe_all_centers(i: Scalar, views: Array, masks: Array, *arrays: Array) -> None:
-    """What every data centre would see and could do if it were in turn; where there is none, nothing."""
+    """What every data center would see and could do if it were in turn; where there is none, nothing."""
     net = Net(*arrays)
     most, actions, over = len(net.order[i]), len(net.mask[i]), net.state[i, OVER] != 0
     for d in range(most):
@@ -103,7 +103,7 @@ def observe_all_centers(i: Scalar, views: Array, masks: Array, *arrays: Array) -
 
 
 class ByValue:
-    """Let the data centre act whose best legal action is worth most, instead of the one in turn.
+    """Let the data center act whose best legal action is worth most, instead of the one in turn.
 
     The idea of Onsu et al., arXiv:2411.12851, with the value that the Q-network has learned. Waiting counts only
     where nobody can do anything else.
@@ -120,7 +120,7 @@ class ByValue:
         )
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """The values of the data centre that was chosen; it is in turn from now on."""
+        """The values of the data center that was chosen; it is in turn from now on."""
         self._launch()
         n, actions = self.env.num_envs, self.env.num_actions
         q = self.q(self.views).masked_fill(~self.masks, -torch.inf).view(n, self.most, actions)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, get_args
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, US_PER_KM, Tables
+from flashdqn.envs.task import EnvConfig
 
 Topology = Literal["mesh", "ring", "random"]
 Endpoints = Literal["pair", "source"]
@@ -30,7 +31,7 @@ _REWARDS = (
 
 
 @dataclass(frozen=True)
-class SfcConfig:
+class SfcConfig(EnvConfig):
     """Networks, requests, clock and rewards of service function chain provisioning."""
 
     task: ClassVar[str] = "sfc"
@@ -39,37 +40,37 @@ class SfcConfig:
     """A TOML or JSON file with VNFs, chains or a topology of your own; empty: the paper's. It must stay where it
     is."""
     min_dcs: int = 2
-    """Fewest data centres of an episode's network."""
+    """Fewest data centers of an episode's network."""
     max_dcs: int = 8
-    """Most data centres; every episode draws their number. A topology of your own has its own."""
+    """Most data centers; every episode draws their number. A topology of your own has its own."""
     min_bundles: int = 1
     """Fewest bundles of an episode."""
     max_bundles: int = 5
     """Most bundles; every episode draws their number. A bundle has requests for every chain."""
     topology: Topology = "mesh"
-    """mesh: a link between any two data centres; ring; random: a random tree, and each further link with
+    """mesh: a link between any two data centers; ring; random: a random tree, and each further link with
     probability ½."""
     link_mbps: int = 1000
     """Bandwidth of a link, for both directions together."""
     span_km: int = 200
-    """Data centres lie in a square of this side; light takes 5 µs per km."""
+    """Data centers lie in a square of this side; light takes 5 µs per km."""
     cpu_low: int = 12
-    """Least CPU of a data centre, in the unit of the VNFs' table: one vCPU counts as one GHz."""
+    """Least CPU of a data center, in the unit of the VNFs' table: one vCPU counts as one GHz."""
     cpu_high: int = 120
-    """Most CPU; every data centre draws its own."""
+    """Most CPU; every data center draws its own."""
     ram: int = 256
-    """RAM of a data centre in GB; 0: not looked at."""
+    """RAM of a data center in GB; 0: not looked at."""
     storage: int = 2048
-    """Storage of a data centre in GB."""
+    """Storage of a data center in GB."""
     endpoints: Endpoints = "pair"
-    """pair: a request enters at one data centre and leaves at another; source: it leaves where it ends."""
+    """pair: a request enters at one data center and leaves at another; source: it leaves where it ends."""
     held: Held = "chain"
     """How long a chain's bandwidth stays reserved: chain: until the chain ends; hop: until the VNF at the end of
     the hop has processed."""
     step_us: int = 1000
     """Length of a step in microseconds."""
     actions_per_step: int = 100
-    """Most actions of a step; it ends sooner when every data centre in a row has waited, unless steps are full."""
+    """Most actions of a step; it ends sooner when every data center in a row has waited, unless steps are full."""
     full_steps: bool = False
     """Let every step have all its actions, the last ones perhaps but waiting. Then discounting by actions is
     discounting by time, and nothing is gained by waiting."""
@@ -81,9 +82,9 @@ class SfcConfig:
     max_steps: int = 250
     """Truncate an episode after this many steps; 0 for no such cap."""
     turns: Turns = "stay"
-    """Whose turn it is after an action: the same data centre's until it waits (stay), or the next one's (one)."""
+    """Whose turn it is after an action: the same data center's until it waits (stay), or the next one's (one)."""
     waiting: Waiting = "always"
-    """When a data centre may wait: always, or only where it can serve nobody (idle)."""
+    """When a data center may wait: always, or only where it can serve nobody (idle)."""
     masks: bool = True
     """Tell which actions are legal; if not, an illegal one costs `invalid_reward`."""
     satisfied_reward: float = 2.0
@@ -127,7 +128,7 @@ class SfcConfig:
         return self.actions_per_step // self.slots
 
     def dcs(self, tables: Tables) -> tuple[int, int]:
-        """Fewest and most data centres."""
+        """Fewest and most data centers."""
         return (len(tables.sites),) * 2 if tables.sites else (self.min_dcs, self.max_dcs)
 
     def max_requests(self, tables: Tables) -> int:

@@ -1,8 +1,8 @@
-"""Service chain provisioning as a vectorised environment."""
+"""Service chain provisioning as a vectorized environment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -24,13 +24,43 @@ from flashdqn.envs.sfc.episode import (
     find_next_turn,
     start_episode,
 )
-from flashdqn.envs.sfc.features import observation_length, observe_turn
+from flashdqn.envs.sfc.features import observation_length, observe_turn, ratio_or_zero
 from flashdqn.envs.sfc.layout import Net
-from flashdqn.envs.sfc.outcomes import outcome_names, write_outcomes
 from flashdqn.envs.sfc.state import TABLES, make_net
+from flashdqn.envs.sfc.tables import Tables
 
 # An action takes about a microsecond: below this, a second thread costs more than it gains on a busy machine.
 PARALLEL_FROM = 128
+#: of the requests that were dropped, what they lacked when their time ran out; shares of all requests
+DROPS = ("no_room", "no_bandwidth", "no_time")
+
+
+def outcome_names(tables: Tables) -> tuple[str, ...]:
+    """`score` is the share of requests that were satisfied; cpu and storage are the mean shares that instances
+    held."""
+    chains = tuple(f"accepted_{chain.name}" for chain in tables.chains)
+    return ("score", *chains, "cpu", "storage", *DROPS, "delay_ms", "throughput_gbps")
+
+
+@inner
+def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
+    """As `outcome_names` has them; of a chain that nobody asked for, none was refused."""
+    chains = len(net.chains)
+    asked, satisfied = np.int64(0), np.int64(0)
+    for chain in range(chains):
+        asked += net.tally[i, chain, layout.ASKED]
+        satisfied += net.tally[i, chain, layout.SATISFIED]
+        nobody = net.tally[i, chain, layout.ASKED] == 0
+        accepted = ratio_or_zero(net.tally[i, chain, layout.SATISFIED], net.tally[i, chain, layout.ASKED])
+        outcomes[i, 1 + chain] = np.float32(1.0) if nobody else accepted
+    outcomes[i, 0] = ratio_or_zero(satisfied, asked)
+    at = 1 + chains
+    outcomes[i, at] = ratio_or_zero(net.sums[i, layout.CPU_USED], net.sums[i, layout.CPU_ALL])
+    outcomes[i, at + 1] = ratio_or_zero(net.sums[i, layout.STORAGE_USED], net.sums[i, layout.STORAGE_ALL])
+    for k in range(layout.CAUSES):
+        outcomes[i, at + 2 + k] = ratio_or_zero(net.cause[i, k], asked)
+    outcomes[i, at + 2 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.DELAY], 1000 * satisfied)
+    outcomes[i, at + 3 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.KBPS], 1_000_000)
 
 
 @inner
@@ -62,14 +92,13 @@ def step_network(
 
 
 class ServiceChains:
-    """`num_envs` networks on one device; an action of the data centre in turn in each by one kernel launch.
+    """`num_envs` networks on one device; an action of the data center in turn in each by one kernel launch.
 
     Actions: allocate each VNF (installing it where none is idle), uninstall each, wait. One that is not legal does
     nothing, and costs. Outputs are static buffers, overwritten by the next step.
     """
 
     name = "sfc"
-    demonstrators = ("heuristic", "makes-room")
 
     def __init__(self, config: SfcConfig, num_envs: int, device: torch.device | str = "cpu") -> None:
         if num_envs < 1:
@@ -102,7 +131,7 @@ class ServiceChains:
 
     @property
     def mask(self) -> Tensor | None:
-        """Legal actions of the data centres in turn; None where masking is off."""
+        """Legal actions of the data centers in turn; None where masking is off."""
         mask: Tensor = self.net.mask
         return mask if self.config.masks else None
 
@@ -116,16 +145,10 @@ class ServiceChains:
         return self._step.obs
 
     def step(self, action: Tensor) -> Step:
-        """One action, [N] of any integer dtype, for the data centre in turn of every network."""
+        """One action, [N] of any integer dtype, for the data center in turn of every network."""
         copy_actions(self._action, action, "Service chains")
         self._launch()
         return self._step
-
-    def demonstrator(self, name: str, seed: int) -> Callable[[], Tensor]:
-        """A rule that plays these networks, as they stand."""
-        from flashdqn.envs.sfc.baselines import Heuristic
-
-        return Heuristic(self, makes_room=name == "makes-room").choose
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, as copies."""
@@ -134,7 +157,7 @@ class ServiceChains:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, on any device."""
         restore_state(
-            self._tensors(), state, "service chains", "tables, data centres, bundles, number of networks"
+            self._tensors(), state, "service chains", "tables, data centers, bundles, number of networks"
         )
 
     def _tensors(self) -> dict[str, Tensor]:

@@ -1,8 +1,8 @@
 """Time and turns: parts of a step, bundles, whose turn it is, start and end of an episode; scalar kernel code.
 
-Within a part of a step the data centres are asked round and round, each until it waits (or one action each), in an
+Within a part of a step the data centers are asked round and round, each until it waits (or one action each), in an
 order that the most urgent waiting request gives. One that could only wait is passed over. A part ends with its last
-action, or, unless steps are full, when every data centre in a row has waited or was passed over. Then services
+action, or, unless steps are full, when every data center in a row has waited or was passed over. Then services
 end, who is too late is dropped, and bundles arrive.
 """
 
@@ -137,7 +137,7 @@ def find_most_urgent(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def order_data_centers(i: Scalar, net: Net) -> None:
-    """Data centres by the detour that the most urgent request would make through them, so that those on its
+    """Data centers by the detour that the most urgent request would make through them, so that those on its
     shortest path come first, then by the way to them."""
     urgent, place = find_most_urgent(i, net)
     target = NOWHERE if urgent == NOBODY else net.request[i, urgent, TARGET]
@@ -182,7 +182,7 @@ def advance_clock(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def find_next_turn(i: Scalar, net: Net) -> Scalar:
-    """Go on to the next data centre that can do more than wait; returns what the time that passes pays, and whether
+    """Go on to the next data center that can do more than wait; returns what the time that passes pays, and whether
     the episode ends."""
     earned = np.int64(0)
     while True:
@@ -207,7 +207,7 @@ def find_next_turn(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def end_turn(i: Scalar, waited: Scalar, net: Net) -> None:
-    """The data centre in turn has had it; where data centres stay, only if it waited."""
+    """The data center in turn has had it; where data centers stay, only if it waited."""
     if waited or net.params[STAYS] == 0:
         turn = net.state[i, TURN] + 1
         net.state[i, TURN] = turn if turn < net.state[i, DCS] else 0
@@ -216,7 +216,7 @@ def end_turn(i: Scalar, waited: Scalar, net: Net) -> None:
 
 @inner
 def apply_action(i: Scalar, action: Scalar, net: Net) -> Scalar:
-    """Do what the data centre in turn was told; returns what it pays. What is not legal does nothing but cost."""
+    """Do what the data center in turn was told; returns what it pays. What is not legal does nothing but cost."""
     count = len(net.vnfs)
     net.state[i, ACTIONS] += 1
     earned = np.int64(0)

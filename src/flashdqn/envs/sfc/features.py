@@ -1,12 +1,12 @@
-"""What an agent sees: the data centre in turn, the chains there, the chains pending anywhere; scalar kernel code.
+"""What an agent sees: the data center in turn, the chains there, the chains pending anywhere; scalar kernel code.
 
-float32 in [0, 1], V VNFs and S chains; its length does not depend on the number of data centres.
+float32 in [0, 1], V VNFs and S chains; its length does not depend on the number of data centers.
 
 here, 2V + 2:
-    installed [V]   instances at this data centre, shaded FEW
+    installed [V]   instances at this data center, shaded FEW
     idle [V]        those of them that are idle, FEW
-    storage         free storage / the largest that any data centre can have
-    cpu             free CPU / the largest that any data centre can have
+    storage         free storage / the largest that any data center can have
+    cpu             free CPU / the largest that any data center can have
 chains here, S x (1 + 2V), for each chain:
     type            (chain + 1) / S where requests for it are here, else 0
     served [V]      requests being served here by each VNF, FEW
@@ -122,7 +122,7 @@ def observe_pending_chains(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Ar
 
 @inner
 def write_observation(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> None:
-    """Write what the agent of data centre d sees into a row of `obs`."""
+    """Write what the agent of data center d sees into a row of `obs`."""
     at = observe_data_center(i, d, row, net, obs)
     at = observe_local_chains(i, d, row, at, net, obs)
     observe_pending_chains(i, row, at, net, obs)
@@ -130,5 +130,5 @@ def write_observation(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -
 
 @inner
 def observe_turn(i: Scalar, net: Net, obs: Array) -> None:
-    """Write what the data centre in turn sees."""
+    """Write what the data center in turn sees."""
     write_observation(i, net.state[i, DC], i, net, obs)

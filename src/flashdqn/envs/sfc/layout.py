@@ -1,10 +1,10 @@
 """Where everything lies: the tensors of N networks, as the kernels see them, and the columns of each.
 
-D data centres, V VNFs, S chains. A *stage* is a position of a chain: P of them in all chains together. A *cell* is
+D data centers, V VNFs, S chains. A *stage* is a position of a chain: P of them in all chains together. A *cell* is
 a pair of a chain and a VNF, chain · V + vnf. R requests at most, K the longest chain, B bundles, W the parts of a
 step that an instance can be held for.
 
-A request is in one list at any time, by its `NEXT`: it waits in the queue of its stage and the data centre where it
+A request is in one list at any time, by its `NEXT`: it waits in the queue of its stage and the data center where it
 is (sorted by number, hence by deadline), or it is being served, in the wheel's list of the part in which that ends.
 """
 
@@ -24,7 +24,7 @@ CHAIN, POSITION, PLACE, SOURCE, TARGET, BUNDLE, BANDWIDTH, NEXT, FIELDS = range(
 ASKED, SATISFIED, DROPPED, PENDING_KBPS, TALLY = range(5)
 # causes of a drop
 NO_ROOM, NO_BANDWIDTH, NO_TIME, CAUSES = range(4)
-# resources of a data centre
+# resources of a data center
 CPU, STORAGE, RAM, RESOURCES = range(4)
 # params
 (
@@ -75,7 +75,7 @@ class Net(NamedTuple):
     sums: Array  # [N, SUMS] int64
     rng: Array  # [N, 2] int64: key and counter
     request: Array  # [N, R, FIELDS] int32
-    places: Array  # [N, R, K] int8: the data centre that served each position
+    places: Array  # [N, R, K] int8: the data center that served each position
     head: Array  # [N, P, D] int32: first of each queue
     tail: Array  # [N, P, D] int32: last of each queue
     wheel: Array  # [N, W] int32: first of those whose service ends in a part of a step
@@ -84,16 +84,16 @@ class Net(NamedTuple):
     free: Array  # [N, D, RESOURCES] int32
     capacity: Array  # [N, D, RESOURCES] int32
     delay: Array  # [N, D, D] int32: microseconds of the shortest path
-    hop: Array  # [N, D, D] int32: the next data centre on it
+    hop: Array  # [N, D, D] int32: the next data center on it
     link: Array  # [N, D, D] int32: free kbit/s; both halves are kept alike
     wire: Array  # [N, D, D] int32: all kbit/s of a link; 0 where there is none
-    busy: Array  # [N, D, S·V] int32: requests being served at a data centre, by cell
+    busy: Array  # [N, D, S·V] int32: requests being served at a data center, by cell
     waiting: Array  # [N, D, S·V] int32: requests waiting there
     demand: Array  # [N, S·V] int32: requests waiting anywhere
     unfinished: Array  # [N, B, S] int32: requests neither served nor dropped
     tally: Array  # [N, S, TALLY] int32
     cause: Array  # [N, CAUSES] int32
-    order: Array  # [N, D] int32: data centres in the order in which they are asked
+    order: Array  # [N, D] int32: data centers in the order in which they are asked
     mask: Array  # [N, A] bool
     # tables
     params: Array  # [PARAMS] int32

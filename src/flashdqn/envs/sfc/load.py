@@ -14,7 +14,7 @@
     delay_ms = 80
     bundle = [40, 55]           # requests in a bundle
 
-    [[dc]]                      # data centres and links: only for a topology of your own
+    [[dc]]                      # data centers and links: only for a topology of your own
     name = "Ottawa"
     x_km = 0
     y_km = 0
@@ -123,7 +123,7 @@ def _parse_chain(row: Mapping[str, Any]) -> Chain:
 
 
 def _parse_site(row: Mapping[str, Any]) -> Site:
-    where, cpu = f"Data centre '{row['name']}'", _parse_pair(row["cpu"])
+    where, cpu = f"Data center '{row['name']}'", _parse_pair(row["cpu"])
     return Site(
         _require_text("data centre", row["name"]),
         _require_whole_number(where, "x_km", row["x_km"]),

@@ -52,7 +52,7 @@ def integer_root(square: Scalar) -> Scalar:
 
 @inner
 def draw_sites(i: Scalar, net: Net) -> None:
-    """Capacities and positions of the data centres; these lie in the diagonals of `delay` and `hop` for a while."""
+    """Capacities and positions of the data centers; these lie in the diagonals of `delay` and `hop` for a while."""
     dcs, given = net.state[i, DCS], net.params[TOPOLOGY] == GIVEN
     for d in range(dcs):
         low = net.sites[d, CPU_LOW]
@@ -82,7 +82,7 @@ def has_link(i: Scalar, a: Scalar, b: Scalar, parent: Scalar, net: Net) -> Scala
 
 @inner
 def draw_links(i: Scalar, net: Net) -> None:
-    """Links with their bandwidth and delay; between data centres without one the delay is FAR."""
+    """Links with their bandwidth and delay; between data centers without one the delay is FAR."""
     given = net.params[TOPOLOGY] == GIVEN
     for b in range(1, net.state[i, DCS]):
         parent = draw_network_number(i, b, net.rng) if net.params[TOPOLOGY] == RANDOM else 0
@@ -105,7 +105,7 @@ def draw_links(i: Scalar, net: Net) -> None:
 
 @inner
 def find_shortest_paths(i: Scalar, net: Net) -> None:
-    """Shortest paths by delay between all data centres (Floyd and Warshall), as delays and next hops."""
+    """Shortest paths by delay between all data centers (Floyd and Warshall), as delays and next hops."""
     dcs = net.state[i, DCS]
     for a in range(dcs):
         for b in range(dcs):

@@ -1,7 +1,7 @@
-"""Serving requests: who is next for a VNF at a data centre, allocating and uninstalling; scalar kernel code.
+"""Serving requests: who is next for a VNF at a data center, allocating and uninstalling; scalar kernel code.
 
 Who is next: the request with the highest P1 + P2 + P3 of those that can be served there, the first one where equal.
-P1 = elapsed − allowed time, in ms; P2 = 10 if its last VNF ran on this data centre, −5 if on another, 0 if it has
+P1 = elapsed − allowed time, in ms; P2 = 10 if its last VNF ran on this data center, −5 if on another, 0 if it has
 had none; P3 = 100 / remaining ms where less than 10 ms remain.
 """
 
@@ -75,7 +75,7 @@ def meets_deadline(
 
 @inner
 def find_next_request(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net: Net) -> Scalar:
-    """Who is next for VNF v at data centre d: its number or NOBODY, the one ahead of it in its queue, its stage,
+    """Who is next for VNF v at data center d: its number or NOBODY, the one ahead of it in its queue, its stage,
     where it waits, and its priority."""
     now, dcs = net.state[i, NOW] * net.params[SLOT_US], net.state[i, DCS]
     best, best_before, best_stage, best_place, best_points = NOBODY, NOBODY, 0, 0, NO_SCORE
@@ -116,7 +116,7 @@ def occupy_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
 
 @inner
 def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
-    """Serve the next request for VNF v at the data centre in turn; returns what it pays. There must be one."""
+    """Serve the next request for VNF v at the data center in turn; returns what it pays. There must be one."""
     d, slot = net.state[i, DC], net.params[SLOT_US]
     r, before, stage, here, _ = find_next_request(i, v, d, False, net)
     now, kbps = net.state[i, NOW] * slot, net.request[i, r, BANDWIDTH]
@@ -154,7 +154,7 @@ def is_needed(i: Scalar, v: Scalar, net: Net) -> Scalar:
 
 @inner
 def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
-    """Remove an idle instance of VNF v from the data centre in turn; returns what it pays. There must be one."""
+    """Remove an idle instance of VNF v from the data center in turn; returns what it pays. There must be one."""
     d = net.state[i, DC]
     net.idle[i, d, v] -= 1
     net.installed[i, d, v] -= 1
@@ -165,7 +165,7 @@ def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
 
 @inner
 def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
-    """The legal actions of data centre d: allocate each VNF, uninstall each, wait. Returns whether it can do more
+    """The legal actions of data center d: allocate each VNF, uninstall each, wait. Returns whether it can do more
     than wait."""
     count, serves, more = len(net.vnfs), False, False
     for v in range(count):

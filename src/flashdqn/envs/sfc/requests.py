@@ -70,7 +70,7 @@ def deadline_us(i: Scalar, r: Scalar, net: Net) -> Scalar:
 
 @inner
 def has_room(i: Scalar, d: Scalar, v: Scalar, net: Net) -> Scalar:
-    """Whether a data centre has an idle instance of a VNF, or what it takes to install one (C1, C2)."""
+    """Whether a data center has an idle instance of a VNF, or what it takes to install one (C1, C2)."""
     if net.idle[i, d, v] > 0:
         return True
     enough = True
@@ -81,7 +81,7 @@ def has_room(i: Scalar, d: Scalar, v: Scalar, net: Net) -> Scalar:
 
 @inner
 def join_queue(i: Scalar, r: Scalar, stage: Scalar, d: Scalar, net: Net) -> None:
-    """Let a request wait for a stage at a data centre, in the order of the requests' numbers."""
+    """Let a request wait for a stage at a data center, in the order of the requests' numbers."""
     last = net.tail[i, stage, d]
     if last == NOBODY or last < r:
         net.request[i, r, NEXT] = NOBODY
@@ -141,7 +141,7 @@ def add_bundle(i: Scalar, net: Net) -> None:
             net.request[i, r, PLACE] = source
             net.request[i, r, SOURCE] = source
             net.request[i, r, TARGET] = target
-            # Read anew: numba-cuda 0.30 takes a variable from before the outer loop for the inner loop's counter.
+            # Read again: numba-cuda 0.30 takes a variable from before the outer loop for the inner loop's counter.
             net.request[i, r, BUNDLE] = net.state[i, ARRIVED] - 1
             net.request[i, r, BANDWIDTH] = kbps
             net.tally[i, chain, PENDING_KBPS] += kbps

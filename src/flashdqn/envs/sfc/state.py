@@ -78,7 +78,7 @@ def make_tables(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
 
 
 def make_params(config: SfcConfig, tables: Tables, largest: dict[str, int]) -> Tensor:
-    """The numbers that steer the kernel, so that no setting compiles it anew; [PARAMS]."""
+    """The numbers that steer the kernel, so that no setting compiles it again; [PARAMS]."""
     params = torch.zeros(layout.PARAMS, dtype=torch.int32)
     params[layout.MIN_DCS], params[layout.MAX_DCS] = config.dcs(tables)
     params[layout.MIN_BUNDLES], params[layout.MAX_BUNDLES] = config.min_bundles, config.max_bundles
@@ -148,7 +148,7 @@ def make_chains(tables: Tables) -> Tensor:
 
 
 def make_sites(config: SfcConfig, tables: Tables) -> Tensor:
-    """What each data centre has; without RAM to look at, any amount. [D, SITE]"""
+    """What each data center has; without RAM to look at, any amount. [D, SITE]"""
     if tables.sites:
         return int_tensor([[s.x_km, s.y_km, *s.cpu, s.storage, s.ram] for s in tables.sites])
     row = [0, 0, config.cpu_low, config.cpu_high, config.storage, config.ram or _NO_LIMIT]

@@ -19,7 +19,7 @@ US_PER_KM = 5
 
 @dataclass(frozen=True)
 class Vnf:
-    """A network function: what an instance takes from its data centre, and how long it works on a request."""
+    """A network function: what an instance takes from its data center, and how long it works on a request."""
 
     name: str
     cpu: int
@@ -74,7 +74,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Site:
-    """A data centre of a given topology: where it lies, and what it has; its CPU is drawn from a range."""
+    """A data center of a given topology: where it lies, and what it has; its CPU is drawn from a range."""
 
     name: str
     x_km: int
@@ -84,7 +84,7 @@ class Site:
     storage: int
 
     def __post_init__(self) -> None:
-        where = f"Data centre '{self.name}'"
+        where = f"Data center '{self.name}'"
         _require_amount(where, "cpu", self.cpu[0])
         if self.cpu[0] > self.cpu[1]:
             raise ConfigError(f"{where}: cpu must be a range that rises, and is {_format_range(self.cpu)}.")
@@ -99,7 +99,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Link:
-    """A line between two data centres, for both directions together."""
+    """A line between two data centers, for both directions together."""
 
     between: tuple[str, str]
     mbps: float
@@ -137,6 +137,12 @@ class Tables:
             _check_topology(self.sites, self.links)
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """Allocate each VNF, uninstall each, wait."""
+        names = [vnf.name for vnf in self.vnfs]
+        return (*(f"allocate {name}" for name in names), *(f"uninstall {name}" for name in names), "wait")
+
+    @property
     def stages(self) -> int:
         """Positions of all chains together."""
         return sum(len(chain.vnfs) for chain in self.chains)
@@ -158,16 +164,16 @@ def _format_range(pair: tuple[float, float]) -> str:
 
 def _check_topology(sites: Sequence[Site], links: Sequence[Link]) -> None:
     if not 2 <= len(sites) <= MAX_SITES:
-        raise ConfigError(f"A topology needs 2 to {MAX_SITES} data centres, and this one has {len(sites)}.")
+        raise ConfigError(f"A topology needs 2 to {MAX_SITES} data centers, and this one has {len(sites)}.")
     names = [site.name for site in sites]
     for link in links:
         for name in link.between:
             if name not in names:
                 raise ConfigError(
-                    f"A link names the data centre '{name}', which there is not; there are {', '.join(names)}."
+                    f"A link names the data center '{name}', which there is not; there are {', '.join(names)}."
                 )
         if link.between[0] == link.between[1]:
-            raise ConfigError(f"A link leads from '{link.between[0]}' to itself: name two data centres.")
+            raise ConfigError(f"A link leads from '{link.between[0]}' to itself: name two data centers.")
     reached = _reached_from(names[0], links)
     if lost := [name for name in names if name not in reached]:
         raise ConfigError(

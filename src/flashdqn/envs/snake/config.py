@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.envs.task import EnvConfig
 
 Actions = Literal["relative", "absolute"]
 Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
@@ -16,7 +17,7 @@ MIN_SIZE, MAX_SIZE = 4, 32  # a row of the board is one 32-bit word
 
 
 @dataclass(frozen=True)
-class SnakeConfig:
+class SnakeConfig(EnvConfig):
     """Board, actions, observations, ends and rewards of Snake."""
 
     task: ClassVar[str] = "snake"
@@ -57,7 +58,13 @@ class SnakeConfig:
     @property
     def num_actions(self) -> int:
         """3 relative moves or 4 absolute ones."""
-        return 3 if self.actions == "relative" else 4
+        return len(self.action_names)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What the moves are called."""
+        relative = self.actions == "relative"
+        return ("straight", "right", "left") if relative else ("up", "right", "down", "left")
 
     @property
     def hunger_steps(self) -> int:

@@ -1,4 +1,4 @@
-"""Snake as a vectorised environment."""
+"""Snake as a vectorized environment."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _obs_spec(config: SnakeConfig) -> ObsSpec:
 
 
 def _make_params(config: SnakeConfig) -> Tensor:
-    """The numbers that steer the kernel, so that no setting compiles it anew; [PARAMS] int32."""
+    """The numbers that steer the kernel, so that no setting compiles it again; [PARAMS] int32."""
     params = torch.zeros(rules.PARAMS, dtype=torch.int32)
     params[rules.SIZE] = config.size
     params[rules.ABSOLUTE] = int(config.actions == "absolute")

@@ -161,7 +161,7 @@ def escape_share(
     """Safe moves after moving to `cell` by `heading`, / 3."""
     if not safe:
         return np.float32(0.0)
-    # Unless that move eats, the tail's neighbour becomes the tail: no obstacle then.
+    # Unless that move eats, the tail's neighbor becomes the tail: no obstacle then.
     tail_at = state[i, TAIL_AT]
     if cell != state[i, FOOD]:
         tail_at = tail_at + 1 if tail_at + 1 < size * size else 0

@@ -1,8 +1,8 @@
 """The rules of Snake for one board `i`, as scalar kernel code.
 
 A step: the action becomes a heading, and the cell ahead decides. A wall or the body is death, and the snake
-stays as it was before that move; the cell that the tail leaves in this step is no obstacle. Food lengthens the
-snake and is placed anew, uniformly among the free cells. A full board is a win. Death and win terminate; the
+stays as it was before that move; the cell that the tail leaves in this step is not an obstacle. Food lengthens the
+snake and is placed again, uniformly among the free cells. A full board is a win. Death and win terminate; the
 two caps (steps, steps without food) truncate an episode that did neither.
 The step after an end ignores its action and starts a new episode.
 
@@ -43,7 +43,7 @@ NO_FOOD = 0  # a cell of the wall
 
 @scalar
 def chosen_heading(action: Scalar, heading: Scalar, absolute: Scalar) -> Scalar:
-    """The heading after an action; what is no action goes straight, as does a reversal."""
+    """The heading after an action; what is not an action goes straight, as does a reversal."""
     if absolute != 0:
         goes = action >= 0 and action <= 3 and action != heading ^ 2
         return action if goes else heading
@@ -132,7 +132,7 @@ def start_episode(i: Scalar, state: Array, body: Array, bits: Array, rng: Array,
 def move_snake(
     i: Scalar, cell: Scalar, eats: Scalar, state: Array, body: Array, bits: Array, size: Scalar
 ) -> None:
-    """Put the head on `cell`, which is safe; unless it eats, the tail's neighbour becomes the tail."""
+    """Put the head on `cell`, which is safe; unless it eats, the tail's neighbor becomes the tail."""
     cells = size * size
     tail_at, length = state[i, TAIL_AT], state[i, LENGTH]
     head_at = tail_at + length
@@ -174,7 +174,7 @@ def eat_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size
 
 @scalar
 def is_out_of_time(i: Scalar, state: Array, params: Array) -> Scalar:
-    """Whether one of the caps is reached; 0 is no cap."""
+    """Whether one of the caps is reached; 0 means no cap."""
     flat = params[MAX_STEPS] > 0 and state[i, STEPS] >= params[MAX_STEPS]
     return flat or (params[MAX_HUNGRY] > 0 and state[i, HUNGRY] >= params[MAX_HUNGRY])
 

@@ -9,11 +9,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from flashdqn.show.palette import DARK, LIGHT
+from flashdqn.core.drawing.palette import DARK, LIGHT
+from flashdqn.core.drawing.scene import scene_to_json
+from flashdqn.core.drawing.view import View
+from flashdqn.envs.stage import GameStage, open_stage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
-from flashdqn.show.scene import scene_to_json
-from flashdqn.show.views import GameStage, View, open_stage
 
 #: A request must be short: it ends after so many moves, or so many seconds, and the page asks for more.
 MOST_TURNS = 120

@@ -1,7 +1,7 @@
 """Who knows where breaks belong without having learned it: experts to compare with, and to learn from.
 
-    domirank     cells that dominate their neighbours in the graph of fire spread (`domirank.py`)
-    betweenness  cells that most of the fastest ways of fire lead through, counted anew after every break
+    domirank     cells that dominate their neighbors in the graph of fire spread (`domirank.py`)
+    betweenness  cells that most of the fastest ways of fire lead through, counted again after every break
                  (`betweenness.py`)
     lookahead    the cell that saves most over fires of its own, tried out one by one (`lookahead.py`)
 
@@ -11,6 +11,7 @@ of them knows where the environment's own fires start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -21,7 +22,7 @@ from flashdqn.envs.fuelbreaks.experts.betweenness import Betweenness
 from flashdqn.envs.fuelbreaks.experts.domirank import DomiRank
 from flashdqn.envs.fuelbreaks.experts.lookahead import Lookahead
 
-__all__ = ["Betweenness", "DomiRank", "Expert", "Lookahead", "Scores", "build_scores"]
+__all__ = ["EXPERTS", "Betweenness", "DomiRank", "Expert", "Lookahead", "Scores"]
 
 
 class Scores(Protocol):
@@ -42,10 +43,9 @@ class Expert:
         return masked_argmax(self.judge.scores(), self.env.mask)
 
 
-def build_scores(env: FuelBreaks, name: str, seed: int) -> Scores:
-    """An expert's judgement by the expert's name."""
-    if name == "domirank":
-        return DomiRank(env)
-    if name == "betweenness":
-        return Betweenness(env)
-    return Lookahead(env, seed)
+#: By name, what makes an expert for an environment from a seed.
+EXPERTS: dict[str, Callable[[FuelBreaks, int], Expert]] = {
+    "domirank": lambda env, seed: Expert(env, DomiRank(env)),
+    "betweenness": lambda env, seed: Expert(env, Betweenness(env)),
+    "lookahead": lambda env, seed: Expert(env, Lookahead(env, seed)),
+}

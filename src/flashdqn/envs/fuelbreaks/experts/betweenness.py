@@ -46,7 +46,7 @@ def count_cells_behind(
 
 
 class Betweenness:
-    """Counted anew for the boards as they stand: a fire from every cell, around the breaks that there are."""
+    """Counted again for the boards as they stand: a fire from every cell, around the breaks that there are."""
 
     def __init__(self, env: FuelBreaks) -> None:
         self.env, n, cells = env, env.num_envs, env.num_actions

@@ -1,13 +1,13 @@
-"""DomiRank centrality: which nodes dominate their neighbours.
+"""DomiRank centrality: which nodes dominate their neighbors.
 
 Engsig, Tejedor, Moreno, Foufoula-Georgiou & Kasmi 2024, *DomiRank Centrality reveals structural fragility of
 complex networks via node dominance*, Nature Communications 15:56. Its stationary state (eq. 4 with θ = 1) is
 
     Γ = σ (σ A + I)⁻¹ A 1,        0 < σ < −1 / λ_min(A)
 
-where A is the weighted adjacency matrix. Small σ rank by degree; near the bound neighbours compete, and few of them
-come to dominate the rest. Here A is the graph of fire spread in moves per minute, made symmetric, for fire may come
-from either side, and divided by its largest entry.
+where A is the weighted adjacency matrix. Small σ rank by degree; near the bound neighbors compete, and few of them
+come to dominate the rest. Here A is the graph of fire spread in moves per minute, made symmetric, because fire may
+come from either side, and divided by its largest entry.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from flashdqn.envs.fuelbreaks.env import FuelBreaks
-from flashdqn.envs.fuelbreaks.experts.graph import build_spread_graph
+from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
+from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
-#: σ as a share of its bound: neighbours compete, short of instability.
+#: σ as a share of its bound: neighbors compete, short of instability.
 SIGMA = 0.9
 
 
@@ -39,7 +40,7 @@ def sigma_bound(adjacency: Tensor) -> float:
 class DomiRank:
     """Ranks each scene once, as published; breaks that stand change nothing in the order of the others.
 
-    `adaptive` ranks anew after every break.
+    `adaptive` ranks again after every break.
     """
 
     def __init__(self, env: FuelBreaks, sigma: float = SIGMA, adaptive: bool = False) -> None:
@@ -65,3 +66,24 @@ class DomiRank:
         adjacency = ways + ways.T
         adjacency /= adjacency.max().clamp(min=1e-300)
         return domirank_scores(adjacency, self.sigma * sigma_bound(adjacency))
+
+
+def build_spread_graph(tables: SpreadTables, scene: int, breaks: Tensor | None = None) -> Tensor:
+    """The graph of fire spread as a weighted adjacency matrix, [cells, cells] float64: moves per minute from row to
+    column, 0 where fire cannot go. With breaks, [cells] bool, what passes or touches one is closed."""
+    rows, columns = tables.shape
+    cells, device = rows * columns, tables.device
+    matrix = torch.zeros((cells, cells), dtype=torch.float64, device=device)
+    blocked = torch.zeros(cells, dtype=torch.bool, device=device) if breaks is None else breaks
+    grid = blocked.view(rows, columns)
+    row = torch.arange(rows, device=device)[:, None].expand(rows, columns)
+    column = torch.arange(columns, device=device)[None, :].expand(rows, columns)
+    for k, direction in enumerate(fire_directions(tables.directions)):
+        way = (tables.open[scene] >> k) & 1 == 1
+        for down, right in (*(cell for cell, _ in direction.passed), *direction.touched):
+            r, c = (row + down).clamp(0, rows - 1), (column + right).clamp(0, columns - 1)
+            way = way & ~grid[r, c].reshape(-1)
+        start = way.nonzero().squeeze(1)
+        end = start + direction.offset[0] * columns + direction.offset[1]
+        matrix[start, end] = 1.0 / tables.times[scene, start, k].to(torch.float64)
+    return matrix

@@ -1,6 +1,6 @@
 """One step ahead: try a break in every cell, and take the one that saves most. Slow, and strong.
 
-It is judged by fires of its own, drawn anew for every break: where the environment's fires start it does not know.
+It is judged by fires of its own, drawn again for every break: where the environment's fires start it does not know.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fire behaviour per cell, and its spread over a landscape: see docs/fire.md."""
+"""Fire behavior per cell, and its spread over a landscape: see docs/fire.md."""
 
 from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, fire_behavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP, Spread

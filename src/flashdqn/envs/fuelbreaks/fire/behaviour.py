@@ -17,7 +17,7 @@ from flashdqn.envs.fuelbreaks.fire.crown import LEAST_COVER, critical_intensity,
 from flashdqn.envs.fuelbreaks.fire.fronts import Ellipse, Fronts, front_facing, head_front
 from flashdqn.envs.fuelbreaks.fire.fuels import burnable_fuels
 from flashdqn.envs.fuelbreaks.fire.surface import (
-    FEET_PER_METRE,
+    FEET_PER_METER,
     Bed,
     effective_wind,
     ellipse_eccentricity,
@@ -54,24 +54,24 @@ class FireBehavior:
 
 
 def fire_behavior(landscape: Landscape, weather: Weather) -> FireBehavior:
-    """The behaviour of fire in each cell, remembered by content."""
+    """The behavior of fire in each cell, remembered by content."""
     key = (hash_landscape(landscape), weather)
     if key in _memory:
         _memory.move_to_end(key)
         return _memory[key]
-    behaviour = _summarize_fronts(_compute_fronts(landscape, weather), landscape.cell_size)
-    _freeze_arrays(behaviour)
-    _memory[key] = behaviour
+    behavior = _summarize_fronts(_compute_fronts(landscape, weather), landscape.cell_size)
+    _freeze_arrays(behavior)
+    _memory[key] = behavior
     if len(_memory) > REMEMBERED:
         _memory.popitem(last=False)
-    return behaviour
+    return behavior
 
 
 def rate_and_intensity_toward(
-    behaviour: FireBehavior, azimuth: float | NDArray[Any]
+    behavior: FireBehavior, azimuth: float | NDArray[Any]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Rate (m/min) and fire-line intensity (kW/m) of a front that faces an azimuth (degrees from north)."""
-    front = front_facing(behaviour.fronts, azimuth)
+    front = front_facing(behavior.fronts, azimuth)
     return front.rate.astype(np.float32), front.intensity.astype(np.float32)
 
 
@@ -136,7 +136,7 @@ def _surface_ellipse(
         landscape.canopy_height.astype(np.float64),
         landscape.canopy_cover.astype(np.float64),
     )
-    adjustment = wind_adjustment(depth, height * FEET_PER_METRE, cover)
+    adjustment = wind_adjustment(depth, height * FEET_PER_METER, cover)
     midflame = weather.wind_speed / WIND_10M_OVER_20FT * KM_H * adjustment
     along = np.linalg.norm(wind, axis=-1)  # a wind that blows up a slope is longer there than on the map
     phi_wind = bed.wind_factor * (midflame * along) ** bed.wind_power

@@ -1,11 +1,11 @@
 """The spread of fire on CUDA: a block of threads per fire, which relax all cells side by side.
 
 The queue of paths.py would keep one thread of a GPU busy for milliseconds. Here every thread owns some cells.
-In each round those that were marked look whether they are reached sooner from a neighbour, and if so, mark
-their own neighbours for the next round, until nothing changes. Times of arrival only fall, and where they end
+In each round those that were marked look whether they are reached sooner from a neighbor, and if so, mark
+their own neighbors for the next round, until nothing changes. Times of arrival only fall, and where they end
 is where every order of work ends: the shortest paths, in the very bits of paths.py.
 
-A mark is the number of a round. That a neighbour may overwrite this round's mark by the next one's before its
+A mark is the number of a round. That a neighbor may overwrite this round's mark by the next one's before its
 owner has seen it does no harm: the owner then looks one round later.
 """
 
@@ -81,7 +81,7 @@ def prepare_board(b: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) ->
 
 @cuda_function
 def start_fire(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> None:
-    """Nothing burns but the ignition, and its neighbours are marked for the first round."""
+    """Nothing burns but the ignition, and its neighbors are marked for the first round."""
     cells, cell = fires.arrival.shape[1], fires.ignition[n]
     for i in range(thread, cells, threads):
         fires.arrival[n, i] = INFINITE
@@ -134,7 +134,7 @@ def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar,
 
 @cuda_function
 def relax_cell(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
-    """Reach a cell from the best of its neighbours; whether that is sooner than before."""
+    """Reach a cell from the best of its neighbors; whether that is sooner than before."""
     table, ways = fires.table[b], fires.passable[b, cell]
     best, by = fires.arrival[n, cell], NO_PARENT
     for k in range(fires.step.shape[0]):

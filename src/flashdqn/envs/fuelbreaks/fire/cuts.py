@@ -1,7 +1,7 @@
 """What one more break changes, as scalar kernel code for the CPU.
 
 The cells whose path led through the break are cut off, and all others keep their times. What was cut off is reached
-anew from its neighbours that were not, and from one another.
+again from its neighbors that were not, and from one another.
 """
 
 from __future__ import annotations

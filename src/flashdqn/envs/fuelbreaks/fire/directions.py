@@ -1,7 +1,7 @@
 """The directions in which fire goes from cell to cell, and the cells that each of them passes through.
 
 Direction k leads from the middle of a cell straight to the middle of another; k ^ 1 leads back. Beside the
-eight neighbours there are knight's moves and longer ones, so that fires grow round rather than eight-cornered.
+eight neighbors there are knight's moves and longer ones, so that fires grow round rather than eight-cornered.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Direction:
 
 @cache
 def fire_directions(count: int) -> tuple[Direction, ...]:
-    """A set of 8, 16, 24 or 32 directions; opposite ones are neighbours in it."""
+    """A set of 8, 16, 24 or 32 directions; opposite ones are neighbors in it."""
     if count not in _SETS:
         raise ConfigError(f"Fire spreads in 8, 16, 24 or 32 directions; {count} were asked for.")
     offsets = [signed for r, c in _SETS[count] for signed in ((r, c), (-r, -c))]

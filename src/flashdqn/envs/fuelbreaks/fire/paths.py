@@ -3,8 +3,8 @@
 A fire is a row `n` of `arrival` (minutes; infinite where it does not come in time) and of `parent` (the direction
 by which it came into a cell; NO_PARENT at the ignition and where it did not come). The cells to look at wait in
 buckets by time (Dial 1969); a bucket is a list through `AFTER` and `BEFORE`. Within a bucket the order does not
-matter, for a cell that turns out to be reached sooner is looked at again. So the times are those of the best paths,
-summed from the ignition on, and every other right algorithm finds the same ones to the last bit.
+matter, because a cell that turns out to be reached sooner is looked at again. So the times are those of the best
+paths, summed from the ignition on, and every other right algorithm finds the same ones to the last bit.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ INTENSITY, CRITICAL, EAST, NORTH, CELL = range(2 * ELLIPSE, 2 * ELLIPSE + 5)
 
 
 def ray_slowness(every: Sequence[Fronts], compass: Sequence[Direction]) -> Field:
-    """Minutes per metre on the map along each direction, [L, H, W, K]; infinite where nothing burns."""
+    """Minutes per meter on the map along each direction, [L, H, W, K]; infinite where nothing burns."""
     cell = np.stack([_kernel_inputs(fronts) for fronts in every])  # [L, H, W, CELL]
     flat = torch.from_numpy(cell.reshape(-1, CELL))
     rays = torch.from_numpy(_unit_vectors([direction.azimuth for direction in compass]))
@@ -157,10 +157,10 @@ def store_canopy_edges(i: Scalar, cell: Array, front: Array) -> None:
 def ray_speed(
     i: Scalar, leading: Scalar, east: Scalar, north: Scalar, cell: Array, turn: Array, front: Array
 ) -> Scalar:
-    """Metres per minute on the map along a horizontal unit vector."""
+    """Meters per minute on the map along a horizontal unit vector."""
     a, b = cell[i, EAST], cell[i, NORTH]
     up = east * a + north * b
-    long = math.sqrt(1.0 + up * up)  # metres along the slope per metre on the map
+    long = math.sqrt(1.0 + up * up)  # meters along the slope per meter on the map
     if leading == 0:
         return ellipse_radius(i, SURFACE, east / long, north / long, up / long, cell) / long
     if leading == NORMALS:

@@ -4,7 +4,7 @@ A board has a landscape in a weather (a table), breaks, and F fires with one ign
 each board's command says; everything stays in tensors whose addresses never change, no value is read by the
 host, and on CUDA a launch can be captured in a graph::
 
-    tables = spread_tables([fire_behaviour(landscape, weather), …], device)
+    tables = spread_tables([fire_behavior(landscape, weather), …], device)
     spread = Spread(tables, num_boards=64, fires=3, duration=240.0)
 
     spread.table[:] = …           # [B] int32: which table each board plays on

@@ -23,7 +23,7 @@ from flashdqn.envs.fuelbreaks.fire.weather import Weather
 Field = NDArray[np.float64]
 
 # The factors of the field's programs, whose foot is 1/3.281 m.
-FEET_PER_METRE = 3.281
+FEET_PER_METER = 3.281
 KW_PER_M = 3.46165186  # from Btu/ft/s
 MPH = 0.0372840909091  # from m/min
 
@@ -71,11 +71,11 @@ def fuel_bed(fuels: Fuels, weather: Weather) -> Bed:
     C = 7.47 * np.exp(-0.133 * sigma**0.55)
     E = 0.715 * np.exp(-3.59e-4 * sigma)
     return Bed(
-        rate / FEET_PER_METRE,
+        rate / FEET_PER_METER,
         intensity * KW_PER_M,
-        0.9 * reaction / FEET_PER_METRE,
+        0.9 * reaction / FEET_PER_METER,
         5.275 * beta**-0.3,
-        C * relative**-E * FEET_PER_METRE**B,
+        C * relative**-E * FEET_PER_METER**B,
         B,
     )
 
@@ -108,8 +108,8 @@ def ellipse_eccentricity(length_to_width: Field) -> Field:
 
 
 def flame_length(intensity: Any) -> Field:
-    """Byram (1959), metres by kW/m: 0.45 I^0.46 in ft and Btu/ft/s."""
-    flame: Field = 0.45 / FEET_PER_METRE * (np.asarray(intensity, dtype=np.float64) / KW_PER_M) ** 0.46
+    """Byram (1959), meters by kW/m: 0.45 I^0.46 in ft and Btu/ft/s."""
+    flame: Field = 0.45 / FEET_PER_METER * (np.asarray(intensity, dtype=np.float64) / KW_PER_M) ** 0.46
     return flame
 
 

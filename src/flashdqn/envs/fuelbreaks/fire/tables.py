@@ -64,33 +64,33 @@ class SpreadTables:
 
 
 def spread_tables(
-    behaviours: Sequence[FireBehavior], device: torch.device | str = "cpu", count: int = DIRECTIONS
+    behaviors: Sequence[FireBehavior], device: torch.device | str = "cpu", count: int = DIRECTIONS
 ) -> SpreadTables:
     """The tables of landscapes of one shape, with 8, 16, 24 or 32 directions."""
-    if not behaviours:
+    if not behaviors:
         raise EnvError("Fire needs at least one landscape to spread on; none was given.")
-    shapes = {behaviour.burnable.shape for behaviour in behaviours}
+    shapes = {behavior.burnable.shape for behavior in behaviors}
     if len(shapes) != 1:
         raise EnvError(f"All landscapes of a set must have one shape; these have {sorted(shapes)}.")
     rows, columns = shapes.pop()
-    times = np.empty((len(behaviours), rows * columns, count), dtype=np.float32)
-    opened = np.empty((len(behaviours), rows * columns), dtype=np.int64)
-    burnable = np.stack([behaviour.burnable for behaviour in behaviours])
+    times = np.empty((len(behaviors), rows * columns, count), dtype=np.float32)
+    opened = np.empty((len(behaviors), rows * columns), dtype=np.int64)
+    burnable = np.stack([behavior.burnable for behavior in behaviors])
     at_once = max(1, AT_ONCE // (rows * columns))
-    for start in range(0, len(behaviours), at_once):
+    for start in range(0, len(behaviors), at_once):
         some = slice(start, start + at_once)
-        times[some], opened[some] = _travel_times(behaviours[some], burnable[some], count)
+        times[some], opened[some] = _travel_times(behaviors[some], burnable[some], count)
     parts = (times, opened, burnable.reshape(opened.shape))
     return SpreadTables((rows, columns), count, *(torch.from_numpy(part).to(device) for part in parts))
 
 
 def _travel_times(
-    behaviours: Sequence[FireBehavior], burnable: NDArray[np.bool_], count: int
+    behaviors: Sequence[FireBehavior], burnable: NDArray[np.bool_], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Minutes [L, H·W, K] and open directions [L, H·W]."""
     compass = fire_directions(count)
-    slow = ray_slowness([behaviour.fronts for behaviour in behaviours], compass)
-    size = np.array([behaviour.cell_size for behaviour in behaviours])[:, None, None]
+    slow = ray_slowness([behavior.fronts for behavior in behaviors], compass)
+    size = np.array([behavior.cell_size for behavior in behaviors])[:, None, None]
     times = np.empty(slow.shape, dtype=np.float32)
     opened = np.zeros(burnable.shape, dtype=np.int64)
     for k, direction in enumerate(compass):
@@ -106,7 +106,7 @@ def _travel_times(
 
 
 def _shift_layer(layer: NDArray[Any], offset: tuple[int, int], outside: Any) -> NDArray[Any]:
-    """Each cell's neighbour at an offset, [..., H, W]; `outside` where that lies beyond the edge."""
+    """Each cell's neighbor at an offset, [..., H, W]; `outside` where that lies beyond the edge."""
     rows, columns = layer.shape[-2:]
     result = np.full_like(layer, outside)
     down, right = offset

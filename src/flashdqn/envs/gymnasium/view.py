@@ -12,13 +12,12 @@ import numpy.typing as npt
 from PIL import Image
 from rich.text import Text
 
+from flashdqn.core.drawing.paint import draw_half_blocks, encode_image
+from flashdqn.core.drawing.scene import Picture, Scene
+from flashdqn.core.drawing.view import Facts, Grid
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium import GymConfig, build_gym_env
-from flashdqn.show.paint import encode_image
-from flashdqn.show.scene import Picture, Scene
-from flashdqn.show.views.half_blocks import draw_half_blocks
-from flashdqn.show.views.plain import enlarge_pixels
-from flashdqn.show.views.view import Facts, Grid
+from flashdqn.envs.plain_view import enlarge_pixels
 
 WIDE = 600.0
 PIXELS = 480  # a picture for the browser is at most so wide
@@ -77,7 +76,7 @@ class GymView:
         return (Picture(0, 0, *self.size, encode_image(enlarge_pixels(self.picture()), PIXELS)),)
 
     def text(self) -> Text:
-        """The picture in coloured half characters."""
+        """The picture in colored half characters."""
         return draw_half_blocks(Image.fromarray(self.picture()), 72, 28)
 
     def facts(self) -> Facts:
@@ -110,7 +109,7 @@ def look_up_action_names(config: GymConfig, count: int) -> tuple[str, ...]:
 
 
 def is_atari_frames(config: GymConfig) -> bool:
-    """Whether it is an Atari game seen as small grey frames, which are all there is to show."""
+    """Whether it is an Atari game seen as small gray frames, which are all there is to show."""
     return config.id.startswith("ALE/") and config.atari.preprocess
 
 

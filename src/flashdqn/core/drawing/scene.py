@@ -1,6 +1,6 @@
 """What a picture consists of: a few shapes as plain data, drawn alike by the browser and by Pillow.
 
-Places and sizes are in the view's own units. A colour is `#rrggbb`, or one of the names in `palette.py`, which
+Places and sizes are in the view's own units. A color is `#rrggbb`, or one of the names in `palette.py`, which
 stand for something else on a dark page.
 """
 
@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-#: a cell's colour as one character: its place in the palette
+#: a cell's color as one character: its place in the palette
 CODES = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
     points: tuple[float, ...]
     width: float
-    colour: str
+    color: str
 
 
 class Trail(NamedTuple):
@@ -52,7 +52,7 @@ class Trail(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A short text; `y` is the middle of the line, `x` its left, centre or right."""
+    """A short text; `y` is the middle of the line, `x` its left, center or right."""
 
     x: float
     y: float
@@ -63,7 +63,7 @@ class Label(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """A grid of coloured squares, row by row; `codes` has a character of `CODES` for each."""
+    """A grid of colored squares, row by row; `codes` has a character of `CODES` for each."""
 
     x: float
     y: float

@@ -10,15 +10,14 @@ from rich.text import Text
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
-from flashdqn.show.paint import encode_image, paint_scene
-from flashdqn.show.scene import CODES, Cells, Label, Picture, Rect, Scene, Shape
-from flashdqn.show.views.half_blocks import draw_half_blocks
-from flashdqn.show.views.view import Facts, Grid
+from flashdqn.core.drawing.paint import draw_half_blocks, encode_image, paint_scene
+from flashdqn.core.drawing.scene import CODES, Cells, Label, Picture, Rect, Scene, Shape
+from flashdqn.core.drawing.view import Facts, Grid
 
 WIDE, ROW, GAP = 480.0, 18.0, 12.0
 MOST = 48  # numbers that are listed
 LARGEST = 32  # cells a side of a plane that is drawn cell by cell; larger ones are pictures
-#: Dark to light; one more than the ground, for an empty plane has the colour of a cell with nothing in it.
+#: Dark to light; one more than the ground, because an empty plane has the color of a cell with nothing in it.
 SHADES = tuple(
     f"#{round(24 + 205 * k / 15):02x}{round(40 + 170 * k / 15):02x}{round(60 + 100 * k / 15):02x}"
     for k in range(16)
@@ -122,6 +121,6 @@ def planes_to_image(seen: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 
 
 def enlarge_pixels(array: npt.NDArray[np.uint8], least: int = 160) -> npt.NDArray[np.uint8]:
-    """A picture of few pixels (MinAtar's are 10x10) with each of them as a square, lest a browser blur them."""
+    """A picture of few pixels (MinAtar's are 10x10), each of them a square: a browser would blur them."""
     factor = -(-least // array.shape[1])
     return array if factor == 1 else array.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rich.text import Text
 
-from flashdqn.show.scene import Scene
+from flashdqn.core.drawing.scene import Scene
 
 Facts = Sequence[tuple[str, str]]
 

@@ -9,13 +9,12 @@ import numpy.typing as npt
 import torch
 from rich.text import Text
 
+from flashdqn.core.drawing.paint import draw_half_blocks, paint_scene
+from flashdqn.core.drawing.palette import blend_colors, color_to_rgb
+from flashdqn.core.drawing.scene import CODES, Cells, Disc, Scene
+from flashdqn.core.drawing.view import Facts, Grid
 from flashdqn.envs.fuelbreaks import FuelBreaks, rules
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
-from flashdqn.show.paint import paint_scene
-from flashdqn.show.palette import blend_colors, color_to_rgb
-from flashdqn.show.scene import CODES, Cells, Disc, Scene
-from flashdqn.show.views.half_blocks import draw_half_blocks
-from flashdqn.show.views.view import Facts, Grid
 
 WIDE = 600.0
 RELIEF, BURNED = 7, 6  # shades of the ground, and of how many of the fires come there
@@ -24,8 +23,8 @@ DARK_ROCK, LIGHT_ROCK = color_to_rgb("#7d8794"), color_to_rgb("#d5dbe2")
 FIRE, BREAK = color_to_rgb("#d9481c"), "#1d1d24"
 
 
-def _rgb_to_hex(colour: tuple[int, int, int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+def _rgb_to_hex(color: tuple[int, int, int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*color)
 
 
 def _build_palette() -> tuple[str, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from flashdqn.core.drawing.palette import blend_colors, color_to_rgb
+from flashdqn.core.drawing.scene import Disc, Line, Rect, Scene, Shape, Trail
+from flashdqn.core.drawing.view import Facts, Grid
 from flashdqn.envs.snake import Snake
 from flashdqn.envs.snake.env import Board
-from flashdqn.show.palette import blend_colors, color_to_rgb
-from flashdqn.show.scene import Disc, Line, Rect, Scene, Shape, Trail
-from flashdqn.show.views.view import Facts, Grid
 
 CELL = 24.0
 ENDS = {
@@ -34,15 +34,14 @@ class SnakeView:
         self.title = f"Snake {side}x{side}, {config.features} features"
         self.size = (side * CELL, side * CELL)
         self.ground = board_ground(side)
-        relative = config.actions == "relative"
-        self.actions = ("straight", "right", "left") if relative else ("up", "right", "down", "left")
+        self.actions = config.action_names
 
     def scene(self) -> Scene:
         """Food, body and head."""
         return board_scene(self.env.board(0))
 
     def text(self) -> Text:
-        """Two characters a cell, as terminals' are twice as high as wide; letters for who has no colours."""
+        """Two characters a cell, as terminals' are twice as high as wide; letters for who has no colors."""
         return board_text(self.env.board(0))
 
     def facts(self) -> Facts:

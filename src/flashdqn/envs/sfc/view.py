@@ -1,4 +1,4 @@
-"""Service function chains: data centres with what they hold, links in use, and requests by chain."""
+"""Service function chains: data centers with what they hold, links in use, and requests by chain."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from flashdqn.core.drawing.scene import Label, Line, Rect, Scene, Shape
+from flashdqn.core.drawing.view import Facts, Grid
 from flashdqn.envs.sfc import ServiceChains, layout
-from flashdqn.envs.sfc.text import render_network
-from flashdqn.show.scene import Label, Line, Rect, Scene, Shape
-from flashdqn.show.views.view import Facts, Grid
 
 WIDE, NETWORK, ROW, FOOT = 640.0, 424.0, 26.0, 48.0
 MARGIN = 24.0  # for the words under the network
@@ -30,7 +29,7 @@ class SfcView:
         self.env, tables = env, env.tables
         self.title = "Service function chains"
         vnfs = [vnf.name for vnf in tables.vnfs]
-        self.actions = (*(f"allocate {v}" for v in vnfs), *(f"uninstall {v}" for v in vnfs), "wait")
+        self.actions = tables.action_names
         self.size = (WIDE, NETWORK + FOOT + ROW * len(tables.chains))
         self.ground: Scene = (
             Rect(0, 0, *self.size, "board"),
@@ -46,7 +45,7 @@ class SfcView:
         )
 
     def scene(self) -> Scene:
-        """Links under the data centres, and the chains below."""
+        """Links under the data centers, and the chains below."""
         now = read_network_snapshot(self.env)
         places = place_sites(self.env, now.dcs)
         shapes = _draw_links(now, places)
@@ -55,7 +54,7 @@ class SfcView:
         return (*shapes, *_draw_chains(self.env))
 
     def text(self) -> Text:
-        """The network in words and numbers, with the data centre in turn in bold."""
+        """The network in words and numbers, with the data center in turn in bold."""
         text = Text(render_network(self.env, 0))
         text.highlight_regex(r"(?m)^>.*$", "bold cyan")
         text.highlight_regex(r"\d+ satisfied", "green")
@@ -103,7 +102,7 @@ def read_network_snapshot(env: ServiceChains) -> Snapshot:
 
 
 def place_sites(env: ServiceChains, dcs: int) -> list[tuple[float, float]]:
-    """Centres of the data centres: on the map where one is given, else around an ellipse."""
+    """Centers of the data centers: on the map where one is given, else around an ellipse."""
     width, height = node_size(dcs)
     left, top = width / 2 + 8, height / 2 + 10
     right, bottom = WIDE - left, NETWORK - MARGIN - top
@@ -152,7 +151,7 @@ def _draw_links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]
 
 
 def _draw_node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float]) -> list[Shape]:
-    """A card: name, CPU, storage, and its instances, busy ones in colour."""
+    """A card: name, CPU, storage, and its instances, busy ones in color."""
     width, height = node_size(now.dcs)
     x, y = place[0] - width / 2, place[1] - height / 2
     turn = d == now.turn
@@ -211,3 +210,34 @@ def _draw_chains(env: ServiceChains) -> list[Shape]:
         words = f"{row[layout.SATISFIED]} of {row[layout.ASKED]}"
         shapes.append(Label(WIDE - 16, y + ROW / 2 - 3, words, 12, "soft", "right"))
     return [shape for shape in shapes if not (isinstance(shape, Rect) and shape.width <= 0)]
+
+
+def render_network(env: ServiceChains, i: int) -> str:
+    """Data centers with what they have installed (busy / all), links in use, and requests.
+
+    It reads the device: for people, not for training.
+    """
+    net, tables = env.net, env.tables
+    state = net.state[i].tolist()
+    dcs = state[layout.DCS]
+    names = [site.name for site in tables.sites] or [f"DC {d}" for d in range(dcs)]
+    lines = [
+        f"{state[layout.NOW] * env.config.slot_us / 1000:g} ms, bundle {state[layout.ARRIVED]} of "
+        f"{state[layout.BUNDLES]}, {state[layout.LEFT]} requests pending"
+    ]
+    for d in range(dcs):
+        turn = ">" if d == state[layout.DC] else " "
+        free, all_ = (int(x[i, d, layout.CPU]) for x in (net.free, net.capacity))
+        counts = zip(tables.vnfs, net.installed[i, d].tolist(), net.idle[i, d].tolist(), strict=True)
+        inside = "  ".join(f"{vnf.name} {n - idle}/{n}" for vnf, n, idle in counts if n)
+        lines.append(f"{turn} {names[d]:<10} CPU {all_ - free:>3} of {all_:<3}  {inside}")
+    for a in range(dcs):
+        for b in range(a + 1, dcs):
+            if used := int(net.wire[i, a, b] - net.link[i, a, b]):
+                lines.append(
+                    f"  {names[a]} – {names[b]}: {used / 1000:g} of {net.wire[i, a, b] / 1000:g} Mbit/s"
+                )
+    for chain, row in zip(tables.chains, net.tally[i].tolist(), strict=True):
+        asked, good, dropped = row[layout.ASKED], row[layout.SATISFIED], row[layout.DROPPED]
+        lines.append(f"  {chain.name:<8} {asked:>4} asked, {good} satisfied, {dropped} dropped")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Scenes as images, by Pillow: for PNG, GIF and terminals. `web/draw.js` draws the same in a browser."""
+"""Scenes as images, by Pillow: for PNG, GIF and terminals. `show/web/draw.js` draws the same in a browser."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
+from rich.style import Style
+from rich.text import Text
 
-from flashdqn.show.palette import LIGHT, blend_colors, color_to_rgb
-from flashdqn.show.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Shape, Trail
+from flashdqn.core.drawing.palette import LIGHT, blend_colors, color_to_rgb
+from flashdqn.core.drawing.scene import CODES, Cells, Disc, Label, Line, Picture, Rect, Shape, Trail
 
 SMOOTH = 3  # Pillow draws hard edges: draw larger, then shrink
 
@@ -52,7 +54,7 @@ class Brush:
             case Line():
                 self.on.line(
                     self._points(shape.points),
-                    color_to_rgb(shape.colour, self.palette),
+                    color_to_rgb(shape.color, self.palette),
                     self._width(shape.width),
                 )
             case Trail():
@@ -97,11 +99,11 @@ class Brush:
 
     def cells(self, shape: Cells) -> None:
         """A grid."""
-        colours = [color_to_rgb(name, self.palette) for name in shape.palette]
+        colors = [color_to_rgb(name, self.palette) for name in shape.palette]
         for k, code in enumerate(shape.codes):
             row, column = divmod(k, shape.columns)
             box = self._box(shape.x + column * shape.side, shape.y + row * shape.side, shape.side, shape.side)
-            self.on.rectangle(box, colours[CODES.index(code)])
+            self.on.rectangle(box, colors[CODES.index(code)])
 
     def picture(self, shape: Picture) -> None:
         """An image file over a box."""
@@ -110,8 +112,8 @@ class Brush:
         size = (max(1, round(right - left) + 1), max(1, round(bottom - top) + 1))
         self.image.paste(inside.resize(size, Image.Resampling.BICUBIC), (round(left), round(top)))
 
-    def _disc(self, centre: Place, radius: float, fill: tuple[int, int, int]) -> None:
-        x, y, r = centre[0] * self.scale, centre[1] * self.scale, radius * self.scale
+    def _disc(self, center: Place, radius: float, fill: tuple[int, int, int]) -> None:
+        x, y, r = center[0] * self.scale, center[1] * self.scale, radius * self.scale
         self.on.ellipse((x - r, y - r, x + r, y + r), fill)
 
     def _box(self, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
@@ -132,7 +134,7 @@ def load_font(size: float) -> Any:
 
 
 def encode_image(array: npt.NDArray[np.uint8], width: int) -> bytes:
-    """A picture of a game as a small file: few colours make a PNG, many a JPEG."""
+    """A picture of a game as a small file: few colors make a PNG, many a JPEG."""
     image = Image.fromarray(array)
     if image.width > width:
         image = image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.BOX)
@@ -144,3 +146,25 @@ def encode_image(array: npt.NDArray[np.uint8], width: int) -> bytes:
     else:
         image.save(out, "JPEG", quality=80)
     return out.getvalue()
+
+
+def draw_half_blocks(image: Image.Image, columns: int, rows: int = 40) -> Text:
+    """An image in a terminal, at most `columns` wide and `rows` high: a character shows two pixels, one above the
+    other."""
+    width = max(1, min(columns, round(2 * rows * image.width / image.height)))
+    height = max(2, 2 * round(width * image.height / image.width / 2))
+    small = image.convert("RGB").resize((width, height), Image.Resampling.BOX)
+    text = Text()
+    for y in range(0, height, 2):
+        if y:
+            text.append("\n")
+        for x in range(width):
+            text.append("▀", Style(color=_pixel_to_hex(small, x, y), bgcolor=_pixel_to_hex(small, x, y + 1)))
+    return text
+
+
+def _pixel_to_hex(image: Image.Image, x: int, y: int) -> str:
+    pixel = image.getpixel((x, y))
+    assert isinstance(pixel, tuple)
+    red, green, blue = (int(value) for value in pixel[:3])
+    return f"#{red:02x}{green:02x}{blue:02x}"

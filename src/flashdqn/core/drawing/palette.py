@@ -1,4 +1,4 @@
-"""The colours of games by name, on a light page and on a dark one."""
+"""The colors of games by name, on a light page and on a dark one."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def color_to_rgb(name: str, palette: dict[str, str] = LIGHT) -> tuple[int, int, 
 
 
 def blend_colors(near: tuple[int, int, int], far: tuple[int, int, int], share: float) -> tuple[int, int, int]:
-    """Between two colours."""
+    """Between two colors."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(near, far, strict=True))
     return red, green, blue

@@ -1,0 +1,1 @@
+"""Pictures as plain shapes, their colors, and how they become pixels or characters."""

@@ -1,0 +1,36 @@
+"""Wildfire fuel breaks as a task."""
+
+from __future__ import annotations
+
+import torch
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.drawing.view import View
+from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
+from flashdqn.envs.fuelbreaks.env import FuelBreaks
+from flashdqn.envs.fuelbreaks.experts import EXPERTS
+from flashdqn.envs.fuelbreaks.presets import PRESETS
+from flashdqn.envs.host_env import place_env
+from flashdqn.envs.task import Task
+
+
+def make_fuel_breaks(config: FuelBreaksConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
+    """Landscapes; those for evaluation are not seen in training."""
+    return place_env(lambda place: FuelBreaks(config, num_envs, place, held_out), device)
+
+
+def view_fuel_breaks(env: FuelBreaks) -> View:
+    """The landscape, its fires and its breaks."""
+    from flashdqn.envs.fuelbreaks.view import FuelBreaksView
+
+    return FuelBreaksView(env)
+
+
+FUEL_BREAKS = Task(
+    about="place fuel breaks so that wildfires burn less (docs/fuelbreaks.md)",
+    config=FuelBreaksConfig,
+    make=make_fuel_breaks,
+    presets=PRESETS,
+    view=view_fuel_breaks,
+    experts=EXPERTS,
+)

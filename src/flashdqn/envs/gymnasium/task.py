@@ -1,0 +1,86 @@
+"""Gymnasium's environments as a task. The package gymnasium is optional, and imported when it is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import torch
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.errors import EnvError
+from flashdqn.envs.frame_stack import FrameStack
+from flashdqn.envs.gymnasium import build_gym_env
+from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.gymnasium.presets import PRESETS, find_gym_start
+from flashdqn.envs.host_env import HostEnv
+from flashdqn.envs.stage import GameStage, make_plain_stage
+from flashdqn.envs.task import Naming, ReadObservation, Task
+from flashdqn.envs.user_env import takes_num_envs
+
+#: Copies cost memory each: a trial has at most this many times those of the training.
+MOST_TIMES = 4
+
+
+def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
+    """Copies of an environment, on the CPU beside the learner's device."""
+    games: VecEnv = build_gym_env(make_evaluation_config(config) if held_out else config, num_envs)
+    games = games if device.type == "cpu" else HostEnv(games, device)
+    return games if config.stack == 1 else FrameStack(games, config.stack)
+
+
+def make_evaluation_config(config: GymConfig) -> GymConfig:
+    """For evaluation: no worker processes, and a game that ends when it is over, not with a life."""
+    atari = dataclasses.replace(config.atari, life_loss=False)
+    vectorization = "sync" if config.vectorization == "async" else config.vectorization
+    return dataclasses.replace(config, vectorization=vectorization, atari=atari)
+
+
+def open_gym_stage(config: GymConfig) -> GameStage:
+    """A copy that draws itself; where it cannot, what the agent sees."""
+    from flashdqn.envs.gymnasium.view import GymView, is_atari_frames, look_up_action_names, make_drawing_env
+
+    config, note = make_evaluation_config(config), ""
+    if not is_atari_frames(config):
+        try:
+            env = make_drawing_env(config)
+            try:
+                view = GymView(env, config)
+            except EnvError:
+                env.close()
+                raise
+            return GameStage(env if config.stack == 1 else FrameStack(env, config.stack), view)
+        except EnvError as error:
+            note = f"{str(error).rstrip('.')}: what the agent sees is shown instead."
+    games = make_gym(config, 1, torch.device("cpu"), held_out=True)
+    return make_plain_stage(games, config.id, note, look_up_action_names(config, games.num_actions))
+
+
+def find_gym_reader(env: VecEnv) -> ReadObservation | None:
+    """What reads the raw observations of an environment, however wrapped."""
+    from flashdqn.envs.gymnasium.reading import find_reader
+
+    reader = find_reader(env)
+    return reader.read if reader is not None else None
+
+
+def limit_gym_envs(config: GymConfig, envs: int) -> int:
+    """Copies cost memory, or a process each: of the latter there are as many as there shall be."""
+    return 0 if config.vectorization == "async" else MOST_TIMES * envs
+
+
+GYMNASIUM = Task(
+    about="any Gymnasium environment: gym:CartPole-v1, or one of your own: gym:my_module:make_env",
+    config=GymConfig,
+    make=make_gym,
+    presets=PRESETS,
+    stage=open_gym_stage,
+    naming=Naming(
+        noun="a Gymnasium environment",
+        start=find_gym_start,
+        claims=lambda name: not takes_num_envs(name),  # that would be a batched game
+        resembles=lambda name: re.search(r"-v\d+$", name) is not None,
+    ),
+    reader=find_gym_reader,
+    most_envs=limit_gym_envs,
+)

@@ -1,0 +1,40 @@
+"""Service function chains as a task."""
+
+from __future__ import annotations
+
+import torch
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.drawing.view import View
+from flashdqn.envs.host_env import place_env
+from flashdqn.envs.sfc.baselines import Heuristic
+from flashdqn.envs.sfc.config import SfcConfig
+from flashdqn.envs.sfc.env import ServiceChains
+from flashdqn.envs.sfc.presets import PRESETS
+from flashdqn.envs.task import Task
+
+
+def make_service_chains(config: SfcConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
+    """Networks of data centers; those for evaluation are no different."""
+    return place_env(lambda place: ServiceChains(config, num_envs, place), device)
+
+
+def view_service_chains(env: ServiceChains) -> View:
+    """The network and its requests."""
+    from flashdqn.envs.sfc.view import SfcView
+
+    return SfcView(env)
+
+
+SERVICE_CHAINS = Task(
+    about="provision service function chains over 2 to 16 data centers (docs/sfc.md)",
+    config=SfcConfig,
+    make=make_service_chains,
+    presets=PRESETS,
+    view=view_service_chains,
+    actions=lambda config: config.read().action_names,
+    experts={
+        "heuristic": lambda env, seed: Heuristic(env).choose,
+        "makes-room": lambda env, seed: Heuristic(env, makes_room=True).choose,
+    },
+)

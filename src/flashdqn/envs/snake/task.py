@@ -1,0 +1,47 @@
+"""Snake as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from flashdqn.core.contract import VecEnv
+from flashdqn.core.drawing.view import View
+from flashdqn.envs.host_env import place_env
+from flashdqn.envs.snake.config import SnakeConfig
+from flashdqn.envs.snake.env import Snake
+from flashdqn.envs.snake.presets import PRESETS
+from flashdqn.envs.task import Task, Trial
+
+#: The features that flood-fill makes expensive.
+FLOODED = ("flood", "selective", "enhanced")
+
+
+def make_snake(config: SnakeConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
+    """Boards of Snake; those for evaluation are no different."""
+    return place_env(lambda place: Snake(config, num_envs, place), device)
+
+
+def view_snake(env: Snake) -> View:
+    """The board."""
+    from flashdqn.envs.snake.view import SnakeView
+
+    return SnakeView(env)
+
+
+def list_snake_trials(config: SnakeConfig) -> Iterator[Trial]:
+    """Without flood-fill, where there is any."""
+    if config.features in FLOODED:
+        yield Trial("no-flood", {"features": "basic"}, "other features: another task")
+
+
+SNAKE = Task(
+    about="eat, grow, and do not bite yourself: boards of 4x4 to 32x32",
+    config=SnakeConfig,
+    make=make_snake,
+    presets=PRESETS,
+    view=view_snake,
+    actions=lambda config: config.action_names,
+    trials=lambda config: tuple(list_snake_trials(config)),
+)

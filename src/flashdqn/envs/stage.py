@@ -1,0 +1,65 @@
+"""One game and its view, ready to be looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flashdqn.core.contract import VecEnv, close_env
+from flashdqn.core.drawing.view import View
+from flashdqn.envs.plain_view import PlainView
+from flashdqn.envs.task import EnvConfig
+from flashdqn.envs.tasks import build_evaluation_env, find_task
+
+
+@dataclass
+class GameStage:
+    """One board and the view of it; `note` says what cannot be shown, and why."""
+
+    env: VecEnv
+    view: View
+    note: str = ""
+
+    def close(self) -> None:
+        """End what the environment has running."""
+        close_env(self.env)
+
+
+def open_stage(config: EnvConfig) -> GameStage:
+    """A board on the CPU: pictures are made there, and one game is little work."""
+    task = find_task(config.task)
+    if task.stage is not None:
+        return task.stage(config)
+    env = build_evaluation_env(config, 1, torch.device("cpu"))
+    return GameStage(env, task.view(env)) if task.view is not None else make_plain_stage(env, task.name)
+
+
+def make_plain_stage(env: VecEnv, title: str, note: str = "", actions: tuple[str, ...] = ()) -> GameStage:
+    """The observations instead of a picture."""
+    watched = WatchedEnv(env)
+    return GameStage(watched, PlainView(env, lambda: watched.seen, title, actions), note)
+
+
+class WatchedEnv:
+    """An environment that remembers its last observation, for a view that shows it."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self.inner = env
+        self.seen: Tensor = torch.zeros(1, *env.obs_spec.shape)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def reset(self, seed: int) -> Tensor:
+        """As the environment's own."""
+        self.seen = self.inner.reset(seed)
+        return self.seen
+
+    def step(self, action: Tensor) -> Any:
+        """As the environment's own."""
+        step = self.inner.step(action)
+        self.seen = step.obs
+        return step
