@@ -12,6 +12,7 @@ from torch import Tensor
 from toy_envs import MaskedBandit
 
 import flashdqn
+from flashdqn.config.presets import base_config
 from flashdqn.core.contract import get_cause_names
 from flashdqn.envs import VecEnv, build_env, check_env
 from flashdqn.envs.frame_stack import FrameStack
