@@ -21,8 +21,9 @@ def is_incidental_setting(name: str) -> bool:
 
 def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
     """Setting, its value, and the preset's; None where the preset is not known any more."""
+    name = avoid_import(str(settings.get("preset", "")), settings.get("env.task"))
     try:
-        preset = flatten_keys(tuples_to_lists(to_dict(base_config(str(settings.get("preset", ""))))))
+        preset = flatten_keys(tuples_to_lists(to_dict(base_config(name))))
     except FlashDQNError:
         return None
     differing = []
@@ -32,6 +33,13 @@ def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] 
         if name not in preset or preset[name] != value:
             differing.append((name, value, preset.get(name)))
     return differing
+
+
+def avoid_import(preset: str, task: object) -> str:
+    """A preset's name that `base_config` understands without an import: for `my_game:Coins` it would look into the
+    module to see which kind of game that is, and a report must not import what a run names."""
+    plain = preset.removeprefix("own:").removeprefix("gym:")
+    return f"{'own' if task == 'own' else 'gym'}:{plain}" if ":" in plain else preset
 
 
 def make_settings_section(settings: dict[str, Any]) -> str:
