@@ -118,8 +118,8 @@ class Agent:
 def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
     """The agent of a run folder (its best checkpoint), or of one checkpoint in it.
 
-    A run that names code as module:Name (a network, a game, a variant) is loaded only with `trust=True`: its code is
-    imported, and runs with your rights.
+    A run that names code as module:Name (a network, a game, a variant) is loaded only with `trust=True`: that
+    code is imported, and runs with your rights.
     """
     from flashdqn.core.user_code import Permission
 

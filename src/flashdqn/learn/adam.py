@@ -25,9 +25,14 @@ class Adam:
         self.second = torch.zeros_like(flat.values)  # v: mean of their squares
         self.steps = torch.zeros((), device=flat.values.device)
 
+    @property
+    def fused(self) -> bool:
+        """Whether there are fused kernels of this kind, PyTorch's and our own: there are none for RAdam."""
+        return self.config.optimizer != "radam"
+
     def step(self) -> None:
         """Move the parameters by their gradient."""
-        if self.config.optimizer == "radam":  # PyTorch has no fused one
+        if not self.fused:
             self.step_by_formula(self.flat.gradient)
             return
         fused = torch._fused_adamw_ if self.config.optimizer == "adamw" else torch._fused_adam_

@@ -12,13 +12,14 @@ from torch.func import functional_call, grad_and_value
 from flashdqn.compute.precision import Precision, with_precision
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, LearnConfig
+from flashdqn.config.axes import has_trait
 from flashdqn.core.contract import VecEnv, get_decoder
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.types import Batch
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.bootstraps import Net
-from flashdqn.learn.build import build_bootstrap, build_head
+from flashdqn.learn.build import build_bootstrap, build_head, build_optimizer, check_variants
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
@@ -50,13 +51,13 @@ class Learner:
         self.online = network.to(device)
         self.target = self.online  # PQN has no other
         if config.method == "replay":
-            self.target = make_target(self.online, chooses=config.bootstrap != "double")
+            self.target = make_target(self.online, chooses=not has_trait(self.bootstrap, "online_chooses"))
         self.policy: Net = with_precision(make_policy(self.online), precision, device)
         self.noise = self._start_randomness()
         self.flat = Flat(self.online)
         self.target_flat = self.flat if self.target is self.online else Flat(self.target)
         self.lr = torch.tensor(config.lr, device=device)
-        self.adam = Adam(config, self.flat, self.lr)
+        self.adam = build_optimizer(config, self.flat, self.lr)
         self.watch = DivergenceWatch(device)
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
@@ -178,7 +179,7 @@ class Learner:
     @functools.cached_property
     def _one_pass(self) -> NativeAdam | None:
         """Made at the first update: whoever only acts has no use for it."""
-        if self.device.type != "cpu" or self.config.optimizer == "radam":
+        if self.device.type != "cpu" or not isinstance(self.adam, Adam) or not self.adam.fused:
             return None
         return NativeAdam(self.adam, self.target_flat.values, self.tau)
 
@@ -237,6 +238,7 @@ def _strip_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Head, network and optimiser."""
     head = build_head(config.learn, device)
+    check_variants(config, head, env.num_actions, device)
     weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions
     network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env))

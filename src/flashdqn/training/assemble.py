@@ -15,17 +15,10 @@ from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, ReplayConfig
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.learn.build import build_sampler
 from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Learner, build_learner
-from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.replay import (
-    DemonstrationBuffer,
-    MixedSampler,
-    PrioritizedSampler,
-    Ring,
-    Sampler,
-    UniformSampler,
-)
+from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, Sampler
 from flashdqn.replay.prioritized import priority_bytes
 from flashdqn.replay.ring import ring_bytes, rows_for_capacity
 from flashdqn.training.collector import Collector
@@ -103,7 +96,7 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
     learner = build_learner(config, env, device)
     generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
-    sampler = build_sampler(config, ring, learner, generators["replay"])
+    sampler = build_sampler(config, ring, learner.policy, learner.head, generators["replay"])
     if config.demos.kept:
         shown = DemonstrationBuffer(config.demos.kept, env.obs_spec, env.num_actions, device, masked, legal)
         sampler = MixedSampler(sampler, shown, config.demos.share, generators["replay"])
@@ -114,17 +107,6 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     learner.watch.describe_replay = lambda: describe_data(*ring.learned_from())
     generators |= learner.generators
     return Parts(env, learner, ring, sampler, collector, metrics, counts, phases, generators)
-
-
-def build_sampler(config: Config, ring: Ring, learner: Learner, generator: torch.Generator) -> Sampler:
-    """From the replay, uniformly or by priority; or the rollouts of PQN."""
-    replay, gamma = config.replay, config.learn.gamma
-    if config.learn.method == "pqn":
-        return RolloutSampler(ring, learner.policy, learner.head, config.pqn, gamma, generator)
-    if replay.priority == 0:
-        return UniformSampler(ring, replay.n_step, gamma, generator)
-    alpha, beta, eps = replay.priority, replay.beta, replay.priority_eps
-    return PrioritizedSampler(ring, replay.n_step, gamma, generator, alpha=alpha, beta=beta, eps=eps)
 
 
 def ring_config(config: Config) -> ReplayConfig:

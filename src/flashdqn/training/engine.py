@@ -19,8 +19,10 @@ from flashdqn.config import Config
 from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import ExecutionError
 from flashdqn.core.types import Batch
+from flashdqn.learn.adam import Adam
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.learn.user_variants import UserSampler
 from flashdqn.replay import MixedSampler, PrioritizedSampler, UniformSampler, replay_sampler
 from flashdqn.replay.samplers import split_batch
 from flashdqn.replay.samplers_cpu import NativePick
@@ -184,10 +186,12 @@ class Engine:
     def _write(self) -> None:
         """Loops compiled for the CPU, for acting too."""
         learner, sampler, asked = self.parts.learner, self.parts.sampler, self.config.runtime.threads
+        adam = learner.adam
         assert isinstance(sampler, UniformSampler | PrioritizedSampler)
+        assert isinstance(adam, Adam)
         self.parts.collector.act = NativePolicy(learner.online, self.config.envs, make_team(asked))
         written = NativeUpdates(
-            learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
+            learner.online, learner.target, learner.head, learner.bootstrap, adam,
             learner.target_flat.values, learner.tau, make_team(asked),
         )  # fmt: skip
 
@@ -219,7 +223,7 @@ class Engine:
                     for index, errors in pairs:
                         sampler.update(index, errors)
 
-        if learner.config.optimizer == "radam":  # which the compiled loops do not know
+        if not adam.fused:  # RAdam, which the compiled loops do not know
             learner.compute_by(by_gradient)
         else:
             learner.compute_by(lambda batch: steps(batch, 1))
@@ -228,15 +232,17 @@ class Engine:
 
 def make_fused_update(learner: Learner, config: Config) -> Callable[[Batch], Tensor]:
     """The whole gradient step in a few kernels, on the learner's own tensors."""
+    adam = learner.adam
+    assert isinstance(adam, Adam)
     dense = learner.flat.without_tail  # there is no other padding, for all widths are multiples of 16
     return FusedUpdate(
         learner.online,  # type: ignore[arg-type]
         learner.target,  # type: ignore[arg-type]
         flat=dense(learner.flat.values),
         target_flat=dense(learner.target_flat.values),
-        exp_avg=dense(learner.adam.first),
-        exp_avg_sq=dense(learner.adam.second),
-        step=learner.adam.steps,
+        exp_avg=dense(adam.first),
+        exp_avg_sq=dense(adam.second),
+        step=adam.steps,
         lr=learner.lr,
         sums=learner.sums,
         first_bad=learner.watch.first_bad,
@@ -260,6 +266,8 @@ def explain_missing_way(config: Config, parts: Parts, way: Way) -> str | None:
     if way == "written":
         if isinstance(parts.sampler, MixedSampler):
             return "the hand-written update knows no demonstrations that are kept"
+        if isinstance(parts.sampler, UserSampler) or not isinstance(learner.adam, Adam):
+            return "the hand-written update knows no sampler and no optimizer of your own"
         if learner.precision != "fp32":
             return "the hand-written update computes in fp32 alone"
         if learner.device.type == "cuda":

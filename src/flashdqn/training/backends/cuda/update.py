@@ -185,7 +185,7 @@ class FusedUpdate:
         """Whether the kernels can do this; whether they can run here is `fused_available`'s business."""
         return (
             mlp_sizes(network) is not None
-            and isinstance(head, ScalarHead)
+            and type(head) is ScalarHead
             and (bootstrap is greedy_target or bootstrap is double_target)
             and config.method == "replay"
             and config.optimizer in ("adam", "adamw")
