@@ -36,9 +36,8 @@ class Permission:
                 " and more" if len(wanted) > 3 else ""
             )
             raise UntrustedError(
-                f"{file} asks to import {listed}, and nothing was imported because you have not named it: if you "
-                "trust that code, add --trust MODULE:NAME, or --trust for all that the file names (trust=True in "
-                "Python)."
+                f"{file} asks to import {listed}, which you have not named, and nothing was imported: if you trust "
+                "it, add --trust MODULE:NAME, or --trust for all that the file names (in Python: trust=True)."
             )
 
     def allow_working_folder(self) -> None:
@@ -92,7 +91,7 @@ def make_named(name: str, what: str, *parts: Any, **kwargs: Any) -> Any:
         raise
     except Exception as error:  # the user's own code
         raise ConfigError(
-            f"{what} '{name}' cannot be made with the arguments {kwargs}: {type(error).__name__}: {error}"
+            f"{what.capitalize()} '{name}' cannot be made with the arguments {kwargs}: {type(error).__name__}: {error}"
         ) from error
 
 

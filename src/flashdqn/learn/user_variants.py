@@ -28,8 +28,8 @@ HEAD_METHODS = ("q", "select", "expect", "mean", "target", "compare")
 
 def make_user_head(name: str, kwargs: dict[str, Any], device: torch.device) -> Head:
     """`Name(**kwargs)`, with `device=…` if it takes one."""
-    made = _make_with_device(name, "The head", kwargs, device)
-    _require_methods(made, "The head", name, HEAD_METHODS)
+    made = _make_with_device(name, "the head", kwargs, device)
+    _require_methods(made, "the head", name, HEAD_METHODS)
     size, fractions = getattr(made, "size", None), getattr(made, "fractions", None)
     if type(size) is not int or size < 1:
         raise ConfigError(
@@ -46,7 +46,7 @@ def make_user_head(name: str, kwargs: dict[str, Any], device: torch.device) -> H
 
 def make_user_bootstrap(name: str, kwargs: dict[str, Any]) -> Bootstrap:
     """`Name(**kwargs)`, which must give something to call."""
-    made = make_named(name, "The bootstrap", **kwargs)
+    made = make_named(name, "the bootstrap", **kwargs)
     if not callable(made):
         raise ConfigError(
             f"The bootstrap '{name}' must give something that is called as "
@@ -91,8 +91,8 @@ class UserOptimizer:
 
     def __init__(self, name: str, kwargs: dict[str, Any], flat: Flat, lr: Tensor) -> None:
         self.flat = flat
-        self.own = make_named(name, "The optimizer", flat.values, lr, **kwargs)
-        _require_methods(self.own, "The optimizer", name, ("step", "state_dict"))
+        self.own = make_named(name, "the optimizer", flat.values, lr, **kwargs)
+        _require_methods(self.own, "the optimizer", name, ("step", "state_dict"))
         self.steps = torch.zeros((), device=flat.values.device)
 
     def step(self) -> None:
@@ -127,8 +127,8 @@ class UserSampler:
         generator: torch.Generator,
     ) -> None:
         parts = ring, config.replay.n_step, config.learn.gamma, generator
-        self.own = make_named(name, "The sampler", *parts, **kwargs)
-        _require_methods(self.own, "The sampler", name, ("batches",))
+        self.own = make_named(name, "the sampler", *parts, **kwargs)
+        _require_methods(self.own, "the sampler", name, ("batches",))
 
     def sample(self, size: int) -> Batch:
         """One batch."""
@@ -183,5 +183,5 @@ def _require_methods(made: object, what: str, name: str, methods: tuple[str, ...
     missing = [method for method in methods if not callable(getattr(made, method, None))]
     if missing:
         raise ConfigError(
-            f"{what} '{name}' has no {', '.join(missing)}: docs/own-variants.md has the contract."
+            f"{what.capitalize()} '{name}' has no {', '.join(missing)}: docs/own-variants.md has the contract."
         )
