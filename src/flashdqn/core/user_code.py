@@ -90,8 +90,9 @@ def make_named(name: str, what: str, *parts: Any, **kwargs: Any) -> Any:
     except FlashDQNError:
         raise
     except Exception as error:  # the user's own code
+        reason = f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"{what.capitalize()} '{name}' cannot be made with the arguments {kwargs}: {type(error).__name__}: {error}"
+            f"{what.capitalize()} '{name}' cannot be made with the arguments {kwargs}: {reason}"
         ) from error
 
 
