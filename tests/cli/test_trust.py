@@ -176,6 +176,20 @@ def test_a_report_does_without_the_game(
     assert "recorded-game" not in page
 
 
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_comparison_imports_nothing(
+    attack: str,
+    here: Path,
+    spoiled: Callable[..., Path],
+    finished_run: Run,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["report", "RUN", str(finished_run.path), "--out", "comparison.html"]
+    assert call(words, spoiled(ATTACKS[attack] | {"preset": "evil:Game"}), capsys)[0] == 0
+    assert (here / "comparison.html").exists()
+    assert not (here / "IMPORTED").exists()
+
+
 def test_the_preset_of_a_run_is_a_word(
     here: Path, spoiled: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

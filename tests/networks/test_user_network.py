@@ -92,7 +92,9 @@ def test_what_breaks_the_contract_is_one_sentence(torso: str, how: str | None, m
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"must be one of auto, mlp.*module:Class.*'cn'"):
+    with pytest.raises(
+        ConfigError, match=r"must be one of auto, mlp.*module:Class.*'cn'; did you mean 'cnn'"
+    ):
         NetworkConfig(torso="cn")
     with pytest.raises(ConfigError, match=r"are for a torso of your own, and network\.torso is 'mlp'"):
         NetworkConfig(torso="mlp", kwargs={"width": 3})
@@ -129,9 +131,7 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
     assert agent.evaluate(100).mean_score == whole.score
     out = tmp_path / "own.pt"
     permission = Permission(frozenset({"own_network:Gated"}))
-    wanted = Wanted(
-        whole.path, "torchscript", out=out, observations=300, episodes=4, permission=permission
-    )
+    wanted = Wanted(whole.path, "torchscript", out=out, observations=300, episodes=4, permission=permission)
     done = export_policy(wanted)
     assert done.rows[1].agreement.actions > 0.99
     sys.modules.pop("own_network")
@@ -148,7 +148,10 @@ def test_bytes_and_other_algorithms(algo: str, tmp_path: Path) -> None:
     config = apply_algorithm(apply_settings(base_config("snake"), tiny), algo)
     run = flashdqn.train(config, progress=False)
     assert run.finished
-    assert flashdqn.load(run.path, "cpu", trust=True).q(torch.zeros(2, 3, 5, 5, dtype=torch.uint8)).shape == (2, 3)
+    assert flashdqn.load(run.path, "cpu", trust=True).q(torch.zeros(2, 3, 5, 5, dtype=torch.uint8)).shape == (
+        2,
+        3,
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from flashdqn.config.values import require
-from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.suggestions import suggest_close
 from flashdqn.core.user_code import check_json_serializable, names_code
 
 
@@ -145,19 +145,19 @@ class RolloutConfig:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One entry of an axis: a line about it, and the type of its settings."""
+class Variant:
+    """A built-in entry of an axis: a line about it, and the type of its settings."""
 
     about: str
     config: type[Any]
 
 
 @dataclass(frozen=True)
-class Axis:
+class VariantAxis:
     """Where a choice is made: the key, and what can be chosen there."""
 
     key: str  # learn.head
-    choices: Mapping[str, Choice]
+    choices: Mapping[str, Variant]
     automatic: bool = False  # "auto" is allowed, too
 
     @property
@@ -180,11 +180,10 @@ class Axis:
     def check(self, name: str, kwargs: dict[str, Any], group: Any) -> None:
         """Refuse an unknown word, arguments that nobody takes, and settings that cannot be: those of all choices,
         because a flag that is wrong today must not surprise the user tomorrow."""
-        near = suggest_nearest(name, self.words)
         require(
             name in self.words or names_code(name),
             f"{self.key} must be one of {', '.join(self.words)}, or module:Name for one of your own, and is "
-            f"'{name}'{near if 'did you mean' in near else '.'}",
+            f"'{name}'{suggest_close(name, self.words)}",
         )
         require(
             not kwargs or names_code(name),
@@ -195,37 +194,37 @@ class Axis:
             self.read(choice, group)
 
 
-HEADS = Axis(
+HEADS = VariantAxis(
     "learn.head",
     {
-        "scalar": Choice("the expected return", ScalarHeadConfig),
-        "categorical": Choice("the return's distribution by fixed atoms (C51)", CategoricalHeadConfig),
-        "quantile": Choice("the return's distribution by fixed quantiles (QR-DQN)", QuantileHeadConfig),
-        "iqn": Choice("the return's distribution by any quantile (IQN)", ImplicitHeadConfig),
+        "scalar": Variant("the expected return", ScalarHeadConfig),
+        "categorical": Variant("the return's distribution by fixed atoms (C51)", CategoricalHeadConfig),
+        "quantile": Variant("the return's distribution by fixed quantiles (QR-DQN)", QuantileHeadConfig),
+        "iqn": Variant("the return's distribution by any quantile (IQN)", ImplicitHeadConfig),
     },
 )
-BOOTSTRAPS = Axis(
+BOOTSTRAPS = VariantAxis(
     "learn.bootstrap",
     {
-        "greedy": Choice("the target network chooses and judges", GreedyConfig),
-        "double": Choice("the online network chooses, the target network judges", DoubleConfig),
-        "munchausen": Choice("a soft policy, whose log-probability is a reward", MunchausenConfig),
+        "greedy": Variant("the target network chooses and judges", GreedyConfig),
+        "double": Variant("the online network chooses, the target network judges", DoubleConfig),
+        "munchausen": Variant("a soft policy, whose log-probability is a reward", MunchausenConfig),
     },
 )
-OPTIMIZERS = Axis(
+OPTIMIZERS = VariantAxis(
     "learn.optimizer",
     {
-        "adam": Choice("Adam", AdamConfig),
-        "adamw": Choice("Adam with weight decay that is not in the moments", AdamWConfig),
-        "radam": Choice("Adam whose first steps are rectified", AdamConfig),
+        "adam": Variant("Adam", AdamConfig),
+        "adamw": Variant("Adam with weight decay that is not in the moments", AdamWConfig),
+        "radam": Variant("Adam whose first steps are rectified", AdamConfig),
     },
 )
-SAMPLERS = Axis(
+SAMPLERS = VariantAxis(
     "replay.sampler",
     {
-        "uniform": Choice("every transition with the same chance", UniformConfig),
-        "prioritized": Choice("large errors more often", PrioritizedConfig),
-        "rollout": Choice("the last rollout in minibatches (PQN)", RolloutConfig),
+        "uniform": Variant("every transition with the same chance", UniformConfig),
+        "prioritized": Variant("large errors more often", PrioritizedConfig),
+        "rollout": Variant("the last rollout in minibatches (PQN)", RolloutConfig),
     },
     automatic=True,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from flashdqn.config.axes import Axis
+from flashdqn.config.axes import VariantAxis
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Registry(Generic[T]):
     """The built-in entries of an axis, and how one of the user's is made: `make_own(name, kwargs, *parts)`."""
 
     def __init__(
-        self, axis: Axis, makers: Mapping[str, Callable[..., T]], make_own: Callable[..., T]
+        self, axis: VariantAxis, makers: Mapping[str, Callable[..., T]], make_own: Callable[..., T]
     ) -> None:
         if makers.keys() != axis.choices.keys():
             raise ValueError(
