@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -62,29 +62,35 @@ def _make_adam(_: Any, config: LearnConfig, flat: Flat, lr: Tensor) -> Optimizer
     return Adam(config, flat, lr)
 
 
-def _make_uniform(
-    _: axes.UniformConfig, config: Config, ring: Ring, policy: Net, head: Head, generator: torch.Generator
-) -> Sampler:
-    return UniformSampler(ring, config.replay.n_step, config.learn.gamma, generator)
+class SamplerParts(NamedTuple):
+    """What a sampler may be made of."""
+
+    config: Config
+    ring: Ring
+    policy: Net
+    head: Head
+    generator: torch.Generator
 
 
-def _make_prioritized(
-    own: axes.PrioritizedConfig,
-    config: Config,
-    ring: Ring,
-    policy: Net,
-    head: Head,
-    generator: torch.Generator,
-) -> Sampler:
-    alpha, beta, eps = own.priority, own.beta, own.priority_eps
-    parts = ring, config.replay.n_step, config.learn.gamma, generator
-    return PrioritizedSampler(*parts, alpha=alpha, beta=beta, eps=eps)
+def _make_uniform(_: axes.UniformConfig, parts: SamplerParts) -> Sampler:
+    config = parts.config
+    return UniformSampler(parts.ring, config.replay.n_step, config.learn.gamma, parts.generator)
 
 
-def _make_rollout(
-    _: axes.RolloutConfig, config: Config, ring: Ring, policy: Net, head: Head, generator: torch.Generator
-) -> Sampler:
+def _make_prioritized(own: axes.PrioritizedConfig, parts: SamplerParts) -> Sampler:
+    n_step, gamma = parts.config.replay.n_step, parts.config.learn.gamma
+    chances = {"alpha": own.priority, "beta": own.beta, "eps": own.priority_eps}
+    return PrioritizedSampler(parts.ring, n_step, gamma, parts.generator, **chances)
+
+
+def _make_rollout(_: axes.RolloutConfig, parts: SamplerParts) -> Sampler:
+    config, ring, policy, head, generator = parts
     return RolloutSampler(ring, policy, head, config.pqn, config.learn.gamma, generator)
+
+
+def _make_user_sampler(name: str, kwargs: dict[str, Any], parts: SamplerParts) -> Sampler:
+    n_step, gamma = parts.config.replay.n_step, parts.config.learn.gamma
+    return UserSampler(name, kwargs, parts.ring, n_step, gamma, parts.generator)
 
 
 HEADS: Registry[Head] = Registry(
@@ -114,9 +120,7 @@ OPTIMIZERS: Registry[Optimizer] = Registry(
 SAMPLERS: Registry[Sampler] = Registry(
     axes.SAMPLERS,
     {"uniform": _make_uniform, "prioritized": _make_prioritized, "rollout": _make_rollout},
-    lambda name, kwargs, config, ring, policy, head, generator: UserSampler(
-        name, kwargs, config, ring, generator
-    ),
+    _make_user_sampler,
 )
 
 
@@ -139,8 +143,8 @@ def build_optimizer(config: LearnConfig, flat: Flat, lr: Tensor) -> Optimizer:
 
 def build_sampler(config: Config, ring: Ring, policy: Net, head: Head, generator: torch.Generator) -> Sampler:
     """What draws batches from the ring."""
-    parts = config, ring, policy, head, generator
-    return SAMPLERS.build(config.sampler, config.replay, config.replay.sampler_kwargs, *parts)
+    parts = SamplerParts(config, ring, policy, head, generator)
+    return SAMPLERS.build(config.sampler, config.replay, config.replay.sampler_kwargs, parts)
 
 
 def check_variants(config: Config, head: Head, num_actions: int, device: torch.device) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.types import Batch, Transition
 from flashdqn.core.user_code import import_named, make_named
@@ -122,12 +121,12 @@ class UserSampler:
         self,
         name: str,
         kwargs: dict[str, Any],
-        config: Config,
         ring: Ring,
+        n_step: int,
+        gamma: float,
         generator: torch.Generator,
     ) -> None:
-        parts = ring, config.replay.n_step, config.learn.gamma, generator
-        self.own = make_named(name, "the sampler", *parts, **kwargs)
+        self.own = make_named(name, "the sampler", ring, n_step, gamma, generator, **kwargs)
         _require_methods(self.own, "the sampler", name, ("batches",))
 
     def sample(self, size: int) -> Batch:
