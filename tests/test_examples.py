@@ -43,6 +43,11 @@ def test_the_networks_of_ones_own_run_as_a_program(capsys: pytest.CaptureFixture
     assert "Gated: [14] -> [128]" in capsys.readouterr().out
 
 
+def test_the_variant_of_ones_own_runs_as_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "own_variant.py"), run_name="__main__")
+    assert "omega 100: the mellowmax of [0.0, 1.0, 2.0] is 1.989" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_it_plays_the_same_on_cuda() -> None:
     game = runpy.run_path(str(EXAMPLES / "own_game.py"))

@@ -14,6 +14,7 @@ from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import apply_settings, to_dict
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.user_code import Permission
 from flashdqn.envs import GymConfig, SnakeConfig
 from flashdqn.runs.folder import RunFolder
 
@@ -73,7 +74,8 @@ def test_every_configuration_survives_a_file(name: str, tmp_path: Path) -> None:
     assert apply_settings(Config(), data) == config
     assert apply_settings(base_config("cartpole"), data) == config
     (tmp_path / "c.json").write_text(json.dumps({"config": data}))
-    assert resolve("--config", str(tmp_path / "c.json")) == config
+    words = ["--config", str(tmp_path / "c.json")]
+    assert parse_training(*resolve_base_config(words, Permission(everything=True))[::2]) == config
 
 
 def test_the_task_can_be_said_in_settings() -> None:

@@ -15,10 +15,11 @@ from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.user_code import Permission, find_names
 from flashdqn.envs.tasks import TASKS, build_env, find_task
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.runs.folder import RunFolder
-from flashdqn.show.report import RUN_PAGES
+from flashdqn.show.report import make_run_pages
 from flashdqn.training.progress import Silent, choose_progress
 from flashdqn.training.session import Run, resume_run, start_run
 
@@ -29,25 +30,28 @@ def train(
     algo: str | None = None,
     resume: str | Path | None = None,
     progress: bool = True,
+    trust: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a preset, or a configuration of your own, and return the finished run.
 
     `algo` puts an algorithm on top of it: `train("snake-flood", algo="rainbow")`. `settings` are those of the
     command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`. With `resume`
-    the run goes on with its own configuration; only the budget may change.
+    the run goes on with its own configuration; only the budget may change. Code that the resumed run names as
+    module:Name is imported only with `trust=True`, or where `settings` name it too.
     """
     shown = choose_progress(Console(stderr=True)) if progress else Silent()
     if resume is not None:
         if algo is not None:
             raise ConfigError("A resumed run keeps its algorithm: leave out algo, or start a new run.")
-        config = RunFolder.open(Path(resume)).config()
-        return resume_run(
-            check_resume(config, apply_settings(config, settings)), Path(resume), shown, RUN_PAGES
-        )
+        permission = Permission(frozenset(find_names(settings)), everything=trust)
+        config = RunFolder.open(Path(resume)).config(permission)
+        wanted = check_resume(config, apply_settings(config, settings))
+        return resume_run(wanted, Path(resume), shown, make_run_pages(wanted))
     base = preset if isinstance(preset, Config) else base_config(preset)
     base = base if algo is None else apply_algorithm(base, algo)
-    return start_run(apply_settings(base, settings), shown, RUN_PAGES)
+    config = apply_settings(base, settings)
+    return start_run(config, shown, make_run_pages(config))
 
 
 def check_resume(run: Config, wanted: Config) -> Config:

@@ -28,7 +28,7 @@ def trained(name: str, tmp_path: Path, **settings: Any) -> Agent:
     }
     more |= {"replay.capacity": 1000, "runtime.warmup": False, "runtime.mode": "eager", "seed": 1}
     run = flashdqn.train(name, progress=False, **(more | settings))
-    return flashdqn.load(run.path, device="cpu")
+    return flashdqn.load(run.path, device="cpu", trust=True)
 
 
 def test_parts_masks_and_actions_are_the_environments_own(tmp_path: Path) -> None:

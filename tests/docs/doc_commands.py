@@ -27,9 +27,10 @@ from flashdqn import Config
 from flashdqn import cli as cli_package
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import flag_value, parse
+from flashdqn.config.settings import list_named_code
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import FlashDQNError
-from flashdqn.envs import UserEnvConfig, build_evaluation_env
+from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 
 #: names that pages use for a run folder: RUN, runs/snake-20261115-120000, runs/my_game-…
@@ -127,10 +128,8 @@ def stopped_after_parsing() -> Iterator[None]:
 
 
 def names_something_of_the_readers(config: Config) -> bool:
-    """A game, a network or tables of their own: only building it says whether the page is right about it."""
-    env = config.env
-    named = [config.network.torso, getattr(env, "id", ""), *[":"] * bool(getattr(env, "tables", ""))]
-    return isinstance(env, UserEnvConfig) or any(":" in name for name in named)
+    """A game, a network, a variant or tables of their own: only building it says whether the page is right."""
+    return bool(list_named_code(config) or getattr(config.env, "tables", ""))
 
 
 def build(config: Config) -> None:

@@ -77,3 +77,4 @@ def lay_out(folder: Path) -> None:
     for example in (ROOT / "examples").glob("*.py"):
         shutil.copy(example, folder)
     shutil.copy(ROOT / "examples" / "own_game.py", folder / "my_game.py")
+    shutil.copy(ROOT / "tests" / "learn" / "own_variants.py", folder / "my_variants.py")

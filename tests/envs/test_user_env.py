@@ -58,9 +58,9 @@ def test_it_trains_and_plays_from_the_command_line(
     (run,) = tmp_path.iterdir()
     assert run.name.startswith("own_game-Coins-")
     capsys.readouterr()
-    assert cli.dispatch_command(["eval", str(run), "--episodes", "16"]) == 0
+    assert cli.dispatch_command(["eval", str(run), "--episodes", "16", "--trust"]) == 0
     assert "over 16 games" in capsys.readouterr().out
-    assert cli.dispatch_command(["train", "--resume", str(run), "--steps", "9000"]) == 0
+    assert cli.dispatch_command(["train", "--resume", str(run), "--steps", "9000", "--trust"]) == 0
 
 
 class Half:

@@ -18,6 +18,7 @@ from flashdqn.config import NetworkConfig
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import ObsSpec
+from flashdqn.core.user_code import Permission
 from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.networks import QNetwork, build_network
@@ -91,7 +92,9 @@ def test_what_breaks_the_contract_is_one_sentence(torso: str, how: str | None, m
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"must be one of auto, mlp.*module:Class.*'cn'"):
+    with pytest.raises(
+        ConfigError, match=r"must be one of auto, mlp.*module:Class.*'cn'; did you mean 'cnn'"
+    ):
         NetworkConfig(torso="cn")
     with pytest.raises(ConfigError, match=r"are for a torso of your own, and network\.torso is 'mlp'"):
         NetworkConfig(torso="mlp", kwargs={"width": 3})
@@ -119,20 +122,22 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
         network__dueling=True,
         steps=2000,
     )
-    resumed = flashdqn.train(resume=part.path, steps=4000, progress=False)
+    resumed = flashdqn.train(resume=part.path, steps=4000, progress=False, trust=True)
     assert (
         resumed.summary["weights"] == whole.summary["weights"]
     )  # stop and resume equals never having stopped
-    agent = flashdqn.load(whole.path, "cpu")
+    agent = flashdqn.load(whole.path, "cpu", trust=True)
     assert type(agent.network.torso).__name__ == "Gated"
     assert agent.evaluate(100).mean_score == whole.score
     out = tmp_path / "own.pt"
-    done = export_policy(Wanted(whole.path, "torchscript", out=out, observations=300, episodes=4))
+    permission = Permission(frozenset({"own_network:Gated"}))
+    wanted = Wanted(whole.path, "torchscript", out=out, observations=300, episodes=4, permission=permission)
+    done = export_policy(wanted)
     assert done.rows[1].agreement.actions > 0.99
     sys.modules.pop("own_network")
     sys.path.remove(str(EXAMPLES))
     with pytest.raises(ConfigError, match=r"There is no module 'own_network'.*folder where it lies"):
-        flashdqn.load(whole.path, "cpu")
+        flashdqn.load(whole.path, "cpu", trust=True)
     sys.path.insert(0, str(EXAMPLES))
 
 
@@ -143,7 +148,10 @@ def test_bytes_and_other_algorithms(algo: str, tmp_path: Path) -> None:
     config = apply_algorithm(apply_settings(base_config("snake"), tiny), algo)
     run = flashdqn.train(config, progress=False)
     assert run.finished
-    assert flashdqn.load(run.path, "cpu").q(torch.zeros(2, 3, 5, 5, dtype=torch.uint8)).shape == (2, 3)
+    assert flashdqn.load(run.path, "cpu", trust=True).q(torch.zeros(2, 3, 5, 5, dtype=torch.uint8)).shape == (
+        2,
+        3,
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

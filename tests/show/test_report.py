@@ -184,7 +184,7 @@ def test_a_report_that_fails_is_a_note_and_no_error(tmp_path: Path, monkeypatch:
 def test_a_game_that_cannot_be_recorded_leaves_the_rest(
     run_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(run: Path) -> dict[str, Any]:
+    def fail(run: Path, **_: Any) -> dict[str, Any]:
         raise OSError("no <display>")
 
     monkeypatch.setattr(report, "record", fail)

@@ -101,7 +101,7 @@ def test_a_stopped_run_goes_on_with_its_frames(tmp_path: Path) -> None:
     ends = []
     for name in ("one", "other"):
         copy = Path(shutil.copytree(first.path, tmp_path / name))
-        ends.append(flashdqn.train(resume=copy, steps=450, progress=False))
+        ends.append(flashdqn.train(resume=copy, steps=450, progress=False, trust=True))
     assert ends[0].summary["weights"] == ends[1].summary["weights"]
     assert ends[0].summary["steps"] >= 450
     points = checkpoint.list_checkpoints(ends[0].path / "checkpoints")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashdqn.config import Config
+    from flashdqn.core.user_code import Permission
     from flashdqn.training.evaluate import Evaluation
 
 
@@ -111,14 +112,25 @@ class Agent:
         return batch, single, None, 0
 
 
-def load(run: str | Path, device: str = "auto") -> Agent:
-    """The agent of a run folder (its best checkpoint), or of one checkpoint in it."""
+def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
+    """The agent of a run folder (its best checkpoint), or of one checkpoint in it.
+
+    A run that names code as module:Name (a network, a game, a variant) is loaded only with `trust=True`: that
+    code is imported, and runs with your rights.
+    """
+    from flashdqn.core.user_code import Permission
+
+    return load_agent(Path(run), device, Permission(everything=trust))
+
+
+def load_agent(path: Path, device: str, permission: Permission) -> Agent:
+    """The same, where the run may import what is permitted."""
     from flashdqn.compute.device import choose_device
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder
 
-    path = Path(run)
     folder = RunFolder.open(path)
+    config = folder.config(permission)
     point = folder.play_point(path)
     weights, _, _ = checkpoint.load_or_suggest_older(point, with_state=False, command="flashdqn eval")
-    return Agent(folder.config(), weights, choose_device(device))
+    return Agent(config, weights, choose_device(device))

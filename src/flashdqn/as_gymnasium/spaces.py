@@ -10,8 +10,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from flashdqn.as_gymnasium.names import NAMES
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv, get_decoder
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.envs.tasks import build_env, find_task
 
 Array = npt.NDArray[Any]
@@ -22,6 +25,10 @@ DECODED = 1000.0
 
 def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
     """The task with settings by name, as on our command line: `size=12, features="flood"`."""
+    if task not in NAMES.values():  # a task that imports code by its name must not come in by the back door
+        raise ConfigError(
+            f"Gymnasium's arguments cannot make the task {task!r}{suggest_nearest(task, NAMES.values())}"
+        )
     return build_env(
         apply_settings(find_task(task).config(), settings, "env."), num_envs, torch.device("cpu")
     )

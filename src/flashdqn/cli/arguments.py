@@ -7,12 +7,13 @@ import dataclasses
 import io
 import itertools
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.user_code import Permission, names_code
 
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
@@ -80,6 +81,42 @@ def flag_value(arguments: list[str], flag: str) -> str | None:
                 raise ConfigError(f"{flag} needs a value.")
             return arguments[i + 1]
     return None
+
+
+#: The flags whose values may name code: naming it there is allowing it.
+NAMING_FLAGS = ("--network", "--env.", "--learn.", "--replay.")
+
+TRUST_HELP = (
+    "Import the code that the run or the file names as module:Name: networks, games, variants. It runs with your "
+    "rights, so trust only what you know. --trust MODULE:NAME allows this one alone."
+)
+Trust = Annotated[bool, tyro.conf.arg(help=TRUST_HELP), tyro.conf.FlagCreatePairsOff]
+
+
+def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permission, list[str]]:
+    """What a file may import, by the words of this command line; and the words without the names behind --trust.
+
+    A name counts as the value of --trust or of a flag that names code and, where `preset` is true, as the first
+    word. A path never counts: a stranger may have called a run's folder `evil:Game`.
+    """
+    names: set[str] = set()
+    rest: list[str] = []
+    everything, skipped = False, -1
+    if preset and arguments and not arguments[0].startswith("-"):
+        names.add(arguments[0].removeprefix("own:").removeprefix("gym:"))
+    for i, word in enumerate(arguments):
+        flag, _, value = word.partition("=")
+        after = value or (arguments[i + 1] if i + 1 < len(arguments) else "")
+        if flag == "--trust":
+            one = bool(value) or re.fullmatch(r"[^\W\d][\w.]*:\S+", after) is not None
+            everything = everything or not one
+            names |= {after} if one else set()
+            skipped = i + 1 if one and not value else skipped
+        elif flag.startswith(NAMING_FLAGS):
+            names.add(after)
+        if i != skipped:
+            rest.append(flag if flag == "--trust" else word)
+    return Permission(frozenset(filter(names_code, names)), everything), rest
 
 
 def refuse_arguments(command: str, arguments: list[str]) -> None:

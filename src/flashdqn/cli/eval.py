@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from flashdqn.cli.arguments import parse
+from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.core.errors import ConfigError
 from flashdqn.show.terminal import SteadyConsole
 
@@ -30,19 +29,22 @@ class EvalArguments:
     """Where to play."""
     json: bool = False
     """Print JSON."""
+    trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
     """`flashdqn eval`."""
-    from flashdqn.agent.agent import load
+    from flashdqn.agent.agent import load_agent
     from flashdqn.training.progress import evaluation_text
 
-    sys.path.append(str(Path.cwd()))
+    permission, arguments = read_permission(arguments)
+    permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
     parsed = parse("eval", EvalArguments, arguments, known)
     if parsed.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
-    result = load(parsed.run, parsed.device).evaluate(parsed.episodes, parsed.seed)
+    agent = load_agent(parsed.run, parsed.device, permission)
+    result = agent.evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)
     if parsed.json:
         console.print(json.dumps(result.to_json()), highlight=False, markup=False)

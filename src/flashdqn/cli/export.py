@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.table import Table
 
-from flashdqn.cli.arguments import parse
+from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.show.terminal import SteadyConsole
 
 if TYPE_CHECKING:
@@ -47,24 +46,26 @@ class ExportArguments:
     """Games that the file plays for its score."""
     json: bool = False
     """Print JSON."""
+    trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
     """The command."""
-    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
+    permission, arguments = read_permission(arguments)
+    permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(ExportArguments)][1:]
     parsed = parse("export", ExportArguments, arguments, known)
     from flashdqn.export.flow import Wanted
     from flashdqn.export.flow import export_policy as run_export
 
     console = SteadyConsole(soft_wrap=True)
-    settings = {name: value for name, value in vars(parsed).items() if name != "json"}
+    settings = {name: value for name, value in vars(parsed).items() if name not in ("json", "trust")}
 
     def say(text: str) -> None:
         if not parsed.json:
             console.print(text, highlight=False, markup=False)
 
-    done = run_export(Wanted(**settings), say)
+    done = run_export(Wanted(**settings, permission=permission), say)
     if parsed.json:
         data = {"file": str(done.file), "chosen": done.why, "rows": [row.to_json() for row in done.rows]}
         console.print(json.dumps(data), highlight=False, markup=False)

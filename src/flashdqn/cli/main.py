@@ -50,7 +50,7 @@ COMMANDS = {
     "watch": "see a trained agent play: in the terminal, the browser, a GIF",
     "report": "one run on a page, or several beside each other",
     "export": "write a trained agent as an ONNX or TorchScript file, and check it",
-    "presets": "list the presets and the algorithms",
+    "presets": "list the presets, the algorithms and their variants",
     "envs": "list the environments and their settings",
     "landscapes": "make, check and show the ground that fuel breaks are placed on",
     "profile": "why a training is as fast as it is, and what would make it faster",

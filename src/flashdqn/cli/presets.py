@@ -10,6 +10,7 @@ from flashdqn.show.terminal import SteadyConsole
 
 def run_command(arguments: list[str]) -> int:
     """`flashdqn presets`."""
+    from flashdqn.config.axes import BOOTSTRAPS, HEADS, OPTIMIZERS, SAMPLERS
     from flashdqn.config.presets import PRESETS
     from flashdqn.learn.algorithms import ALGORITHMS
 
@@ -20,5 +21,10 @@ def run_command(arguments: list[str]) -> int:
     table.add_row("\n[bold]with --algo[/]", "\nan algorithm instead of the preset's own")
     for name, algorithm in ALGORITHMS.items():
         table.add_row(f"[bold]{name}[/]", algorithm.about)
+    for axis in (HEADS, BOOTSTRAPS, SAMPLERS, OPTIMIZERS):
+        flag = axis.key.replace("_", "-")
+        table.add_row(f"\n[bold]with --{flag}[/]", "\none of these, or module:Name (docs/own-variants.md)")
+        for name, variant in axis.choices.items():
+            table.add_row(f"[bold]{name}[/]", variant.about)
     SteadyConsole().print(table, highlight=False)
     return 0

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import tyro
 
-from flashdqn.cli.arguments import flag_names, flag_value, parse
-from flashdqn.cli.train import replace_budget, resolve_base_config
+from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
+from flashdqn.cli.train import ALGO_HELP, replace_budget, resolve_base_config
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
@@ -59,10 +59,10 @@ class ProfileArguments:
     """Write everything that was measured to a file, too."""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write it as a page with charts, too."""
-    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """An algorithm on top of the preset, as in `flashdqn train`."""
+    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=ALGO_HELP)] = None
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
     """Settings from a file; a run's config.json will do."""
+    trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
@@ -72,7 +72,6 @@ def run_command(arguments: list[str]) -> int:
     from flashdqn.profile.profile import Options, take_profile
     from flashdqn.profile.terminal import show_profile
 
-    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
     parsed = parse_profile(arguments)
     for path in (parsed.json, parsed.html):
         if path is not None:
@@ -98,8 +97,21 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
     """Flags on top of a preset, a file or both."""
     if flag_value(arguments, "--resume") is not None:
         raise ConfigError("A profile resumes nothing: --config RUN/config.json takes a run's settings.")
-    base, _, rest = resolve_base_config(arguments)
-    own = ["only", "skip", "rounds", "seconds", "json", "html", "algo", "config", "train-steps-ratio"]
+    permission, arguments = read_permission(arguments, preset=True)
+    permission.allow_working_folder()
+    base, _, rest = resolve_base_config(arguments, permission)
+    own = [
+        "only",
+        "skip",
+        "rounds",
+        "seconds",
+        "json",
+        "html",
+        "algo",
+        "config",
+        "trust",
+        "train-steps-ratio",
+    ]
     default = ProfileArguments(training=base)
     parsed: ProfileArguments = parse(
         "profile [PRESET]", ProfileArguments, rest, [*own, *flag_names(base)], default

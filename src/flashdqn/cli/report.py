@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from flashdqn.cli.arguments import parse
-from flashdqn.core.errors import ConfigError
+from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.core.errors import CheckpointError, ConfigError, UntrustedError
 from flashdqn.core.files import check_writable_file
 from flashdqn.show.terminal import SteadyConsole
 
@@ -30,6 +30,7 @@ class ReportArguments:
     """Run folders."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Where to write; by default report.html in the run's folder, or comparison.html here for several."""
+    trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
@@ -38,8 +39,9 @@ def run_command(arguments: list[str]) -> int:
     from flashdqn.show.compare import write_comparison
     from flashdqn.show.report import write_report
 
-    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
-    parsed = parse("report", ReportArguments, arguments, ["out"])
+    permission, arguments = read_permission(arguments)
+    permission.allow_working_folder()
+    parsed = parse("report", ReportArguments, arguments, ["out", "trust"])
     if not parsed.runs:
         raise ConfigError("Which run? For example: flashdqn report runs/snake-flood-20261115-120000")
     folders = list(dict.fromkeys(RunFolder.open(path).path.resolve() for path in parsed.runs))
@@ -47,7 +49,12 @@ def run_command(arguments: list[str]) -> int:
         check_writable_file(parsed.out)
     console = SteadyConsole(soft_wrap=True)
     if len(folders) == 1:
-        written = write_report(folders[0], parsed.out)
+        written = write_report(folders[0], parsed.out, permission)
+        with contextlib.suppress(CheckpointError):  # a damaged config.json: the page shows what there is
+            try:
+                RunFolder(folders[0]).config(permission)
+            except UntrustedError as error:
+                console.print(f"No game is recorded: {error}", highlight=False, markup=False)
         console.print(f"Report  {written}", highlight=False, markup=False)
         return 0
     out = parsed.out or Path("comparison.html")

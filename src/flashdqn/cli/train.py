@@ -10,13 +10,22 @@ from typing import Annotated, Any
 
 import tyro
 
-from flashdqn.cli.arguments import flag_names, flag_value, parse
+from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
 from flashdqn.config import Config
-from flashdqn.config.settings import BUDGETS, apply_settings, drop_old_budget, read_settings_file
+from flashdqn.config.settings import (
+    BUDGETS,
+    apply_settings,
+    drop_old_budget,
+    list_named_code,
+    read_settings_file,
+)
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
+from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
 from flashdqn.show.terminal import SteadyConsole, show_summary
 
 DEFAULT_PRESET = "snake-flood"
+ALGO_HELP = f"An algorithm on top of the preset: {', '.join(ALGORITHMS)}; a file and flags come on top of it."
 
 
 @dataclass(frozen=True)
@@ -36,40 +45,42 @@ class TrainArguments:
     """
 
     training: Annotated[Config, tyro.conf.arg(name="")]
-    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """An algorithm on top of the preset: dqn, double, dueling, per, noisy, c51, qr-dqn, iqn, munchausen, rainbow; a
-    file and flags come on top of it."""
+    algo: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=ALGO_HELP)] = None
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
     """Settings from a file; flags given here come on top. A run's config.json will do."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Go on with a run, with its own settings; a new budget may be given. Or from one checkpoint of it: what came
     after that is then done again."""
+    trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
     """`flashdqn train`."""
     from flashdqn.api import check_resume
-    from flashdqn.show.report import RUN_PAGES
+    from flashdqn.show.report import make_run_pages
     from flashdqn.training.progress import choose_progress
     from flashdqn.training.session import resume_run, start_run
 
-    sys.path.append(str(Path.cwd()))  # as `python -m` does: a module of the user's may lie here
-    base, resume, rest = resolve_base_config(arguments)
+    permission, arguments = read_permission(arguments, preset=True)
+    permission.allow_working_folder()
+    base, resume, rest = resolve_base_config(arguments, permission)
     config = parse_training(base, rest)
     console = SteadyConsole(soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     if resume is not None:
-        done = resume_run(check_resume(base, config), resume, progress, RUN_PAGES)
+        done = resume_run(check_resume(base, config), resume, progress, make_run_pages(config))
     else:
-        done = start_run(config, progress, RUN_PAGES)
+        done = start_run(config, progress, make_run_pages(config))
     show_summary(console, done)
     return 0 if done.finished else 130
 
 
-def resolve_base_config(arguments: list[str]) -> tuple[Config, Path | None, list[str]]:
-    """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top."""
+def resolve_base_config(
+    arguments: list[str], permission: Permission = NO_PERMISSION
+) -> tuple[Config, Path | None, list[str]]:
+    """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top. What
+    comes from a file may import what is permitted."""
     from flashdqn.config.presets import base_config
-    from flashdqn.learn.algorithms import apply_algorithm
     from flashdqn.runs.folder import RunFolder
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None
@@ -80,14 +91,21 @@ def resolve_base_config(arguments: list[str]) -> tuple[Config, Path | None, list
             raise ConfigError(
                 "--resume takes its settings from the run: leave out the preset, --algo and --config."
             )
-        return RunFolder.open(Path(resume)).config(), Path(resume), arguments
+        return RunFolder.open(Path(resume)).config(permission), Path(resume), arguments
     settings = read_settings_file(Path(file)) if file is not None else {}
     settings, default = translate_file_settings(settings)
-    base = base_config(named or str(settings.get("preset", default)))
+    preset = str(settings.get("preset", default))
+    if named is None and file is not None:
+        permission.require(find_names(preset.removeprefix("own:").removeprefix("gym:")), Path(file))
+    base = base_config(named or preset)
     if algo := algo or settings.get("algo"):
         base = apply_algorithm(base, str(algo))
     settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
-    return apply_settings(base, settings), None, arguments[1:] if named else arguments
+    config = apply_settings(base, settings)
+    if file is not None:
+        own = list_named_code(base) if named else ()  # what the first word of this command line names
+        permission.require([name for name in list_named_code(config) if name not in own], Path(file))
+    return config, None, arguments[1:] if named else arguments
 
 
 def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -105,7 +123,7 @@ def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], s
 
 def parse_training(base: Config, arguments: list[str]) -> Config:
     """Flags on top of `base`."""
-    known = ["algo", "config", "resume", "train-steps-ratio", *flag_names(base)]
+    known = ["algo", "config", "resume", "trust", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
     return replace_budget(parsed.training, arguments)
 

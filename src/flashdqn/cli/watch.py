@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from flashdqn.cli.arguments import parse
+from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
@@ -63,16 +63,18 @@ class WatchArguments:
     """Serve a page on this machine that plays the games: Ctrl-C ends it."""
     port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """The page's port; by default 8321, or the next that is free."""
+    trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
     """The command."""
     from flashdqn.show.players import Players
 
-    sys.path.append(str(Path.cwd()))  # a module of the user's may lie here
+    permission, arguments = read_permission(arguments)
+    permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
     parsed = check_watch_arguments(parse("watch", WatchArguments, arguments, known))
-    players = Players(parsed.run, parsed.device)
+    players = Players(parsed.run, parsed.device, permission)
     if parsed.checkpoint is not None:
         players.first = find_checkpoint_name(players, parsed.checkpoint)
     console = SteadyConsole(soft_wrap=not sys.stdout.isatty())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import tyro
 
+from flashdqn.config.axes import BOOTSTRAPS, HEADS, OPTIMIZERS, SAMPLERS
 from flashdqn.config.values import require
+from flashdqn.core.user_code import Kwargs
 
 
 @dataclass(frozen=True)
@@ -27,16 +29,26 @@ class ReplayConfig:
     """Transitions over which β rises, linearly."""
     priority_eps: float = 1e-6
     """ε, which keeps transitions without an error in play."""
+    sampler: Annotated[str, tyro.conf.arg(metavar=SAMPLERS.metavar)] = "auto"
+    """What draws from the ring; auto: prioritized where replay.priority is above 0, else uniform, and rollout for
+    pqn. module:Name: one of your own (docs/own-variants.md)."""
+    sampler_kwargs: Kwargs = field(default_factory=dict)
+    """Arguments for a sampler of your own."""
 
     def __post_init__(self) -> None:
         require(self.capacity > 0, f"replay.capacity must be above 0, and is {self.capacity}.")
         require(self.n_step > 0, f"replay.n_step must be at least 1, and is {self.n_step}.")
-        require(0 <= self.priority <= 1, f"replay.priority must lie in 0 … 1, and is {self.priority}.")
-        require(0 <= self.beta <= 1, f"replay.beta must lie in 0 … 1, and is {self.beta}.")
         require(self.beta_over > 0, f"replay.beta_over must be above 0, and is {self.beta_over}.")
+        SAMPLERS.check(self.sampler, self.sampler_kwargs, self)
+        prioritized = self.priority > 0
         require(
-            1e-30 <= self.priority_eps <= 1e30,
-            f"replay.priority_eps must lie in 1e-30 … 1e30, and is {self.priority_eps}.",
+            not prioritized or self.sampler in ("auto", "prioritized"),
+            f"replay.priority {self.priority} is for prioritised replay, and replay.sampler is '{self.sampler}': "
+            "leave one of them out.",
+        )
+        require(
+            prioritized or self.sampler != "prioritized",
+            "replay.sampler prioritized needs replay.priority above 0: how much errors count.",
         )
 
 
@@ -47,19 +59,25 @@ class LearnConfig:
     method: Literal["replay", "pqn"] = "replay"
     """What is learned from: transitions drawn from a replay, against a target network; or, in PQN, λ-returns of
     the last rollout, with neither."""
-    head: Literal["scalar", "categorical", "quantile", "iqn"] = "scalar"
+    head: Annotated[str, tyro.conf.arg(metavar=HEADS.metavar)] = "scalar"
     """What the network predicts for each action: the expected return, or its distribution by fixed atoms (C51), by
-    fixed quantiles (QR-DQN), or by any quantile (IQN)."""
-    bootstrap: Literal["greedy", "double", "munchausen"] = "double"
-    """How the value of the next state is estimated."""
+    fixed quantiles (QR-DQN), or by any quantile (IQN). module:Name: one of your own (docs/own-variants.md)."""
+    head_kwargs: Kwargs = field(default_factory=dict)
+    """Arguments for a head of your own."""
+    bootstrap: Annotated[str, tyro.conf.arg(metavar=BOOTSTRAPS.metavar)] = "double"
+    """How the value of the next state is estimated. module:Name: one of your own."""
+    bootstrap_kwargs: Kwargs = field(default_factory=dict)
+    """Arguments for a bootstrap of your own."""
     gamma: float = 0.99
     """Discount γ per step."""
     batch_size: int = 256
     """Transitions per gradient step (method replay)."""
     starts: int = 10_000
     """Transitions to collect before the first gradient step (method replay)."""
-    optimizer: Literal["adam", "adamw", "radam"] = "adam"
-    """The optimiser."""
+    optimizer: Annotated[str, tyro.conf.arg(metavar=OPTIMIZERS.metavar)] = "adam"
+    """The optimizer. module:Name: one of your own."""
+    optimizer_kwargs: Kwargs = field(default_factory=dict)
+    """Arguments for an optimizer of your own."""
     lr: float = 5e-4
     """Learning rate."""
     lr_end: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
@@ -110,32 +128,11 @@ class LearnConfig:
             value = getattr(self, name)
             require(value >= 0, f"learn.{name} must not be negative, and is {value}.")
         require(0 < self.target_tau <= 1, f"learn.target_tau must lie in 0 … 1, and is {self.target_tau}.")
+        for axis, name in ((HEADS, "head"), (BOOTSTRAPS, "bootstrap"), (OPTIMIZERS, "optimizer")):
+            axis.check(getattr(self, name), getattr(self, f"{name}_kwargs"), self)
         require(
-            self.weight_decay == 0 or self.optimizer == "adamw",
+            self.weight_decay == 0 or hasattr(OPTIMIZERS.read(self.optimizer, self), "weight_decay"),
             "learn.weight_decay needs --learn.optimizer adamw (the others would fold it into the moments).",
-        )
-        self._check_family()
-
-    def _check_family(self) -> None:
-        require(self.atoms > 1, f"learn.atoms must be at least 2, and is {self.atoms}.")
-        require(
-            -math.inf < self.v_min < self.v_max < math.inf,
-            f"learn needs v_min < v_max, both finite, and has {self.v_min} and {self.v_max}.",
-        )
-        for name in ("quantiles", "iqn_learn", "iqn_target", "iqn_choose"):
-            value = getattr(self, name)
-            require(value > 0, f"learn.{name} must be at least 1, and is {value}.")
-        require(
-            0 <= self.munchausen_alpha < 1,
-            f"learn.munchausen_alpha must lie in 0 … 1, below 1, and is {self.munchausen_alpha}: "
-            "at 1 the gaps between actions would grow without end.",
-        )
-        require(
-            self.munchausen_tau > 0, f"learn.munchausen_tau must be above 0, and is {self.munchausen_tau}."
-        )
-        require(
-            self.munchausen_clip <= 0,
-            f"learn.munchausen_clip must not be above 0, and is {self.munchausen_clip}.",
         )
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import tyro
 
 from flashdqn.config.values import require
-from flashdqn.core.user_code import Kwargs, check_json_serializable
+from flashdqn.core.suggestions import suggest_close
+from flashdqn.core.user_code import Kwargs, check_json_serializable, names_code
 
 #: The torsos that come with us.
 TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")
@@ -54,12 +55,12 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         require(
-            self.torso in TORSOS or ":" in self.torso,
+            self.torso in TORSOS or names_code(self.torso),
             f"network.torso must be one of {', '.join(TORSOS)}, or module:Class for one of your own, and is "
-            f"'{self.torso}'.",
+            f"'{self.torso}'{suggest_close(self.torso, TORSOS)}",
         )
         require(
-            not self.kwargs or ":" in self.torso,
+            not self.kwargs or names_code(self.torso),
             f"network.kwargs are for a torso of your own, and network.torso is '{self.torso}'.",
         )
         check_json_serializable("network.kwargs", self.kwargs)

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from flashdqn.config import Config, parse_duration, parse_ratio
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.user_code import find_names
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import TASKS, find_task
 
@@ -72,6 +73,21 @@ def suggest_setting(config: Any, name: str) -> str:
         if dataclasses.is_dataclass(inner) and name in {field.name for field in dataclasses.fields(inner)}:
             return f"; did you mean '{group}.{name}'?"
     return suggest_nearest(name, names)
+
+
+def list_named_code(config: Config) -> tuple[str, ...]:
+    """Every `module:Name` that the parts of a training could import: texts with a colon, in every group of settings
+    but `log`, whose texts are addresses. A branch (14:128,64) is a shape."""
+    groups = {
+        name: value for name, value in to_dict(config).items() if isinstance(value, dict) and name != "log"
+    }
+    groups["network"].pop("branches")
+    return tuple(dict.fromkeys(find_names(groups)))
+
+
+def trust_flag(config: Config) -> str:
+    """What a command needs behind a run with this configuration: " --trust", where it names code."""
+    return " --trust" if list_named_code(config) else ""
 
 
 def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from flashdqn.config.axes import BOOTSTRAPS, HEADS, has_trait
 from flashdqn.config.demos import DemosConfig
 from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, ReplayConfig
 from flashdqn.config.network import NetworkConfig
@@ -69,10 +70,14 @@ class Config:
             f"{self.replay.n_step}-step returns: it must be at least {self.replay.n_step * self.envs}.",
         )
         require(
-            self.learn.bootstrap != "munchausen" or self.replay.n_step == 1,
-            f"learn.bootstrap munchausen needs replay.n_step 1, and it is {self.replay.n_step}: every step's "
-            "reward has a log-policy term of its own, and an n-step return has only the rewards. "
+            self.replay.n_step == 1 or not has_trait(self._bootstrap, "single_step_only"),
+            f"learn.bootstrap {self.learn.bootstrap} needs replay.n_step 1, and it is {self.replay.n_step}: every "
+            "step's reward has a log-policy term of its own, and an n-step return has only the rewards. "
             "Use greedy or double with n steps.",
+        )
+        require(
+            self.learn.method == "pqn" or self.replay.sampler != "rollout",
+            "replay.sampler rollout needs learn.method pqn: it hands out rollouts, and there are none.",
         )
         require(
             self.demos.kept == 0 or self.learn.batch_size > 1,
@@ -83,13 +88,23 @@ class Config:
 
     def _check_pqn(self) -> None:
         refused = "learn.method pqn needs"
+        head = HEADS.read(self.learn.head, self.learn)
         require(
-            self.learn.head == "scalar",
+            head is None or has_trait(head, "single_number"),
             f"{refused} learn.head scalar, and it is {self.learn.head}: a λ-return is a number.",
         )
         require(
-            self.learn.bootstrap != "munchausen",
-            f"{refused} learn.bootstrap greedy, and it is munchausen: a λ-return has no log-policy terms.",
+            self._bootstrap is not None,
+            f"{refused} no bootstrap, and learn.bootstrap is '{self.learn.bootstrap}': leave it out.",
+        )
+        require(
+            not has_trait(self._bootstrap, "single_step_only"),
+            f"{refused} learn.bootstrap greedy, and it is {self.learn.bootstrap}: a λ-return has no log-policy "
+            "terms.",
+        )
+        require(
+            self.replay.sampler in ("auto", "rollout"),
+            f"{refused} replay.sampler auto, and it is '{self.replay.sampler}': rollouts have their own.",
         )
         require(
             self.replay.priority == 0,
@@ -109,6 +124,20 @@ class Config:
             f"A rollout of {self.pqn.rollout} steps of {self.envs} environments, {transitions} in all, does not "
             f"divide into {parts} minibatches: make --pqn.rollout a multiple of --pqn.minibatches.",
         )
+
+    @property
+    def _bootstrap(self) -> Any:
+        """The settings of the bootstrap; None for one of the user's."""
+        return BOOTSTRAPS.read(self.learn.bootstrap, self.learn)
+
+    @property
+    def sampler(self) -> str:
+        """What draws the batches, where `replay.sampler` leaves it open."""
+        if self.replay.sampler != "auto":
+            return self.replay.sampler
+        if self.learn.method == "pqn":
+            return "rollout"
+        return "prioritized" if self.replay.priority > 0 else "uniform"
 
     @property
     def update_size(self) -> int:

@@ -9,6 +9,10 @@ class ConfigError(FlashDQNError):
     """A setting, a flag or a configuration file asks for something impossible."""
 
 
+class UntrustedError(ConfigError):
+    """A file names code that the user has not named: nothing of it was imported."""
+
+
 class EnvError(FlashDQNError):
     """An environment breaks its contract, or cannot be created."""
 

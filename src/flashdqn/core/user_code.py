@@ -1,15 +1,72 @@
-"""Objects of the user's by their name, `module:Object`, and the arguments that they are called with, as command
-lines and config.json hold them."""
+"""The user's own objects by their name, `module:Object`: who may import them, and how they are called.
+
+Code that the user names is imported: on the command line, or in Python. Code that a *file* names, a run's
+config.json or a `--config` file, needs a `Permission`, because a file may come from a stranger. Every way from a
+file into settings asks for it with `Permission.require`, before anything is imported (docs/trust.md).
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import ConfigError, FlashDQNError, UntrustedError
+
+
+@dataclass(frozen=True)
+class Permission:
+    """What the user allows a file to import: some names, everything, or by default nothing."""
+
+    names: frozenset[str] = frozenset()
+    everything: bool = False
+
+    def require(self, names: Iterable[str], file: Path) -> None:
+        """Refuse the names that are not allowed, in one sentence."""
+        wanted = [] if self.everything else [name for name in dict.fromkeys(names) if name not in self.names]
+        if wanted:
+            # As repr, and cut: a stranger's name must neither steer the terminal nor fill it.
+            listed = ", ".join(repr(name[:60]) for name in wanted[:3]) + (
+                " and more" if len(wanted) > 3 else ""
+            )
+            raise UntrustedError(
+                f"{file} asks to import {listed}, which you have not named, and nothing was imported: if you trust "
+                "it, add --trust MODULE:NAME, or --trust for all that the file names (in Python: trust=True)."
+            )
+
+    def allow_working_folder(self) -> None:
+        """Let Python look for modules in the present folder, as `python -m` does. Without a permission it must not:
+        a file there could pass for a package that is not installed."""
+        if self.everything or self.names:
+            sys.path.append(str(Path.cwd()))
+
+
+#: What a file may import if the user says nothing.
+NO_PERMISSION = Permission()
+
+
+def names_code(text: str) -> bool:
+    """Whether a setting is written as `module:Name`."""
+    return ":" in text
+
+
+def find_names(data: Any) -> Iterator[str]:
+    """Every text in plain data that may name code, arguments of other code too: all that have a colon."""
+    if isinstance(data, str):
+        if names_code(data):
+            yield data
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            yield from find_names(value)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from find_names(value)
 
 
 def import_named(name: str, what: str) -> Any:
@@ -23,6 +80,20 @@ def import_named(name: str, what: str) -> Any:
             raise ConfigError(f"The module {module} has no '{rest}', which {what} '{name}' names.")
         found = getattr(found, part)
     return found
+
+
+def make_named(name: str, what: str, *parts: Any, **kwargs: Any) -> Any:
+    """Import it and call it; what its code raises becomes one sentence."""
+    make = import_named(name, what)
+    try:
+        return make(*parts, **kwargs)
+    except FlashDQNError:
+        raise
+    except Exception as error:  # the user's own code
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"{what.capitalize()} '{name}' cannot be made with the arguments {kwargs}: {reason}"
+        ) from error
 
 
 def _import_module(module: str, name: str, what: str) -> Any:

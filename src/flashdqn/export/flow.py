@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flashdqn.agent.agent import Agent, load
+from flashdqn.agent.agent import Agent, load_agent
 from flashdqn.agent.description import Description
 from flashdqn.agent.onnx import OnnxAgent
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.core.files import check_writable_file
+from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.export.describe import describe_policy
 from flashdqn.export.int8 import WAYS, Way, quantize_onnx
 from flashdqn.export.measure import (
@@ -49,6 +50,7 @@ class Wanted:
     checkpoint: str = "best"
     observations: int = 10_000
     episodes: int = 100
+    permission: Permission = NO_PERMISSION  # to import the code that the run names
 
     def __post_init__(self) -> None:
         if self.int8 and self.to != "onnx":
@@ -95,7 +97,7 @@ def export_policy(wanted: Wanted, say: Say = lambda text: None) -> Exported:
     folder, point = find_checkpoint(wanted)
     file = wanted.out or folder.path / default_name(wanted)
     check_writable_file(file)
-    agent = load(point, "cpu")
+    agent = load_agent(point, "cpu", wanted.permission)
     with limit_threads(1, 1):  # small networks are fastest so, and every contestant gets the same
         description = describe_policy(agent, point, folder.path)
         say(f"Playing {wanted.observations:,} observations with the agent itself")

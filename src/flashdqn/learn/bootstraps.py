@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from flashdqn.config.axes import MunchausenConfig
 from flashdqn.core.ops import masked_argmax
 from flashdqn.core.types import Transition
 from flashdqn.learn.heads import Head
@@ -16,12 +17,29 @@ from flashdqn.learn.heads import Head
 #: A network with its parameters inside: observations [B, …] → head output [B, …]
 Net = Callable[[Tensor], Tensor]
 
+T = TypeVar("T")
+
 
 class Bootstrap(Protocol):
-    """The target for Q(s, a), from the transition and the two networks."""
+    """The target for Q(s, a), from the transition and the two networks.
+
+    Where it applies, it also says of itself, as an attribute that is True:
+    `online_chooses`: the online network chooses the next action, so that the target network only judges;
+    `single_step_only`: it needs the transition of a single step, and no n-step return.
+    """
 
     def __call__(self, online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
         """The head's target value, [B, …]."""
+
+
+def mark_as(trait: str) -> Callable[[T], T]:
+    """Let a function say something of itself, as a class does by an attribute."""
+
+    def mark(function: T) -> T:
+        vars(function)[trait] = True
+        return function
+
+    return mark
 
 
 def greedy_target(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
@@ -31,6 +49,7 @@ def greedy_target(online: Net, target: Net, transition: Transition, head: Head) 
     return head.target(head.select(output, action), transition.reward, transition.discount)
 
 
+@mark_as("online_chooses")
 def double_target(online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
     """r + γ Q⁻(s', argmax_a Q(s', a)): the online network chooses, the target judges (van Hasselt et al. 2016)."""
     action = masked_argmax(head.q(online(transition.next_obs)), transition.next_mask)
@@ -51,6 +70,7 @@ class Munchausen:
     transition must be a single step.
     """
 
+    single_step_only: ClassVar[bool] = MunchausenConfig.single_step_only
     alpha: float  # α: weight of the log-policy
     tau: float  # τ: temperature
     clip: float  # l₀ < 0: the least that τ log π may be

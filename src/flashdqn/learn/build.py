@@ -1,32 +1,174 @@
-"""The head and the bootstrap that a configuration names."""
+"""What a configuration names on each axis: the head, the bootstrap, the optimizer and the sampler."""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
-from flashdqn.config import LearnConfig
-from flashdqn.learn.bootstraps import BOOTSTRAPS, Bootstrap, Munchausen, given_target
+import torch
+from torch import Tensor
+
+from flashdqn.config import Config, LearnConfig, axes
+from flashdqn.config.axes import has_trait
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.user_code import names_code
+from flashdqn.learn.adam import Adam
+from flashdqn.learn.bootstraps import Bootstrap, Munchausen, Net, double_target, given_target, greedy_target
 from flashdqn.learn.distributional import CategoricalHead, ImplicitQuantileHead, QuantileHead
+from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head, ScalarHead
+from flashdqn.learn.pqn import RolloutSampler
+from flashdqn.learn.registry import Registry
+from flashdqn.learn.user_variants import (
+    UserOptimizer,
+    UserSampler,
+    make_user_bootstrap,
+    make_user_head,
+    try_variants,
+)
 from flashdqn.networks.implicit import Fractions
+from flashdqn.replay import PrioritizedSampler, Ring, Sampler, UniformSampler
+
+
+class Optimizer(Protocol):
+    """What moves the flat parameters; it counts its steps on the device."""
+
+    steps: Tensor  # []
+
+    def step(self) -> None:
+        """Move the parameters by their gradient."""
+
+    def step_by_formula(self, gradient: Tensor) -> None:
+        """The same in plain operations, which compile well, with a gradient from elsewhere."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What resuming needs."""
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a checkpoint, in the same tensors."""
+
+
+def _make_implicit_head(config: axes.ImplicitHeadConfig, device: torch.device) -> Head:
+    return ImplicitQuantileHead(
+        Fractions(config.iqn_learn, config.iqn_target, config.iqn_choose), config.huber
+    )
+
+
+def _make_munchausen(config: axes.MunchausenConfig) -> Bootstrap:
+    return Munchausen(config.munchausen_alpha, config.munchausen_tau, config.munchausen_clip)
+
+
+def _make_adam(_: Any, config: LearnConfig, flat: Flat, lr: Tensor) -> Optimizer:
+    return Adam(config, flat, lr)
+
+
+class SamplerParts(NamedTuple):
+    """What a sampler may be made of."""
+
+    config: Config
+    ring: Ring
+    policy: Net
+    head: Head
+    generator: torch.Generator
+
+
+def _make_uniform(_: axes.UniformConfig, parts: SamplerParts) -> Sampler:
+    config = parts.config
+    return UniformSampler(parts.ring, config.replay.n_step, config.learn.gamma, parts.generator)
+
+
+def _make_prioritized(own: axes.PrioritizedConfig, parts: SamplerParts) -> Sampler:
+    n_step, gamma = parts.config.replay.n_step, parts.config.learn.gamma
+    chances = {"alpha": own.priority, "beta": own.beta, "eps": own.priority_eps}
+    return PrioritizedSampler(parts.ring, n_step, gamma, parts.generator, **chances)
+
+
+def make_rollout_sampler(parts: SamplerParts) -> RolloutSampler:
+    """The rollouts of PQN, with values from the learner's own network."""
+    config, ring, policy, head, generator = parts
+    return RolloutSampler(ring, policy, head, config.pqn, config.learn.gamma, generator)
+
+
+def _make_user_sampler(name: str, kwargs: dict[str, Any], parts: SamplerParts) -> Sampler:
+    n_step, gamma = parts.config.replay.n_step, parts.config.learn.gamma
+    return UserSampler(name, kwargs, parts.ring, n_step, gamma, parts.generator)
+
+
+HEADS: Registry[Head] = Registry(
+    axes.HEADS,
+    {
+        "scalar": lambda own, device: ScalarHead(own.huber),
+        "categorical": lambda own, device: CategoricalHead(own.atoms, own.v_min, own.v_max, device),
+        "quantile": lambda own, device: QuantileHead(own.quantiles, own.huber, device),
+        "iqn": _make_implicit_head,
+    },
+    make_user_head,
+)
+BOOTSTRAPS: Registry[Bootstrap] = Registry(
+    axes.BOOTSTRAPS,
+    {
+        "greedy": lambda own: greedy_target,
+        "double": lambda own: double_target,
+        "munchausen": _make_munchausen,
+    },
+    make_user_bootstrap,
+)
+OPTIMIZERS: Registry[Optimizer] = Registry(
+    axes.OPTIMIZERS,
+    dict.fromkeys(axes.OPTIMIZERS.choices, _make_adam),
+    lambda name, kwargs, config, flat, lr: UserOptimizer(name, kwargs, flat, lr),
+)
+SAMPLERS: Registry[Sampler] = Registry(
+    axes.SAMPLERS,
+    {
+        "uniform": _make_uniform,
+        "prioritized": _make_prioritized,
+        "rollout": lambda own, parts: make_rollout_sampler(parts),
+    },
+    _make_user_sampler,
+)
 
 
 def build_head(config: LearnConfig, device: torch.device) -> Head:
     """The head, with its constants on a device."""
-    if config.head == "categorical":
-        return CategoricalHead(config.atoms, config.v_min, config.v_max, device)
-    if config.head == "quantile":
-        return QuantileHead(config.quantiles, config.huber, device)
-    if config.head == "iqn":
-        fractions = Fractions(config.iqn_learn, config.iqn_target, config.iqn_choose)
-        return ImplicitQuantileHead(fractions, config.huber)
-    return ScalarHead(config.huber)
+    return HEADS.build(config.head, config, config.head_kwargs, device)
 
 
 def build_bootstrap(config: LearnConfig) -> Bootstrap:
-    """The bootstrap."""
+    """The bootstrap; a rollout's returns need none."""
     if config.method == "pqn":
         return given_target
-    if config.bootstrap == "munchausen":
-        return Munchausen(config.munchausen_alpha, config.munchausen_tau, config.munchausen_clip)
-    return BOOTSTRAPS[config.bootstrap]
+    return BOOTSTRAPS.build(config.bootstrap, config, config.bootstrap_kwargs)
+
+
+def build_optimizer(config: LearnConfig, flat: Flat, lr: Tensor) -> Optimizer:
+    """What moves the flat parameters, at the learning rate that the tensor `lr` holds."""
+    return OPTIMIZERS.build(config.optimizer, config, config.optimizer_kwargs, config, flat, lr)
+
+
+def build_sampler(parts: SamplerParts) -> Sampler:
+    """What draws batches from the ring."""
+    config = parts.config
+    return SAMPLERS.build(config.sampler, config.replay, config.replay.sampler_kwargs, parts)
+
+
+def check_variants(config: Config, head: Head, num_actions: int, device: torch.device) -> None:
+    """Ask the user's own head and bootstrap what the settings could not know, and try them."""
+    learn = config.learn
+    named = [
+        f"The {axis} '{name}'"
+        for axis, name in (("head", learn.head), ("bootstrap", learn.bootstrap))
+        if names_code(name)
+    ]
+    if not named:
+        return
+    bootstrap = build_bootstrap(learn)
+    if learn.method == "pqn" and not has_trait(head, "single_number"):
+        raise ConfigError(
+            f"learn.method pqn needs a head of one number, and {learn.head} does not say single_number."
+        )
+    if config.replay.n_step > 1 and has_trait(bootstrap, "single_step_only"):
+        raise ConfigError(
+            f"learn.bootstrap {learn.bootstrap} needs replay.n_step 1, and it is {config.replay.n_step}."
+        )
+    try_variants(head, bootstrap, " with ".join(named), num_actions, device)

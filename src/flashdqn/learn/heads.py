@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from flashdqn.config.axes import ScalarHeadConfig
 from flashdqn.networks.implicit import Fractions
 
 
 class Head(Protocol):
-    """The meaning of a network's output."""
+    """The meaning of a network's output. One whose value is a single number says so: `single_number = True`."""
 
     @property
     def size(self) -> int:
@@ -50,6 +51,7 @@ class ScalarHead:
 
     size = 1
     fractions = None
+    single_number = ScalarHeadConfig.single_number
 
     def __init__(self, huber: float) -> None:
         self.huber = huber

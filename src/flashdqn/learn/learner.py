@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from flashdqn.compute.precision import Precision, with_precision
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, LearnConfig
+from flashdqn.config.axes import has_trait
 from flashdqn.core.contract import VecEnv, get_decoder
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.types import Batch
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.bootstraps import Net
-from flashdqn.learn.build import build_bootstrap, build_head
+from flashdqn.learn.build import build_bootstrap, build_head, build_optimizer, check_variants
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
@@ -52,13 +53,13 @@ class Learner:
         self.online = network.to(device)
         self.target = self.online  # PQN has no separate one
         if config.method == "replay":
-            self.target = make_target(self.online, chooses=config.bootstrap != "double")
+            self.target = make_target(self.online, chooses=not has_trait(self.bootstrap, "online_chooses"))
         self.policy: Net = with_precision(make_policy(self.online), precision, device)
         self.noise = self._start_randomness()
         self.flat = Flat(self.online)
         self.target_flat = self.flat if self.target is self.online else Flat(self.target)
         self.lr = torch.tensor(config.lr, device=device)
-        self.adam = Adam(config, self.flat, self.lr)
+        self.adam = build_optimizer(config, self.flat, self.lr)
         self.watch = DivergenceWatch(device)
         self.sums = torch.zeros(3, device=device)  # loss, Q, gradient norm
         self.updates = 0
@@ -151,9 +152,15 @@ class Learner:
     @functools.cached_property
     def _one_pass(self) -> NativeAdam | None:
         """Created at the first update: a caller that only acts does not need it."""
-        if self.device.type != "cpu" or not self.adam.has_native_step:
+        adam = self.own_adam
+        if self.device.type != "cpu" or adam is None or not adam.has_native_step:
             return None
-        return NativeAdam(self.adam, self.target_flat.values, self.tau)
+        return NativeAdam(adam, self.target_flat.values, self.tau)
+
+    @property
+    def own_adam(self) -> Adam | None:
+        """The optimizer if it is one of ours; None if it is the user's own."""
+        return self.adam if isinstance(self.adam, Adam) else None
 
     @property
     def tau(self) -> float:
@@ -211,6 +218,7 @@ def _strip_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Build a learner: head, network and optimizer."""
     head = build_head(config.learn, device)
+    check_variants(config, head, env.num_actions, device)
     weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions
     network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env))

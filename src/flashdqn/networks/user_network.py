@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.user_code import import_named
+from flashdqn.core.user_code import import_named, names_code
 
 #: What a torso must not hold, and what to use instead.
 _REFUSED = (
@@ -33,7 +33,7 @@ _REFUSED = (
 
 def is_user_torso(torso: str) -> bool:
     """Whether a setting names a torso of the user's."""
-    return ":" in torso
+    return names_code(torso)
 
 
 def build_user_torso(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], seed: int) -> nn.Module:

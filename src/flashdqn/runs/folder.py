@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.config import Config
-from flashdqn.config.settings import apply_settings, to_dict
+from flashdqn.config.settings import apply_settings, list_named_code, to_dict
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.core.files import read_json_object
+from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.runs import checkpoint
 from flashdqn.runs.columns import STEP
 from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
@@ -100,13 +101,16 @@ class RunFolder:
                 ) from None
             yield
 
-    def config(self) -> Config:
-        """The configuration that the run was made with."""
+    def config(self, permission: Permission = NO_PERMISSION) -> Config:
+        """The configuration that the run was made with; code that it names must be permitted."""
+        file = self.path / "config.json"
         try:
-            data = json.loads((self.path / "config.json").read_text(encoding="utf-8"))["config"]
-            return apply_settings(Config(), data)
+            data = json.loads(file.read_text(encoding="utf-8"))["config"]
+            config = apply_settings(Config(), data)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{self.path / 'config.json'} cannot be read: {error}.") from None
+            raise CheckpointError(f"{file} cannot be read: {error}.") from None
+        permission.require(list_named_code(config), file)
+        return config
 
     def finished(self) -> bool:
         """Whether the run came to its end: one killed while summing up did not."""

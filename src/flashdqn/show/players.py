@@ -13,6 +13,7 @@ from flashdqn.agent.agent import Agent
 from flashdqn.compute.device import choose_device
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import CheckpointError
+from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
@@ -37,9 +38,9 @@ class Players:
 
     KEPT = 4
 
-    def __init__(self, run: Path, device: str = "auto") -> None:
+    def __init__(self, run: Path, device: str = "auto", permission: Permission = NO_PERMISSION) -> None:
         self.folder = RunFolder.open(run)
-        self.config = self.folder.config()
+        self.config = self.folder.config(permission)
         self.device = choose_device(device)
         self.first = self.folder.play_point(run).name
         self._agents: dict[str, Agent] = {}

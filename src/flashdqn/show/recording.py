@@ -12,6 +12,7 @@ from typing import Any
 
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.drawing.scene import Picture
+from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs.stage import open_stage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import CheckpointPlayer, Players
@@ -24,9 +25,9 @@ STEPS = 20_000
 SECONDS = 6.0
 
 
-def record(run: Path, seconds: float = SECONDS) -> dict[str, Any]:
+def record(run: Path, seconds: float = SECONDS, permission: Permission = NO_PERMISSION) -> dict[str, Any]:
     """The best checkpoint's game from a seed of its own: plain data for the player."""
-    players = Players(run)
+    players = Players(run, permission=permission)
     stage = open_stage(players.config.env)
     seed = purpose_seed(players.config.seed, "watch") % 1000
     try:

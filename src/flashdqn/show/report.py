@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flashdqn.config import Config
 from flashdqn.config.presets import base_config
-from flashdqn.config.settings import flatten_keys, to_dict
+from flashdqn.config.settings import flatten_keys, list_named_code, to_dict
 from flashdqn.core.errors import FlashDQNError
+from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,
@@ -60,18 +63,19 @@ details { margin: .6rem 0; } table + .charts { margin-top: 1.6rem; }
 """
 
 
-def write_report(run: Path, out: Path | None = None) -> Path:
-    """Write report.html into a run folder, or to another file, from what lies in the folder."""
+def write_report(run: Path, out: Path | None = None, permission: Permission = NO_PERMISSION) -> Path:
+    """Write report.html into a run folder, or to another file, from what lies in the folder. Only the recorded game
+    needs code that the run names; without permission it is left out."""
     path = out or run / "report.html"
     temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(make_report_page(read_run(run)), encoding="utf-8")
+    temporary.write_text(make_report_page(read_run(run), permission), encoding="utf-8")
     temporary.replace(path)
     return path
 
 
-def make_report_page(run: RunFiles) -> str:
+def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION) -> str:
     """The page itself."""
-    game, playable = make_game_section(run)
+    game, playable = make_game_section(run, permission)
     body = [
         make_report_header(run),
         make_section("Learning", make_learning_section(run)),
@@ -146,12 +150,12 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     return found
 
 
-def make_game_section(run: RunFiles) -> tuple[str, bool]:
+def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]:
     """A recorded game of the best checkpoint, or why there is none; and whether there is something to play."""
     if run.settings.get("log.game") is False:
         return "", False
     try:
-        game = record(run.path)
+        game = record(run.path, permission=permission)
     except Exception as error:  # whatever an environment may raise: a report is worth having without a game
         reason = f"{type(error).__name__}: {error}"
         return make_section("A game", f"<p>No game could be recorded: {escape(reason)}</p>"), False
@@ -229,3 +233,10 @@ def _parse_cell(text: str) -> float | int | str:
 
 #: What is drawn of every run when it ends.
 RUN_PAGES: dict[str, Callable[[Path], object]] = {"learning curve": draw_curve, "report": write_report}
+
+
+def make_run_pages(config: Config) -> dict[str, Callable[[Path], object]]:
+    """The same for a training that runs with this configuration: its own report may import what it imported."""
+    names = frozenset(list_named_code(config))
+    report = functools.partial(write_report, permission=Permission(names))
+    return RUN_PAGES | ({"report": report} if names else {})

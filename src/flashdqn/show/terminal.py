@@ -30,7 +30,10 @@ def discard_output() -> None:
 
 def show_summary(console: Console, run: Any) -> None:
     """How it went, where it lies, and what to try next."""
-    summary, path = run.summary, shlex.quote(str(run.path))
+    from flashdqn.config.settings import trust_flag  # here: the doctor prints without PyTorch
+
+    summary, trust = run.summary, trust_flag(run.config)
+    path = shlex.quote(str(run.path)) + trust
 
     def say(text: str = "") -> None:
         console.print(text, highlight=False, markup=False)

@@ -15,17 +15,11 @@ from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, ReplayConfig
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
 from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.replay import (
-    DemonstrationBuffer,
-    MixedSampler,
-    PrioritizedSampler,
-    Ring,
-    Sampler,
-    UniformSampler,
-)
+from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, Sampler
 from flashdqn.replay.prioritized import priority_bytes
 from flashdqn.replay.ring import ring_bytes, rows_for_capacity
 from flashdqn.training.collector import Collector
@@ -110,10 +104,11 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
     learner = build_learner(config, env, device)
     generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
+    made_of = SamplerParts(config, ring, learner.policy, learner.head, generators["replay"])
     rollouts, demonstrations = None, None
     if config.learn.method == "pqn":
-        rollouts = build_rollout_sampler(config, ring, learner, generators["replay"])
-    sampler: Sampler = rollouts or build_sampler(config, ring, generators["replay"])
+        rollouts = make_rollout_sampler(made_of)
+    sampler: Sampler = rollouts or build_sampler(made_of)
     if config.demos.kept:
         sizes = config.demos.kept, env.obs_spec, env.num_actions
         demonstrations = DemonstrationBuffer(*sizes, device, masked, legal)
@@ -128,22 +123,6 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,
         demonstrations,
     )  # fmt: skip
-
-
-def build_rollout_sampler(
-    config: Config, ring: Ring, learner: Learner, generator: torch.Generator
-) -> RolloutSampler:
-    """The rollouts of PQN, with values from the learner's own network."""
-    return RolloutSampler(ring, learner.policy, learner.head, config.pqn, config.learn.gamma, generator)
-
-
-def build_sampler(config: Config, ring: Ring, generator: torch.Generator) -> Sampler:
-    """A sampler over the replay, uniform or by priority."""
-    replay, gamma = config.replay, config.learn.gamma
-    if replay.priority == 0:
-        return UniformSampler(ring, replay.n_step, gamma, generator)
-    alpha, beta, eps = replay.priority, replay.beta, replay.priority_eps
-    return PrioritizedSampler(ring, replay.n_step, gamma, generator, alpha=alpha, beta=beta, eps=eps)
 
 
 def ring_config(config: Config) -> ReplayConfig:

@@ -23,14 +23,16 @@ class CpuBackend:
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         self.parts, learner, uniform = parts, parts.learner, parts.sampler.uniform
+        adam = learner.own_adam
+        assert adam is not None  # `fits` refuses the others
         asked = parts.config.runtime.threads
         self._policy = NativePolicy(learner.online, parts.config.envs, make_team(asked))
         self._record = NativeRecord(parts.collector)
         self._pick = None if uniform is None else NativePick(uniform)
         #: Only the gradient is hand-written if ranks must exchange it, or if the rule is not Adam's.
-        self._one_by_one = parts.exchange is not None or not learner.adam.has_native_step
+        self._one_by_one = parts.exchange is not None or not adam.has_native_step
         self._updates = NativeUpdates(
-            learner.online, learner.target, learner.head, learner.bootstrap, learner.adam,
+            learner.online, learner.target, learner.head, learner.bootstrap, adam,
             learner.target_flat.values, learner.tau, make_team(asked),
         )  # fmt: skip
 
@@ -40,6 +42,8 @@ class CpuBackend:
         learner = parts.learner
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"
+        if learner.own_adam is None or not isinstance(parts.sampler, SamplerBase):
+            return "the hand-written update does not support your own sampler or optimizer"
         if learner.precision != "fp32":
             return "the hand-written update computes only in fp32"
         if not NativeUpdates.fits(learner.online, learner.head, learner.bootstrap):

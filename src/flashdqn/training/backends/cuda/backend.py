@@ -32,6 +32,8 @@ class CudaBackend:
         learner, config = parts.learner, parts.config
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"
+        if learner.own_adam is None:
+            return "the hand-written update does not support your own optimizer"
         if learner.precision != "fp32":
             return "the hand-written update computes only in fp32"
         if not FusedUpdate.fits(
@@ -61,16 +63,17 @@ class CudaBackend:
 
 def build_fused_update(parts: Parts) -> FusedUpdate:
     """The whole gradient step in a few kernels, on the learner's own tensors."""
-    learner, config = parts.learner, parts.config
+    learner, config, adam = parts.learner, parts.config, parts.learner.own_adam
+    assert adam is not None  # `fits` refuses the others
     dense = learner.flat.without_tail  # there is no other padding, because all widths are multiples of 16
     return FusedUpdate(
         learner.online,  # type: ignore[arg-type]
         learner.target,  # type: ignore[arg-type]
         flat=dense(learner.flat.values),
         target_flat=dense(learner.target_flat.values),
-        exp_avg=dense(learner.adam.first),
-        exp_avg_sq=dense(learner.adam.second),
-        step=learner.adam.steps,
+        exp_avg=dense(adam.first),
+        exp_avg_sq=dense(adam.second),
+        step=adam.steps,
         lr=learner.lr,
         sums=learner.sums,
         first_bad=learner.watch.first_bad,

@@ -101,7 +101,7 @@ class FusedUpdate:
         """Whether the kernels can do this; `fused_available` says whether they can run here."""
         return (
             mlp_sizes(network) is not None
-            and isinstance(head, ScalarHead)
+            and type(head) is ScalarHead
             and (bootstrap is greedy_target or bootstrap is double_target)
             and config.method == "replay"
             and config.optimizer in ("adam", "adamw")

@@ -1,0 +1,235 @@
+"""The axes of the family: what can be chosen on each, and the few settings that belong to a choice.
+
+A choice has a small dataclass of its own, whose fields are keys of the group that the axis lies in: the atoms of a
+categorical head are `learn.atoms`. Each checks its own values, and says what else settings must know of it.
+`learn/build.py` has what they make. A variant of the user's is written module:Name and has no entry here: what it
+says of itself is asked when it is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from flashdqn.config.values import require
+from flashdqn.core.suggestions import suggest_close
+from flashdqn.core.user_code import check_json_serializable, names_code
+
+
+@dataclass(frozen=True)
+class ScalarHeadConfig:
+    """The settings of `learn.head scalar`."""
+
+    single_number: ClassVar[bool] = True  # a value is one number, as PQN's returns are
+    huber: float
+
+
+@dataclass(frozen=True)
+class CategoricalHeadConfig:
+    """The settings of `learn.head categorical`."""
+
+    atoms: int
+    v_min: float
+    v_max: float
+
+    def __post_init__(self) -> None:
+        require(self.atoms > 1, f"learn.atoms must be at least 2, and is {self.atoms}.")
+        require(
+            -math.inf < self.v_min < self.v_max < math.inf,
+            f"learn needs v_min < v_max, both finite, and has {self.v_min} and {self.v_max}.",
+        )
+
+
+@dataclass(frozen=True)
+class QuantileHeadConfig:
+    """The settings of `learn.head quantile`."""
+
+    quantiles: int
+    huber: float
+
+    def __post_init__(self) -> None:
+        require(self.quantiles > 0, f"learn.quantiles must be at least 1, and is {self.quantiles}.")
+
+
+@dataclass(frozen=True)
+class ImplicitHeadConfig:
+    """The settings of `learn.head iqn`."""
+
+    iqn_learn: int
+    iqn_target: int
+    iqn_choose: int
+    huber: float
+
+    def __post_init__(self) -> None:
+        for name in ("iqn_learn", "iqn_target", "iqn_choose"):
+            value = getattr(self, name)
+            require(value > 0, f"learn.{name} must be at least 1, and is {value}.")
+
+
+@dataclass(frozen=True)
+class GreedyConfig:
+    """`learn.bootstrap greedy` has no settings."""
+
+
+@dataclass(frozen=True)
+class DoubleConfig:
+    """`learn.bootstrap double` has no settings."""
+
+
+@dataclass(frozen=True)
+class MunchausenConfig:
+    """The settings of `learn.bootstrap munchausen`."""
+
+    single_step_only: ClassVar[bool] = True  # an n-step return has no log-policy terms in between
+    munchausen_alpha: float
+    munchausen_tau: float
+    munchausen_clip: float
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.munchausen_alpha < 1,
+            f"learn.munchausen_alpha must lie in 0 … 1, below 1, and is {self.munchausen_alpha}: "
+            "at 1 the gaps between actions would grow without end.",
+        )
+        require(
+            self.munchausen_tau > 0, f"learn.munchausen_tau must be above 0, and is {self.munchausen_tau}."
+        )
+        require(
+            self.munchausen_clip <= 0,
+            f"learn.munchausen_clip must not be above 0, and is {self.munchausen_clip}.",
+        )
+
+
+@dataclass(frozen=True)
+class AdamConfig:
+    """The settings of `learn.optimizer adam` and `radam`."""
+
+    adam_eps: float
+
+
+@dataclass(frozen=True)
+class AdamWConfig:
+    """The settings of `learn.optimizer adamw`."""
+
+    adam_eps: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class UniformConfig:
+    """`replay.sampler uniform` has no settings."""
+
+
+@dataclass(frozen=True)
+class PrioritizedConfig:
+    """The settings of `replay.sampler prioritized`."""
+
+    priority: float
+    beta: float
+    priority_eps: float
+
+    def __post_init__(self) -> None:
+        require(0 <= self.priority <= 1, f"replay.priority must lie in 0 … 1, and is {self.priority}.")
+        require(0 <= self.beta <= 1, f"replay.beta must lie in 0 … 1, and is {self.beta}.")
+        require(
+            1e-30 <= self.priority_eps <= 1e30,
+            f"replay.priority_eps must lie in 1e-30 … 1e30, and is {self.priority_eps}.",
+        )
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """`replay.sampler rollout` takes its settings from the group `pqn`."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A built-in entry of an axis: a line about it, and the type of its settings."""
+
+    about: str
+    config: type[Any]
+
+
+@dataclass(frozen=True)
+class VariantAxis:
+    """Where a choice is made: the key, and what can be chosen there."""
+
+    key: str  # learn.head
+    choices: Mapping[str, Variant]
+    automatic: bool = False  # "auto" is allowed, too
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What may be written, besides module:Name."""
+        return ("auto",) * self.automatic + tuple(self.choices)
+
+    @property
+    def metavar(self) -> str:
+        """The same for --help."""
+        return "|".join((*self.words, "MODULE:NAME"))
+
+    def read(self, name: str, group: Any) -> Any:
+        """The settings of a choice, taken from those of its group; None for "auto" and for one of the user's."""
+        if name not in self.choices:
+            return None
+        config = self.choices[name].config
+        return config(**{field.name: getattr(group, field.name) for field in fields(config)})
+
+    def check(self, name: str, kwargs: dict[str, Any], group: Any) -> None:
+        """Refuse an unknown word, arguments that nobody takes, and settings that cannot be: those of all choices,
+        because a flag that is wrong today must not surprise the user tomorrow."""
+        require(
+            name in self.words or names_code(name),
+            f"{self.key} must be one of {', '.join(self.words)}, or module:Name for one of your own, and is "
+            f"'{name}'{suggest_close(name, self.words)}",
+        )
+        require(
+            not kwargs or names_code(name),
+            f"{self.key}_kwargs are for a variant of your own, and {self.key} is '{name}'.",
+        )
+        check_json_serializable(f"{self.key}_kwargs", kwargs)
+        for choice in self.choices:
+            self.read(choice, group)
+
+
+HEADS = VariantAxis(
+    "learn.head",
+    {
+        "scalar": Variant("the expected return", ScalarHeadConfig),
+        "categorical": Variant("the return's distribution by fixed atoms (C51)", CategoricalHeadConfig),
+        "quantile": Variant("the return's distribution by fixed quantiles (QR-DQN)", QuantileHeadConfig),
+        "iqn": Variant("the return's distribution by any quantile (IQN)", ImplicitHeadConfig),
+    },
+)
+BOOTSTRAPS = VariantAxis(
+    "learn.bootstrap",
+    {
+        "greedy": Variant("the target network chooses and judges", GreedyConfig),
+        "double": Variant("the online network chooses, the target network judges", DoubleConfig),
+        "munchausen": Variant("a soft policy, whose log-probability is a reward", MunchausenConfig),
+    },
+)
+OPTIMIZERS = VariantAxis(
+    "learn.optimizer",
+    {
+        "adam": Variant("Adam", AdamConfig),
+        "adamw": Variant("Adam with weight decay that is not in the moments", AdamWConfig),
+        "radam": Variant("Adam whose first steps are rectified", AdamConfig),
+    },
+)
+SAMPLERS = VariantAxis(
+    "replay.sampler",
+    {
+        "uniform": Variant("every transition with the same chance", UniformConfig),
+        "prioritized": Variant("large errors more often", PrioritizedConfig),
+        "rollout": Variant("the last rollout in minibatches (PQN)", RolloutConfig),
+    },
+    automatic=True,
+)
+
+
+def has_trait(config: object, trait: str) -> bool:
+    """Whether a choice, or what it makes, says this of itself: `single_step_only`, `online_chooses`, …"""
+    return bool(getattr(config, trait, False))
