@@ -9,6 +9,9 @@ from dataclasses import dataclass
 WIDTH = 380
 LEFT, RIGHT = 42, 12
 
+#: Below this a number is drawn as zero: its steps could not be told from zero.
+TINY = 1e-300
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -31,7 +34,7 @@ class Scale:
 def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers from `low` to `high`, at most `most`: steps of 1, 2 or 5 times a power of ten."""
     span = high - low
-    if not math.isfinite(span) or span <= 0:
+    if not math.isfinite(span) or span < TINY:
         return [low] if math.isfinite(low) else [0.0]
     rough = span / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -43,7 +46,7 @@ def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
 def choose_axis_top(values: list[float], most: int = 4) -> float:
     """A round number above all of them, for an axis that begins at zero."""
     largest = max((value for value in values if math.isfinite(value)), default=0.0)
-    if largest <= 0:
+    if largest < TINY:
         return 1.0
     marks = choose_ticks(0.0, largest, most)
     step = marks[1] - marks[0] if len(marks) > 1 else largest
