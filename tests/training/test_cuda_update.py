@@ -251,13 +251,13 @@ def test_equals_autograd_by_the_plan_of_every_batch_size(measured: int, rows: in
     ids=str,
 )
 def test_settings(change: dict[str, Any], joint: bool) -> None:
-    compare(replace(BASE, **change), 48, plan=UpdatePlan(joint=joint, rows=32))
+    compare(replace(BASE, **change), min(48, ROWS // 2), plan=UpdatePlan(joint=joint, rows=32))
 
 
 @needs_kernels
 @pytest.mark.parametrize("plan", [None, CUTS["joint chunks"]], ids=["split", "joint"])
 def test_bytes_and_masks(plan: UpdatePlan | None) -> None:
-    compare(BASE, 64, plan=plan, masked=True, bytes=True)
+    compare(BASE, min(64, ROWS), plan=plan, masked=True, bytes=True)
 
 
 @needs_kernels
