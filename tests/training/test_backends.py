@@ -57,7 +57,7 @@ def test_every_way_has_a_backend_on_every_device() -> None:
         ("dueling", {}, "plain MLPs"),
         ("c51", {}, "scalar head"),
         ("munchausen", {}, "greedy or double"),
-        ("double", {"runtime__precision": "bf16"}, "fp32 alone"),
+        ("double", {"runtime__precision": "bf16"}, "only in fp32"),
     ],
 )
 def test_a_backend_says_why_it_does_not_fit(algo: str, changes: Any, reason: str | None) -> None:

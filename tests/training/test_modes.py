@@ -287,7 +287,7 @@ def test_cpu_plans_of_every_mode() -> None:
 
 def test_an_engine_refuses_what_does_not_apply() -> None:
     engine, _ = make(small(runtime__precision="bf16"))
-    with pytest.raises(ExecutionError, match="fp32 alone"):
+    with pytest.raises(ExecutionError, match="only in fp32"):
         engine.use(ExecutionPlan("native"))
     assert Choice(ExecutionPlan("compile", graph=True)).why == "graph of compile updates"
 
