@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 import torch
-from flashdqn.presets import base_config
 
 import flashdqn
 from conftest import start, tiny_config
 from flashdqn import Config, ConfigError, Run
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import read_permission
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings, list_named_code
 from flashdqn.core.errors import UntrustedError
 from flashdqn.core.user_code import NO_PERMISSION, Permission
-from flashdqn.envs import ENVS
+from flashdqn.envs.tasks import TASKS
 from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.runs.folder import RunFolder
 from flashdqn.show.players import Players
@@ -359,7 +359,7 @@ def text_settings(group: Any, prefix: str = "") -> Iterator[str]:
             yield prefix + field.name
 
 
-@pytest.mark.parametrize("task", ENVS)
+@pytest.mark.parametrize("task", TASKS)
 def test_no_text_setting_slips_through(task: str) -> None:
     """Whatever text a later setting may take: if it can hold module:Name, the rule sees it."""
     config = apply_settings(Config(), {"env": {"task": task}})

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from flashdqn.presets import base_config
 
 import flashdqn
 from conftest import tiny_config, tiny_flags
@@ -19,6 +18,7 @@ from flashdqn import Config, ConfigError, Run
 from flashdqn.cli.main import dispatch_command
 from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config import LearnConfig, ReplayConfig, axes
+from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.types import Batch, Transition
 from flashdqn.envs import build_env

@@ -14,6 +14,7 @@ import tyro
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.core.user_code import Permission, names_code
+from flashdqn.envs.tasks import TASKS
 
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
@@ -103,7 +104,8 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
     rest: list[str] = []
     everything, skipped = False, -1
     if preset and arguments and not arguments[0].startswith("-"):
-        names.add(arguments[0].removeprefix("own:").removeprefix("gym:"))
+        task, _, rest_of_name = arguments[0].partition(":")
+        names.add(rest_of_name if task in TASKS else arguments[0])
     for i, word in enumerate(arguments):
         flag, _, value = word.partition("=")
         after = value or (arguments[i + 1] if i + 1 < len(arguments) else "")

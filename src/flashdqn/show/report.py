@@ -14,6 +14,7 @@ from flashdqn.config.presets import base_config
 from flashdqn.config.settings import flatten_keys, list_named_code, to_dict
 from flashdqn.core.errors import FlashDQNError
 from flashdqn.core.user_code import NO_PERMISSION, Permission
+from flashdqn.envs.tasks import TASKS
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,
@@ -170,10 +171,21 @@ def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]
     ), True
 
 
+def name_without_import(preset: str, task: str) -> str:
+    """A preset's name that `base_config` understands without an import.
+
+    For `my_game:Coins` it would look into the module to see which kind of game that is, and a report must not import
+    what a run names. The run itself says which task it is.
+    """
+    prefix, colon, _ = preset.partition(":")
+    return f"{task}:{preset}" if colon and prefix not in TASKS and task in TASKS else preset
+
+
 def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
     """Setting, its value, and the preset's; None where the preset is not known any more."""
     try:
-        preset = to_dict(base_config(str(settings.get("preset", ""))))
+        name = name_without_import(str(settings.get("preset", "")), str(settings.get("env.task", "")))
+        preset = to_dict(base_config(name))
     except FlashDQNError:
         return None
     known = flatten_keys(json.loads(json.dumps(preset)))  # with lists for tuples, as in a file
