@@ -17,6 +17,7 @@ from conftest import tiny_config, tiny_flags
 from flashdqn import Config, ConfigError, Run
 from flashdqn.cli.main import dispatch_command
 from flashdqn.cli.train import parse_training, resolve_base_config
+from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config import LearnConfig, ReplayConfig, axes
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
@@ -30,7 +31,8 @@ from flashdqn.learn.learner import build_learner
 from flashdqn.learn.registry import Registry
 from flashdqn.learn.user_variants import UserOptimizer, UserSampler
 from flashdqn.training.assemble import assemble_parts
-from flashdqn.training.engine import explain_missing_way
+from flashdqn.training.backends.catalog import explain_misfit
+from flashdqn.training.backends.compiled import WholeStep
 
 CPU = torch.device("cpu")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -274,26 +276,27 @@ def test_hand_written_updates_refuse_what_they_do_not_know() -> None:
     for axis, changes in OWN.items():
         config = tiny_config(**changes)
         parts = assemble_parts(config, build_env(config.env, config.envs, CPU))
-        assert explain_missing_way(config, parts, "written") is not None, axis
-        compiled = explain_missing_way(config, parts, "compile")
+        assert explain_misfit(ExecutionPlan("native"), parts) is not None, axis
+        compiled = explain_misfit(ExecutionPlan("compile"), parts)
         assert compiled is None or "compile" in compiled, axis
 
 
 def test_an_optimizer_in_one_function_does_the_same() -> None:
-    """`step_whole` is what a compiler is given: the weights are those of autograd, but for rounding."""
+    """`WholeStep` is what a compiler is given: the weights are those of autograd, but for rounding."""
     config = tiny_config(**OWN["optimizer"])
     env = build_env(config.env, 4, CPU)
     eager, whole = (build_learner(config, env, CPU) for _ in range(2))
     assert isinstance(eager.adam, UserOptimizer)
-    whole.compute_by(whole.step_whole)
+    step = WholeStep(whole).step
     generator = torch.Generator().manual_seed(3)
     shape = env.obs_spec.shape
     for _ in range(5):
         obs, following = (torch.rand(8, *shape, generator=generator) for _ in range(2))
         action, number = torch.randint(3, (8,), generator=generator), torch.rand(8, generator=generator)
         batch = Batch(Transition(obs, action, number, number, following), torch.ones(8), action)
-        for learner in (eager, whole):
-            learner.update(batch)
+        eager.update(batch)
+        step(batch)
+        whole.counted(1)
     assert torch.allclose(eager.flat.values, whole.flat.values, atol=1e-6)
     assert int(eager.adam.steps) == 5
     fresh = build_learner(config, env, CPU)
