@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from pathlib import Path
 
-from doc_pages import ROOT
+from doc_pages import ROOT, blocks
 
 #: a training that is over in a few seconds, whatever its arguments
 SCRIPT = """
@@ -77,4 +77,6 @@ def lay_out(folder: Path) -> None:
     for example in (ROOT / "examples").glob("*.py"):
         shutil.copy(example, folder)
     shutil.copy(ROOT / "examples" / "own_game.py", folder / "my_game.py")
+    variant = next(block for block in blocks(ROOT / "CONTRIBUTING.md") if "class Cautious" in block.text)
+    (folder / "my_variant.py").write_text(variant.text, encoding="utf-8")
     shutil.copy(ROOT / "tests" / "learn" / "own_variants.py", folder / "my_variants.py")

@@ -19,7 +19,7 @@ PROGRAMS = ("flashdqn", "python", "python3", "make", "pip", "source", "cd", "tor
 SHELLS = ("bash", "sh", "shell", "console")
 
 FENCE = re.compile(r"^( *)(`{3,})([^\n`]*)\n(.*?)^\1\2 *$", re.S | re.M)
-ABOVE = re.compile(r"<!--\s*(not run|before):\s*(.*?)\s*-->\s*\Z", re.S)
+ABOVE = re.compile(r"<!--\s*(not run|before):\s*((?:(?!-->).)*?)\s*-->\s*\Z", re.S)
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 COMMENTED = re.compile(r"<!--.*?-->", re.S)
 
@@ -72,8 +72,8 @@ class Command:
 
 
 def pages() -> list[Path]:
-    """README.md and everything in docs/."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """README.md, CONTRIBUTING.md and everything in docs/."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, text: str | None = None) -> list[Block]:

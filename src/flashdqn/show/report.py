@@ -174,8 +174,8 @@ def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]
 def name_without_import(preset: str, task: str) -> str:
     """A preset's name that `base_config` understands without an import.
 
-    For `my_game:Coins` it would look into the module to see which kind of game that is, and a report must not import
-    what a run names. The run itself says which task it is.
+    For `my_game:Coins` it would look into the module to see which kind of game that is, and a report must not
+    import what a run names. The run itself says which task it is.
     """
     prefix, colon, _ = preset.partition(":")
     return f"{task}:{preset}" if colon and prefix not in TASKS and task in TASKS else preset
