@@ -46,7 +46,7 @@ def test_an_empty_record(maker: Maker, tmp_path: Path) -> None:
     assert (report.environments, report.batch_size) == (0, 0)
     assert math.isnan(report.ratio)
     assert any("No environment was recognized" in note for note in report.notes)
-    assert any("No optimizer of torch was stepped" in note for note in report.notes)
+    assert any("No torch optimizer took a step" in note for note in report.notes)
     assert strict(report, tmp_path / "report.json")["ratio"] is None
 
 

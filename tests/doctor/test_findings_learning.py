@@ -190,7 +190,7 @@ def test_targets_with_a_graph_cost_a_backward_pass(maker: Maker, script: Path) -
     maker.forward(line_of(script, "# forward"), 1000, 1.0, **learning)
     (found,) = detect_missing_no_grad(maker.evidence())
     assert found.line == line_of(script, "# target")
-    assert found.title.startswith("A network that only gives targets")
+    assert found.title.startswith("A network that only computes targets")
     assert found.share == pytest.approx(0.3)  # half of the backward passes; no probe for the forward ones
 
 
