@@ -113,8 +113,8 @@ def test_a_list_that_is_gone_through_at_every_step(maker: Maker, script: Path) -
     assert (found.name, found.line) == ("growing-buffer", line_of(script, "# sum"))
     assert found.share == pytest.approx(1 / 3)
     assert found.speedup == pytest.approx(1.5)
-    assert "10,000 elements at first, 19,000 at last" in found.evidence[0]
-    assert "1,000 µs a step at first, 6,000 at last" in found.evidence[1]
+    assert "10,000 elements at first, 19,000 at the end" in found.evidence[0]
+    assert "1,000 µs a step at first, 6,000 at the end" in found.evidence[1]
     assert [f.name for f in diagnose(maker.evidence())] == ["growing-buffer"]
 
 
@@ -192,7 +192,7 @@ def test_memory_that_grows_all_along(maker: Maker) -> None:
     assert remember(maker, list(range(0, 300, 25))) == ["The process holds more and more memory"]
     (found,) = detect_memory_growth(maker.evidence())
     assert (found.name, found.line, found.speedup) == ("memory-growth", 0, 1.0)
-    assert "100 MB after a third of the time, 275 MB at last" in found.evidence[0]
+    assert "100 MB after a third of the time, 275 MB at the end" in found.evidence[0]
 
 
 def test_memory_of_the_gpu(maker: Maker) -> None:
