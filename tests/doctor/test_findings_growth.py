@@ -1,4 +1,4 @@
-"""What changes while a training goes on."""
+"""What changes during a training."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_what_does_not_grow(maker: Maker, sizes: list[int]) -> None:
 
 
 def slower(maker: Maker, script: Path, at_last: float = 0.6, **late: float) -> int:
-    """Nine windows with as many steps in each: a line takes a tenth of the time at first, and more in the end."""
+    """Nine windows of equal steps: a line takes a tenth of the time at first, and more at the end."""
     line = maker.stack(maker.own(line_of(script, "# sum")))
     for share, counts in ((0.1, {}), (0.3, {}), (at_last, late)):
         maker.train({line: share, 0: 1.0 - share}, 3, **(STEADY | counts))
@@ -247,7 +247,7 @@ def test_longer_episodes(maker: Maker, script: Path) -> None:
         ("# games", 12.0, 1000.0),  # hardly longer
         ("# games", 50.0, 700.0),  # and slower as well
         ("# games", 700.0, 1000.0),  # too few have ended
-        ("# both", 50.0, 1000.0),  # cured: transitions stand beside them
+        ("# both", 50.0, 1000.0),  # cured: transitions are printed too
     ],
 )
 def test_episodes_that_mislead_nobody(

@@ -67,7 +67,7 @@ def test_compiling_in_the_middle_of_training(maker: Maker, script: Path) -> None
     [
         ("..........", 0.4),  # cured: all before training began
         ("cc........", 0.4),  # a start-up
-        ("....c.....", 0.2),  # next to nothing
+        ("....c.....", 0.2),  # almost nothing
         ("....c....." * 4, 0.4),  # a hundredth of the time
     ],
 )
@@ -100,8 +100,8 @@ def test_too_many_threads(maker: Maker, script: Path) -> None:
     [
         (1, {"1": 1e-3, "4": 2e-3}),  # cured
         (4, {"1": 4e-3, "4": 1e-3}),  # they are worth it
-        (1, {"1": 4e-3, "4": 1e-3}),  # too few, which is another matter
-        (4, {"1": 1.0e-3, "4": 1.2e-3}),  # as good as the same
+        (1, {"1": 4e-3, "4": 1e-3}),  # too few threads is another problem
+        (4, {"1": 1.0e-3, "4": 1.2e-3}),  # almost the same
     ],
 )
 def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: dict[str, float]) -> None:
@@ -114,7 +114,7 @@ def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
     assert not list(detect_excess_threads(maker.evidence()))
-    maker.raw["probes"] = {"threads": {1: 1e-3}}  # somebody changed their number at the end
+    maker.raw["probes"] = {"threads": {1: 1e-3}}  # the script changed their number at the end
     assert not list(detect_excess_threads(maker.evidence()))
 
 

@@ -1,4 +1,4 @@
-"""How sure one can be, what is worth saying, and in which order."""
+"""How certain findings are, which are reported, and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: well nested, complete in itself, and with everything escaped that came from the script."""
+"""The page: well nested, self-contained, and with everything from the script escaped."""
 
 from __future__ import annotations
 

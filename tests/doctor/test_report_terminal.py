@@ -1,4 +1,4 @@
-"""What a reader finds on the terminal: 80 columns, no colors, nothing obeyed that came from the script."""
+"""The report on the terminal: 80 columns, no colors, and no control codes from the script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(report: Report, width: int = 80, encoding: str = "utf-8", terminal: bo
 
 
 def flat(text: str) -> str:
-    """As if it were one line."""
+    """The text as one line."""
     return " ".join(text.split())
 
 

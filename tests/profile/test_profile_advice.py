@@ -1,4 +1,4 @@
-"""What is recommended: what changes nothing about learning, and apart from it what trades learning for speed."""
+"""The advice: flags that change nothing about learning, and separately those that trade learning for speed."""
 
 from __future__ import annotations
 
