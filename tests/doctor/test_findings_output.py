@@ -108,8 +108,7 @@ def test_a_claim_that_is_not_so(maker: Maker, script: Path) -> None:
     assert (found.name, found.line, found.speedup) == ("throughput-claim", line_of(script, "# claim"), 1.0)
     assert found.evidence[0] == "It printed: 800.0 steps/s"
     assert (
-        "Counted: 100 transitions per second since its last such line, 100 since the start."
-        in found.evidence
+        "Counted: 100 transitions per second since its last such line, 100 since the start." in found.evidence
     )
     assert [f.name for f in diagnose(maker.evidence())] == ["throughput-claim"]
 

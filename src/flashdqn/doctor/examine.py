@@ -250,7 +250,9 @@ def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[st
         )
     seconds, periods = measure_compilation(evidence)
     if periods == 1 and not any(f.name == "compile-in-training" for f in findings):
-        found.append(f"Compilers were at work for {seconds:.1f} s when training began: a one-time start-up cost.")
+        found.append(
+            f"Compilers were at work for {seconds:.1f} s when training began: a one-time start-up cost."
+        )
     if record.timer_taken:
         found.append("The script uses the alarm timer itself: after that the doctor could not look.")
     found += [f"A part of the watch failed and was left out: {failure}." for failure in record.failures]

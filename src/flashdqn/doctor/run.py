@@ -47,9 +47,7 @@ class Patient:
 def check_patient(patient: Patient) -> None:
     """Raise ConfigError if the script cannot be run or watched."""
     if not hasattr(signal, "setitimer"):
-        raise ConfigError(
-            "The doctor needs Linux or macOS: it needs a timer that other systems do not have."
-        )
+        raise ConfigError("The doctor needs Linux or macOS: it needs a timer that other systems do not have.")
     if shutil.which(patient.python) is None:
         raise ConfigError(f"There is no Python at '{patient.python}'.")
     if patient.seconds <= 0:

@@ -112,7 +112,9 @@ class ExperimentContest:
         for number, experiment in enumerate(several, 1):
             self.watch.preparing(experiment.name, number, len(several), self.left)
             if experiment.role != "baseline" and self._late(experiment):
-                self.leave_out(experiment, "no time was left to prepare it; use --only for it, or more --seconds")
+                self.leave_out(
+                    experiment, "no time was left to prepare it; use --only for it, or more --seconds"
+                )
                 continue
             try:
                 self.contenders.append(Contender(experiment, start(experiment)))

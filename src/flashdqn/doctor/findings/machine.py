@@ -60,7 +60,7 @@ def measure_compilation(evidence: Evidence) -> tuple[float, int]:
 
 
 def compiles_at_start_only(evidence: Evidence) -> bool:
-    """Whether there is one period, in the first third of the training: a start-up, short beside a longer run."""
+    """Whether compilers worked in one period only, in the first third: a start-up, short beside a longer run."""
     windows = flag_compile_windows(evidence)
     return measure_compilation(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
 

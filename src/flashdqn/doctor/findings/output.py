@@ -72,7 +72,9 @@ def detect_logging(evidence: Evidence) -> Iterator[Finding]:
         line=line,
         share=share,
         speedup=estimate_speedup(share),
-        evidence=(f"It takes {share:.0%} of the time. The most expensive line: {source.read_line(file, line)}",),
+        evidence=(
+            f"It takes {share:.0%} of the time. The most expensive line: {source.read_line(file, line)}",
+        ),
         advice="Write less often: means over many steps say as much.",
         example="if update % 1000 == 0:\n    writer.add_scalar('loss', loss, update)",
         limit=Limit.OUTPUT,
