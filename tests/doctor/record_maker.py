@@ -32,7 +32,7 @@ def standard(path: str, name: str = "f") -> Frame:
 
 
 class Maker:
-    """Put together what was seen, then ask for the evidence."""
+    """Add what was seen, then ask for the evidence."""
 
     def __init__(self, script: Path, **raw: Any) -> None:
         self.script = str(script)
@@ -88,7 +88,7 @@ class Maker:
         self.raw["sites"].append({"kind": kind, "line": line, "count": count, "seconds": seconds} | row)
 
     def forward(self, line: int, count: int, seconds: float, **more: Any) -> None:
-        """A line that called a network: for acting, unless something else is said."""
+        """A line that called a network: for acting, unless `more` says otherwise."""
         row = {
             "file": self.script, "function": "main", "acting": count, "learning": 0, "graded": 0, "batch": 1,
             "shape": [1, 4], "network": "Net", "parameters": 1000, "trained": True, "given_gradients": True,
@@ -104,7 +104,7 @@ class Maker:
         return read_record(self.json())
 
     def json(self) -> str:
-        """As the watch writes it."""
+        """The record as the watch writes it."""
         return json.dumps(self.raw | {"frames": self.frames, "stacks": self.stacks}, default=vars)
 
     def evidence(self) -> Evidence:

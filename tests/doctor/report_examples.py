@@ -1,4 +1,4 @@
-"""Reports made by hand: a rich one, an empty one, a failed one, a nasty one, and one in which nothing is known."""
+"""Reports made by hand: a full one, an empty one, a failed one, a hostile one, and one where nothing is known."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def failed() -> Report:
 
 
 def empty() -> Report:
-    """Hardly begun."""
+    """A script that ended at its start."""
     return Report(
         script="empty.py", arguments=(), ended=Ending.FINISHED, error="", seconds=0.0, python="3.11.7", torch="",
         device="cpu", cores=1, threads=0, transitions=0, vector_steps=0, updates=0, episodes=0, batch_size=0,
@@ -203,7 +203,7 @@ def empty() -> Report:
 
 
 def nasty() -> Report:
-    """Every text that comes from outside tries to be something else."""
+    """Every text from the script tries to be markup or a control code."""
     finding = Finding(NASTY, NASTY, NASTY, 1, 0.5, 2.0, (NASTY,), NASTY, NASTY, True, 0.9)
     line = HotLine(
         NASTY, 3, NASTY, NASTY, 0.5, Phase.ACTING, ((2, "</pre>"), (3, NASTY), (4, "\udcff \0 '''"))
@@ -226,7 +226,7 @@ def nasty() -> Report:
 
 
 def unknown() -> Report:
-    """NaN wherever a number may be one, and infinity too."""
+    """NaN and infinity wherever a number may be one."""
     window = Window(0.0, 1.0, 0, 0, 0, 0, NAN, 0, 0, {Phase.ACTING: NAN})
     finding = replace(findings("train.py")[0], share=NAN, speedup=float("inf"), certainty=NAN)
     return example(

@@ -1,4 +1,4 @@
-"""`flashdqn doctor` as somebody types it."""
+"""`flashdqn doctor` as a user types it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_mistakes_get_a_sentence(
     out, err = capfd.readouterr()
     assert sentence in err
     assert "Traceback" not in err
-    assert out == ""  # nothing is announced that will not be
+    assert out == ""  # it does not announce what will not happen
 
 
 def test_no_training_is_a_mistake_too(

@@ -1,4 +1,4 @@
-"""From a record to a report: also from one in which there is next to nothing."""
+"""From a record to a report, also from an almost empty record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashdqn.doctor.watch.kinds import Phase
 
 
 def strict(report: Report, path: Path) -> dict[str, Any]:
-    """The report's JSON, read by somebody who knows no NaN."""
+    """The report's JSON, read by a parser that does not support NaN."""
 
     def refuse(word: str) -> None:
         raise AssertionError(word)
@@ -46,7 +46,7 @@ def test_an_empty_record(maker: Maker, tmp_path: Path) -> None:
     assert (report.environments, report.batch_size) == (0, 0)
     assert math.isnan(report.ratio)
     assert any("No environment was recognized" in note for note in report.notes)
-    assert any("No optimizer of torch was stepped" in note for note in report.notes)
+    assert any("No torch optimizer took a step" in note for note in report.notes)
     assert strict(report, tmp_path / "report.json")["ratio"] is None
 
 
@@ -101,8 +101,8 @@ def test_what_is_in_a_report(maker: Maker, tmp_path: Path) -> None:
     [
         ({"environment": 0.6, "backward": 0.4}, "environment"),
         ({"python (rest)": 0.6, "backward": 0.4}, "python"),
-        ({"replay": 0.6, "backward": 0.4}, "python"),  # of the learning, but not of its network
-        ({"backward": 0.6, "environment": 0.4}, "unknown"),  # nothing is known of the machine
+        ({"replay": 0.6, "backward": 0.4}, "python"),  # learning, but not its network
+        ({"backward": 0.6, "environment": 0.4}, "unknown"),  # nothing is known about the machine
     ],
 )
 def test_what_limits_it(maker: Maker, shares: dict[str, float], bound: str) -> None:

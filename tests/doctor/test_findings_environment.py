@@ -76,7 +76,7 @@ def test_acting_for_one_environment(maker: Maker) -> None:
     (found,) = detect_single_env(maker.evidence())
     assert (found.name, found.line) == ("single-env-acting", ACT)
     assert found.share == pytest.approx(0.6)
-    assert found.speedup == pytest.approx(1 / (0.4 + 0.6 / 8))  # sixteen for the price of two
+    assert found.speedup == pytest.approx(1 / (0.4 + 0.6 / 8))  # sixteen for the cost of two
     assert "6,000 µs a call, batch 1" in found.evidence[0]
     assert not found.changes_learning
     assert [f.name for f in diagnose(maker.evidence())] == ["single-env-acting"]

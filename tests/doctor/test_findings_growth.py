@@ -1,4 +1,4 @@
-"""What changes while a training goes on."""
+"""What changes during a training."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_what_does_not_grow(maker: Maker, sizes: list[int]) -> None:
 
 
 def slower(maker: Maker, script: Path, at_last: float = 0.6, **late: float) -> int:
-    """Nine windows with as many steps in each: a line takes a tenth of the time at first, and more in the end."""
+    """Nine windows of equal steps: a line takes a tenth of the time at first, and more at the end."""
     line = maker.stack(maker.own(line_of(script, "# sum")))
     for share, counts in ((0.1, {}), (0.3, {}), (at_last, late)):
         maker.train({line: share, 0: 1.0 - share}, 3, **(STEADY | counts))
@@ -113,8 +113,8 @@ def test_a_list_that_is_gone_through_at_every_step(maker: Maker, script: Path) -
     assert (found.name, found.line) == ("growing-buffer", line_of(script, "# sum"))
     assert found.share == pytest.approx(1 / 3)
     assert found.speedup == pytest.approx(1.5)
-    assert "10,000 elements at first, 19,000 at last" in found.evidence[0]
-    assert "1,000 µs a step at first, 6,000 at last" in found.evidence[1]
+    assert "10,000 elements at first, 19,000 at the end" in found.evidence[0]
+    assert "1,000 µs a step at first, 6,000 at the end" in found.evidence[1]
     assert [f.name for f in diagnose(maker.evidence())] == ["growing-buffer"]
 
 
@@ -192,7 +192,7 @@ def test_memory_that_grows_all_along(maker: Maker) -> None:
     assert remember(maker, list(range(0, 300, 25))) == ["The process holds more and more memory"]
     (found,) = detect_memory_growth(maker.evidence())
     assert (found.name, found.line, found.speedup) == ("memory-growth", 0, 1.0)
-    assert "100 MB after a third of the time, 275 MB at last" in found.evidence[0]
+    assert "100 MB after a third of the time, 275 MB at the end" in found.evidence[0]
 
 
 def test_memory_of_the_gpu(maker: Maker) -> None:
@@ -247,7 +247,7 @@ def test_longer_episodes(maker: Maker, script: Path) -> None:
         ("# games", 12.0, 1000.0),  # hardly longer
         ("# games", 50.0, 700.0),  # and slower as well
         ("# games", 700.0, 1000.0),  # too few have ended
-        ("# both", 50.0, 1000.0),  # cured: transitions stand beside them
+        ("# both", 50.0, 1000.0),  # cured: transitions are printed too
     ],
 )
 def test_episodes_that_mislead_nobody(

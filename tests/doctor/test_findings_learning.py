@@ -62,7 +62,7 @@ def maker(script: Path) -> Maker:
 def train(
     maker: Maker, script: Path, learning: float, *, width: int, updates: float, windows: int = 10
 ) -> None:
-    """Ten steps a second of so many environments, with so many updates after each; the rest is the environment."""
+    """Ten steps a second of `width` environments, with `updates` after each; the rest is the environment."""
     frames = maker.own(line_of(script, "# learn")), maker.own(line_of(script, "# backward"), "learn")
     update = maker.stack(*frames, library("torch/autograd/__init__.py"))
     step = maker.stack(
@@ -121,7 +121,7 @@ def test_an_optimizer_in_python(maker: Maker, script: Path) -> None:
     (found,) = detect_unfused_optimizer(maker.evidence())
     assert (found.name, found.line) == ("unfused-optimizer", line_of(script, "# optimizer"))
     assert found.share == pytest.approx(0.2)  # 2 of 10 seconds
-    # By its share 2/3 of a fifth; by the probe 6400 times 200 µs of 10 s: the smaller.
+    # By its share, 2/3 of a fifth; by the probe, 6400 times 200 µs of 10 s: the smaller counts.
     assert found.speedup == pytest.approx(1 / (1 - 0.128))
     assert found.example.startswith("optimizer = torch.optim.Adam(")
     assert [f.name for f in diagnose(maker.evidence())] == ["unfused-optimizer"]
@@ -190,7 +190,7 @@ def test_targets_with_a_graph_cost_a_backward_pass(maker: Maker, script: Path) -
     maker.forward(line_of(script, "# forward"), 1000, 1.0, **learning)
     (found,) = detect_missing_no_grad(maker.evidence())
     assert found.line == line_of(script, "# target")
-    assert found.title.startswith("A network that only gives targets")
+    assert found.title.startswith("A network that only computes targets")
     assert found.share == pytest.approx(0.3)  # half of the backward passes; no probe for the forward ones
 
 

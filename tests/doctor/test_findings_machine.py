@@ -42,12 +42,12 @@ def maker(script: Path) -> Maker:
 COUNTS = {"vector_steps": 10.0, "transitions": 10.0, "updates": 1.0}
 
 
-def compile_in(maker: Maker, script: Path, spells: str, share: float = 0.4) -> None:
+def compile_in(maker: Maker, script: Path, periods: str, share: float = 0.4) -> None:
     """A window for each letter; c: a compiler is at work for a share of it."""
     learn = maker.own(line_of(script, "# learn"), "<module>")
     work = maker.stack(learn, library("torch/_dynamo/convert_frame.py"), library("torch/fx/graph.py"))
     plain = maker.stack(learn, library("torch/autograd/__init__.py"))
-    for letter in spells:
+    for letter in periods:
         compiling = share if letter == "c" else 0.0
         maker.train({work: compiling, plain: 1.0 - compiling}, 1, **COUNTS)
 
@@ -58,21 +58,21 @@ def test_compiling_in_the_middle_of_training(maker: Maker, script: Path) -> None
     assert (found.name, found.line) == ("compile-in-training", line_of(script, "# learn"))
     assert found.share == pytest.approx(0.12)
     assert found.speedup == pytest.approx(1 / 0.88)
-    assert "1.2 s, 12% of the training, in 2 spells." in found.evidence[0]
+    assert "1.2 s, 12% of the training, in 2 periods." in found.evidence[0]
     assert [f.name for f in diagnose(maker.evidence())] == ["compile-in-training"]
 
 
 @pytest.mark.parametrize(
-    ("spells", "share"),
+    ("periods", "share"),
     [
         ("..........", 0.4),  # cured: all before training began
         ("cc........", 0.4),  # a start-up
-        ("....c.....", 0.2),  # next to nothing
+        ("....c.....", 0.2),  # almost nothing
         ("....c....." * 4, 0.4),  # a hundredth of the time
     ],
 )
-def test_compiling_that_is_no_trouble(maker: Maker, script: Path, spells: str, share: float) -> None:
-    compile_in(maker, script, spells, share)
+def test_compiling_that_is_no_trouble(maker: Maker, script: Path, periods: str, share: float) -> None:
+    compile_in(maker, script, periods, share)
     assert not diagnose(maker.evidence())
 
 
@@ -100,8 +100,8 @@ def test_too_many_threads(maker: Maker, script: Path) -> None:
     [
         (1, {"1": 1e-3, "4": 2e-3}),  # cured
         (4, {"1": 4e-3, "4": 1e-3}),  # they are worth it
-        (1, {"1": 4e-3, "4": 1e-3}),  # too few, which is another matter
-        (4, {"1": 1.0e-3, "4": 1.2e-3}),  # as good as the same
+        (1, {"1": 4e-3, "4": 1e-3}),  # too few threads is another problem
+        (4, {"1": 1.0e-3, "4": 1.2e-3}),  # almost the same
     ],
 )
 def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: dict[str, float]) -> None:
@@ -114,7 +114,7 @@ def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
     assert not list(detect_excess_threads(maker.evidence()))
-    maker.raw["probes"] = {"threads": {1: 1e-3}}  # somebody changed their number at the end
+    maker.raw["probes"] = {"threads": {1: 1e-3}}  # the script changed their number at the end
     assert not list(detect_excess_threads(maker.evidence()))
 
 

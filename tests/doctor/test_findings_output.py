@@ -90,7 +90,7 @@ def test_logging_that_costs_little_or_nothing(maker: Maker, script: Path) -> Non
 
 
 def claim(maker: Maker, script: Path, values: list[float], rates: list[float] | None = None) -> list[str]:
-    """A claim a second, while so many transitions were counted in each."""
+    """One claim per second, while `rates` transitions were counted."""
     done = 0.0
     for second, (value, rate) in enumerate(zip(values, rates or [100.0] * len(values), strict=True), 1):
         done += rate
@@ -108,8 +108,7 @@ def test_a_claim_that_is_not_so(maker: Maker, script: Path) -> None:
     assert (found.name, found.line, found.speedup) == ("throughput-claim", line_of(script, "# claim"), 1.0)
     assert found.evidence[0] == "It printed: 800.0 steps/s"
     assert (
-        "Counted: 100 transitions per second since its last such line, 100 from the start on."
-        in found.evidence
+        "Counted: 100 transitions per second since its last such line, 100 since the start." in found.evidence
     )
     assert [f.name for f in diagnose(maker.evidence())] == ["throughput-claim"]
 
@@ -122,8 +121,8 @@ def test_a_claim_that_is_too_modest(maker: Maker, script: Path) -> None:
     ("values", "rates"),
     [
         ([101.0] * 6, None),
-        ([130.0] * 6, None),  # roughly so
-        ([800.0] * 3, None),  # said too rarely
+        ([130.0] * 6, None),  # roughly right
+        ([800.0] * 3, None),  # claimed too rarely
         ([800.0, 101.0, 99.0, 98.0, 800.0, 101.0], None),  # now and then
         (
             [100.0, 150.0, 200.0, 250.0, 300.0, 350.0],

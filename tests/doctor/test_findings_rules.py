@@ -1,4 +1,4 @@
-"""How sure one can be, what is worth saying, and in which order."""
+"""How certain findings are, which are reported, and in which order."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_only_looks_at_training_count(tmp_path: Path) -> None:
 
 def test_the_largest_gain_first_and_nothing_that_is_not_worth_it() -> None:
     small, large = replace(FINDING, name="small", speedup=1.2), replace(FINDING, name="large", speedup=3.0)
-    none = replace(FINDING, name="no matter of time", speedup=1.0, share=0.0)
+    none = replace(FINDING, name="not about speed", speedup=1.0, share=0.0)
     unsure, tiny = replace(FINDING, certainty=0.949), replace(FINDING, speedup=1.049)
     assert rank_findings([none, small, unsure, large, tiny]) == (large, small, none)
     assert rank_findings([]) == ()

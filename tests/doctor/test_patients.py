@@ -43,12 +43,12 @@ Run = Callable[..., dict[str, float]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Run a script for some iterations; returns the figures of its last line. Leaves no traces in torch."""
+    """Run a script for some iterations; returns the numbers of its last line. Does not change torch's state."""
     monkeypatch.setattr("numba.config.DISABLE_JIT", True)  # what it computes is tested here, not compiling
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
 
     def script(name: str, iterations: int) -> dict[str, float]:
-        torch.set_flush_denormal(False)  # as in a fresh process: the one before may have turned it on
+        torch.set_flush_denormal(False)  # as in a new process: the script before may have turned it on
         monkeypatch.setattr("sys.argv", [f"{name}.py", "--iterations", str(iterations)])
         capsys.readouterr()
         runpy.run_path(str(PATIENTS / f"{name}.py"), run_name="__main__")

@@ -128,7 +128,7 @@ def test_a_network_acts_or_learns_by_who_called_it(
 ) -> None:
     own = maker.own(line_of(script, mark), function)
     assert name(maker, own, stand_in(Phase.FORWARD), LINEAR) == phase
-    # The loss within a network, and a network within a network, are the outermost one's.
+    # The loss inside a network, and a network inside a network, belong to the outermost one.
     functional = library("torch/nn/functional.py")
     assert name(maker, own, stand_in(Phase.FORWARD), maker.own(1, "forward"), functional) == phase
     assert name(maker, own, stand_in(Phase.FORWARD), LINEAR, stand_in(Phase.FORWARD), LINEAR) == phase

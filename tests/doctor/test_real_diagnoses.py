@@ -14,7 +14,7 @@ from flashdqn.cli import main as cli
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 PATIENTS = Path(__file__).parent / "patients"
-#: Diseases that take much of the time, and are known by looks and counts: a busy machine disturbs probes more.
+#: Diseases that take much of the time, and are found by looks and counts: a busy machine disturbs probes more.
 DISEASES = ("list-batches", "per-row-copies", "python-env")
 SECONDS = (10, 30, 90)
 """How long to watch: longer where the machine was too busy for the doctor to be sure."""

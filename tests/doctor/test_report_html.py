@@ -1,4 +1,4 @@
-"""The page: well nested, complete in itself, and with everything escaped that came from the script."""
+"""The page: well nested, self-contained, and with everything from the script escaped."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_page_has_every_part() -> None:
         "What to do: Copy the whole batch once",
         "1.5x faster, learning from less",
         "This is learning from less, not speed",
-        "not a matter of time",
+        "not about speed",
         "copies between host and device",
         "10 to 50,160 items",
         "The GPU's own time was not measured",
@@ -123,7 +123,7 @@ def test_hot_lines_are_marked_in_their_context() -> None:
 
 
 def test_nothing_found_and_nothing_seen() -> None:
-    assert "Nothing to complain of" in Page(render_doctor_page(healthy())).text
+    assert "No problem found" in Page(render_doctor_page(healthy())).text
     nothing = Page(render_doctor_page(empty()))
     assert "No training was seen" in nothing.text
     assert "Nothing was counted over time." in nothing.text

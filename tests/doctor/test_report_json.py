@@ -1,4 +1,4 @@
-"""The report as JSON that any reader takes."""
+"""The report as JSON that any parser accepts."""
 
 from __future__ import annotations
 

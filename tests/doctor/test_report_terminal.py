@@ -1,4 +1,4 @@
-"""What a reader finds on the terminal: 80 columns, no colors, nothing obeyed that came from the script."""
+"""The report on the terminal: 80 columns, no colors, and no control codes from the script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(report: Report, width: int = 80, encoding: str = "utf-8", terminal: bo
 
 
 def flat(text: str) -> str:
-    """As if it were one line."""
+    """The text as one line."""
     return " ".join(text.split())
 
 
@@ -81,7 +81,7 @@ def test_learning_from_less_is_not_sold_as_speed() -> None:
     assert "! This is learning from less, not speed" in second
     assert "certainty 90%" in second
     third = text[text.index(" 3  longer-episodes") :]
-    assert "not a matter of time" in third
+    assert "not about speed" in third
     assert "the script as a whole" in third
 
 
@@ -109,7 +109,7 @@ def test_the_doctor_says_what_it_cost() -> None:
 
 def test_nothing_found_is_said_calmly() -> None:
     text = flat(shown(healthy()))
-    assert "Findings: none Nothing to complain of" in text
+    assert "Findings: none No problem found" in text
     assert "Limited by computing the network" in text
     assert "What to do" not in text
     assert "No training was seen" in flat(shown(empty()))

@@ -37,7 +37,7 @@ from flashdqn.doctor.watch.kinds import Phase
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
-        (1.0, "not a matter of time"),
+        (1.0, "not about speed"),
         (1.04, "1.04x faster"),
         (1.8, "1.8x faster"),
         (23.4, "23x faster"),
@@ -69,7 +69,7 @@ def test_places() -> None:
 
 def test_bounds_in_words() -> None:
     assert describe_bottleneck(example(bound="launches")) == "Limited by starting many small operations"
-    assert describe_bottleneck(example(bound="unknown")) == "What limits it could not be told"
+    assert describe_bottleneck(example(bound="unknown")) == "What limits it is not known"
 
 
 @given(st.text())

@@ -175,7 +175,7 @@ STATEMENTS = st.recursive(
 
 @given(blocks=st.lists(STATEMENTS, min_size=1, max_size=4))
 def test_every_line_has_its_loops(blocks: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Against a twin that counts by indentation."""
+    """Compared with a twin that counts by indentation."""
     lines = [line for block in blocks for line in block]
     path = tmp_path_factory.mktemp("source") / "made.py"
     path.write_text("\n".join(lines), encoding="utf-8")

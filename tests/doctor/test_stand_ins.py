@@ -1,4 +1,4 @@
-"""The watch's stand-ins, really on a script's stack, against what phases and evidence make of them."""
+"""The watch's stand-ins on a real script's stack, and what phases and evidence make of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flashdqn.doctor.watch.kinds import Owner, Phase
 from flashdqn.doctor.watch.rows import Frame
 from flashdqn.doctor.watch.schema import WatchRecord
 
-#: Code of the script's own runs within every stand-in, and asks there for a look instead of waiting for one.
+#: The script's own code runs inside every stand-in, and asks there for a look instead of waiting for one.
 SCRIPT = """
     import signal
     import torch

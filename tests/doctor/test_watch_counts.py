@@ -1,4 +1,4 @@
-"""What the watch counts, to the last one: by line, by kind, and by what it was for."""
+"""What the watch counts, exactly: by line, by kind, and by purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting by turns: it rests where it costs too much, and what it says stays right."""
+"""Counting part of the time: it rests where it costs too much, and its numbers stay right."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Base:
 
 
 class Tensor(Base):
-    """Has of its own what torch's has, but for one that it inherits."""
+    """Defines the methods of torch's tensor, except one that it inherits."""
 
 
 def answer(self: Tensor, *args: object) -> int:
@@ -45,7 +45,7 @@ class Module:
 
 
 class World:
-    """A clock, a script that calls `.item()` so often for each step, and the turns."""
+    """A clock, a script that calls `.item()` several times for each step, and the turns."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -107,7 +107,7 @@ def test_rates_stay_right(world: World) -> None:
     counted = world.counters.counted
     assert world.counters.vector_steps == 2000
     assert 0 < counted.vector_steps < 2000
-    assert world.items() / counted.vector_steps == 10  # as many for each step as there really were
+    assert world.items() / counted.vector_steps == 10  # the true number for each step
     assert counted.seconds == counted.vector_steps / 100 - 1  # training began at the end of the first
 
 
@@ -128,7 +128,7 @@ def test_networks_are_called_as_before_while_it_rests(world: World) -> None:
     own = world.methods.calls[False]
     assert vars(Module)["__call__"] is world.methods.calls[True]
     world.methods.wanted = False
-    assert vars(Module)["__call__"] is not own  # the script's thread may be within a network
+    assert vars(Module)["__call__"] is not own  # the script's thread may be inside a network
     world.methods.settle()
     assert vars(Module)["__call__"] is own
     assert Module()() == 7

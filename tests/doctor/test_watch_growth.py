@@ -16,14 +16,14 @@ from flashdqn.doctor.watch.rows import Container, PartFailure
 
 
 class Holder:
-    """An object of a script's."""
+    """An object of a script."""
 
     def __init__(self, **parts: Any) -> None:
         vars(self).update(parts)
 
 
 class Loud:
-    """Answers nothing without an error."""
+    """Raises an error whatever it is asked."""
 
     def __init__(self) -> None:
         self.rows = [0] * 100
@@ -51,7 +51,7 @@ class Slots:
 
 
 class Inventive:
-    """Has whatever one asks for."""
+    """Fails when it is asked for an unknown attribute."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError("asked")

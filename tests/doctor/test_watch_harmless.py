@@ -1,4 +1,4 @@
-"""Nothing that a script computes, and nothing that it does with torch, is other under the watch."""
+"""The watch changes nothing that a script computes, and nothing that it does with torch."""
 
 from __future__ import annotations
 

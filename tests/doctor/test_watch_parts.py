@@ -60,7 +60,7 @@ from flashdqn.doctor.watch.rows import PartFailure
             (0, torch.zeros(3), torch.zeros(3, device="meta")),
             3,
             [],
-        ),  # nothing that would have to be waited for
+        ),  # nothing that it would have to wait for
         ((0, 1.0, object()), 1, []),
         ((0, object(), None, None), 1, []),
         ((0, np.zeros(0), np.zeros(0)), 1, []),

@@ -1,4 +1,4 @@
-"""Probes work on copies: a script finds everything as it left it. And what counts subnormal numbers."""
+"""Probes work on copies and leave the script's state unchanged; and the count of subnormal numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flashdqn.doctor.watch.torch_hooks import Optimizers
 
 
 class Net(nn.Module):
-    """Draws random numbers of all kinds, and talks."""
+    """Draws random numbers of all kinds, and prints."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Net(nn.Module):
 
 
 class Script:
-    """What the watch would hold at a script's end."""
+    """What the watch would have at a script's end."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.network = Net().eval()

@@ -47,7 +47,7 @@ def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(folder: Path) -> dict[str, Any]:
-    """What a script wrote down about itself."""
+    """What a script wrote about itself."""
     return json.loads((folder / "told.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
@@ -100,7 +100,7 @@ def test_a_script_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
         "file": str(beside / "start.py"),
         "neighbour": 17,
         "data": "from a file",
-        "type": "<class 'int'>",  # and no text, which `from __future__ import annotations` would make of it
+        "type": "<class 'int'>",  # not a string, which `from __future__ import annotations` would make of it
         "pickled": 3,
         "builtins": "module",
         "main": True,
@@ -327,7 +327,7 @@ def test_a_script_may_become_another_program(tmp_path: Path) -> None:
     """
     with pytest.raises(ConfigError, match="before it could be watched"):
         watch_script(write_script(tmp_path, text, hollow=True))
-    assert told(tmp_path) == {}  # no alarm has ended it
+    assert told(tmp_path) == {}  # an alarm did not end it
 
 
 CHILDREN = """
@@ -441,7 +441,7 @@ def test_a_module_that_is_none_gets_a_sentence(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"There is no module '.*' that .* could run"):
+    with pytest.raises(ConfigError, match=r"There is no module '.*' that .* can run"):
         watch_patient(Patient(name, module=True))
 
 

@@ -1,5 +1,5 @@
 """Which thread reads what: a backward pass works on gradients without the interpreter's lock, and another thread
-that reads one meanwhile takes hold of memory that is just being freed."""
+that reads one meanwhile gets memory that is just being freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts of a few lines, watched in a process of their own."""
+"""Scripts of a few lines, each watched in its own process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from flashdqn.doctor.run import Patient, watch_patient
 from flashdqn.doctor.watch.rows import CallSite
 from flashdqn.doctor.watch.schema import WatchRecord
 
-#: Stands in for torch where it only matters that there is one: the real one takes seconds to import.
+#: Replaces torch where any module of that name will do: the real one takes seconds to import.
 HOLLOW_TORCH = '__version__ = "0.0"\n'
 
 
 def write_script(folder: Path, text: str, name: str = "script.py", *, hollow: bool = False) -> Path:
-    """A file with this text; with `hollow`, a torch without content beside it."""
+    """A file with this text; with `hollow`, an empty torch beside it."""
     if hollow:
         (folder / "torch.py").write_text(HOLLOW_TORCH, encoding="utf-8")
     path = folder / name

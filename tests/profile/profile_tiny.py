@@ -34,7 +34,7 @@ def tiny(preset: str = "snake-flood", **changes: Any) -> Config:
 
 
 class Time:
-    """A clock that goes when it is told to."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -88,7 +88,7 @@ class Told:
 
 
 def outcome(name: str, speed: tuple[float, float, float], **changes: Any) -> Outcome:
-    """An outcome with a speed-up of median, least and most."""
+    """An outcome with a speed-up of median, lowest and highest."""
     values: dict[str, Any] = {
         "name": name,
         "group": name.partition("-")[0],

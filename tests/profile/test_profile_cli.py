@@ -29,7 +29,7 @@ Called = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Called:
-    """Run `flashdqn profile …` in this process, in a folder of its own: exit code, output, error output."""
+    """Run `flashdqn profile …` in this process, in its own folder: exit code, output, error output."""
     monkeypatch.setenv("COLUMNS", "160")
     (tmp_path / "here").mkdir()
     (tmp_path / "temporary").mkdir()
@@ -180,8 +180,8 @@ def test_experiments_that_cannot_be_are_left_out(call: Called) -> None:
 
 
 def test_a_mode_that_does_not_work_is_left_out(tmp_path: Path) -> None:
-    """It would fall to another mode, and be measured under a false name."""
-    config = tiny(network__dueling=True, runtime__mode="eager")  # which is not written by hand
+    """It would fall back to another mode, and be measured under a wrong name."""
+    config = tiny(network__dueling=True, runtime__mode="eager")  # not supported by the hand-written update
 
     def ready(name: str) -> None:
         bench = profiling.Bench(torch.device("cpu"), tmp_path, Silent, iter(range(9)))  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_several_flags_are_measured_as_one() -> None:
     assert found[0].speed_up is not None
     assert found[0].speed_up.median == pytest.approx(1.6)
     assert found[0].rounds == 3
-    assert contest.contenders[-1].experiment.name == "recommended"  # so that it is closed with the others
+    assert contest.contenders[-1].experiment.name == "recommended"  # closed with the others
 
 
 def test_one_flag_is_measured_already() -> None:

@@ -1,4 +1,4 @@
-"""Taking turns: the order, the time budget, what is left out, and Ctrl-C. All by a clock that is told the time."""
+"""Taking turns: the order, the time budget, what is left out, and Ctrl-C. All by a clock that tests move."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_turns_share_the_time() -> None:
     contest = ExperimentContest(100.0, Told(), time)
     contest.prepare([BASELINE, one("a")], lambda _: Pretended(time, [1.0]))
     contest.take_turns(5)
-    # a tenth is kept for what is recommended, and of the rest a part goes before the clock of each turn starts
+    # a tenth is kept for what is recommended, and a part of the rest is used before the clock of each turn starts
     assert contest.turn_seconds == pytest.approx(9.0 / 1.1)
     assert contest.left == pytest.approx(100 - 90 / 1.1)
 

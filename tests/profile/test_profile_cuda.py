@@ -1,4 +1,4 @@
-"""A profile on CUDA: phases by events, and graphs measured apart. Run on a machine that has one; CI has none."""
+"""A profile on CUDA: phases by events, and graphs measured apart. Needs a GPU, which CI does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of experiments: each changes one setting, and says truly what it does to learning."""
+"""The list of experiments: each changes one setting, and says correctly what it does to learning."""
 
 from __future__ import annotations
 

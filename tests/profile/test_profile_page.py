@@ -1,4 +1,4 @@
-"""A profile as a page: all of it is there, nothing comes from elsewhere, and twice is as far as half."""
+"""A profile as a page: complete, self-contained, and with 2x and 0.5x at equal distances."""
 
 from __future__ import annotations
 

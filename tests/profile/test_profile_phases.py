@@ -1,4 +1,4 @@
-"""Where the time goes: shares of given durations, and a real training of a blink."""
+"""Where the time goes: shares of given durations, and a very short real training."""
 
 from __future__ import annotations
 

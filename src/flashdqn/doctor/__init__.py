@@ -1,1 +1,1 @@
-"""Why a training is slow: ours, by experiment (`flashdqn profile`), and anybody's script (`flashdqn doctor`)."""
+"""`flashdqn doctor`: watch any PyTorch training script, and say why it is slow."""

@@ -1,4 +1,4 @@
-"""The record, worked out: seconds by phase, by line and by place, from the moment that training began."""
+"""What a record says: seconds by phase, by line and by place, from the moment that training began."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from flashdqn.doctor.watch.schema import WatchRecord
 Key = TypeVar("Key", bound=Hashable)
 Place = tuple[str, int]
 HEAVY = 0.05
-"""A window of which counting took more than this says little about the script's own shares."""
+"""If counting took more than this share of a window, the window says little about the script's own shares."""
 
 
 class SecondsBy(dict[Key, float]):
-    """Seconds by phase, line or stack; none where nothing was seen."""
+    """Seconds by phase, line or stack; 0.0 for a key that was not seen."""
 
     def __missing__(self, key: Key) -> float:
         return 0.0
 
     def longest(self) -> Key:
-        """What took most."""
+        """The key with the most seconds."""
         return max(self, key=lambda key: self[key])
 
 
 @dataclass
 class Evidence:
-    """What the rules of the findings ask."""
+    """Everything that the finding rules can ask about a record."""
 
     record: WatchRecord
     namer: Namer = field(init=False)
@@ -49,7 +49,7 @@ class Evidence:
 
     @cached_property
     def by_stack(self) -> SecondsBy[int]:
-        """Seconds by stack, while training."""
+        """Seconds by stack, during training."""
         seconds = SecondsBy[int]()
         for window in self.calm_windows:
             for number, spent in window.samples.items():
@@ -58,7 +58,7 @@ class Evidence:
 
     @cached_property
     def calm_windows(self) -> list[WatchWindow]:
-        """The training's windows without those in which counting cost much: shares are to be the script's own."""
+        """The training windows in which counting cost little, so that shares are the script's own."""
         loads = zip(self.record.windows, self.record.loads, strict=False)
         heavy = {window.start for window, load in loads if load > HEAVY}
         calm = [window for window in self.training_windows if window.start not in heavy]
@@ -66,29 +66,29 @@ class Evidence:
 
     @cached_property
     def training_windows(self) -> list[WatchWindow]:
-        """Those that began after training did: the watch opens a window of its own for it."""
+        """The windows that began after training did; the watch opens a new window when training begins."""
         return [window for window in self.record.windows if window.start >= self.record.began]
 
     @cached_property
     def seconds(self) -> float:
-        """How long training was watched in calm: what seconds by stack, line and phase are to be divided by."""
+        """How long the calm windows are: divide seconds by stack, line and phase by this."""
         return sum(self.by_stack.values())
 
     @cached_property
     def watched(self) -> float:
-        """How long training was watched in all, whatever counting cost: what totals are to be divided by."""
+        """How long all training windows are, whatever counting cost: divide totals by this."""
         return float(sum(window.seconds for window in self.training_windows))
 
     @cached_property
     def by_phase(self) -> SecondsBy[Phase]:
-        """Seconds by phase while training."""
+        """Seconds by phase, during training."""
         seconds = SecondsBy[Phase]()
         for number, spent in self.by_stack.items():
             seconds[self.names[number]] += spent
         return seconds
 
     def share(self, *phases: Phase) -> float:
-        """Of the training's time, what some phases take together: 0 to 1."""
+        """The share of the training time that these phases take together: 0 to 1."""
         return sum(self.by_phase[name] for name in phases) / self.seconds if self.seconds else 0.0
 
     def phases_of(self, window: WatchWindow) -> SecondsBy[Phase]:
@@ -118,18 +118,18 @@ class Evidence:
         return {(frame.file, frame.line): frame.function for frame in self.record.frames}
 
     def at(self, places: Iterable[Place]) -> float:
-        """Share of the time with one of these lines as the innermost of the script's own."""
+        """Share of the time in which one of these lines was the script's innermost line."""
         wanted = set(places)
         spent = sum(sum(phases.values()) for place, phases in self.by_line.items() if place in wanted)
         return spent / self.seconds if self.seconds else 0.0
 
     def inside(self, file: str, first: int, last: int) -> float:
-        """Share of the time that went by in these lines and in whatever they called."""
+        """Share of the time spent in these lines and in what they called."""
         spent = sum(self.phase_inside(file, first, last).values())
         return spent / self.seconds if self.seconds else 0.0
 
     def phase_inside(self, file: str, first: int, last: int) -> SecondsBy[Phase]:
-        """Seconds by phase in these lines and in whatever they called."""
+        """Seconds by phase in these lines and in what they called."""
         found = SecondsBy[Phase]()
         for number, seconds in self.by_stack.items():
             if any(frame.file == file and first <= frame.line <= last for frame in self.frames(number)):
@@ -137,7 +137,7 @@ class Evidence:
         return found
 
     def hottest(self, file: str, first: int, last: int) -> int:
-        """The line in a range on which most time went by."""
+        """The line of a range that took the most time."""
         inside = {
             line: sum(phases.values())
             for (where, line), phases in self.by_line.items()
@@ -147,7 +147,7 @@ class Evidence:
 
     @cached_property
     def looks(self) -> int:
-        """How many looks there were while training, about."""
+        """About how many looks there were during training."""
         whole = sum(sum(window.samples.values()) for window in self.record.windows)
         return int(self.record.looks * self.seconds / whole) if whole else 0
 
@@ -163,7 +163,7 @@ class Evidence:
 
     @cached_property
     def training_frames(self) -> set[Place]:
-        """Lines that were on the way to an environment's step, a backward pass or the optimizer."""
+        """Lines that led, directly or not, to an environment's step, a backward pass or the optimizer."""
         return {
             (frame.file, frame.line)
             for number in self.by_stack
@@ -173,17 +173,17 @@ class Evidence:
         }
 
     def inside_env(self, number: int, frame: Frame) -> bool:
-        """Whether a frame lies within an environment's step: what is in there is the environment's own affair."""
+        """Whether a frame is inside an environment's step: such frames belong to the environment."""
         stack = self.frames(number)
         entries = [i for i, f in enumerate(stack) if f.phase is Phase.ENVIRONMENT]
         return bool(entries) and stack.index(frame) > entries[0]
 
     def leads_to_training(self, file: str, first: int, last: int) -> bool:
-        """Whether lines call, somewhere below, for steps of the environment or for updates."""
+        """Whether these lines lead, directly or not, to environment steps or updates."""
         return any(where == file and first <= line <= last for where, line in self.training_frames)
 
     def update_loop(self) -> Place:
-        """The loop that repeats updates within a step of the environments; else the call of the update."""
+        """The loop that repeats updates after a step of the environments; without one, the call of the update."""
         env_lines = [(site.file, site.line) for site in self.record.kinds(EventKind.ENV_STEP)]
         for frame in self.update_stack():
             for loop in source.find_loops(frame.file, frame.line):
@@ -192,7 +192,7 @@ class Evidence:
         return self.update_call()
 
     def update_call(self) -> Place:
-        """The line of the training loop that asks for an update: in the loop that steps the environments too."""
+        """The line that calls an update, in the loop that also steps the environments."""
         env_lines = [(site.file, site.line) for site in self.record.kinds(EventKind.ENV_STEP)]
         for frame in reversed(self.update_stack()):
             for loop in source.find_loops(frame.file, frame.line):
@@ -202,7 +202,7 @@ class Evidence:
         return (site.file, site.line) if site else (self.record.script, 0)
 
     def update_stack(self) -> list[Frame]:
-        """The script's own frames of the costliest stack of an update, outermost first."""
+        """The script's own frames of the most expensive update stack, outermost first."""
         updates = [n for n in self.by_stack if self.names[n] in (Phase.BACKWARD, Phase.OPTIMIZER)]
         best = max(updates, key=lambda n: self.by_stack[n], default=None)
         return [frame for frame in self.frames(best) if not frame.plumbing] if best is not None else []
@@ -223,10 +223,10 @@ def find_script_frame(stack: tuple[Frame, ...]) -> Frame | None:
 
 
 def find_innermost_frame(stack: tuple[Frame, ...]) -> Frame | None:
-    """The last frame but for the watch's own."""
+    """The last frame that is not the watch's own."""
     return next((frame for frame in reversed(stack) if frame.owner is not Owner.WATCH), None)
 
 
 def estimate_speedup(share: float, factor: float = float("inf")) -> float:
-    """Amdahl: by how much the whole gains when a share of it becomes `factor` times faster."""
+    """Amdahl's law: how many times faster the whole is when a share of it becomes `factor` times faster."""
     return 1.0 / max(1.0 - max(share, 0.0) * (1.0 - 1.0 / max(factor, 1.0)), 0.01)

@@ -1,4 +1,4 @@
-"""From a record to a report."""
+"""Turn a record into a report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from flashdqn.doctor.watch.schema import WatchRecord
 
 LINES = 15
 SLOW = 0.25
-"""Of what the machine does at best in a matrix product: below, a network's time is not its arithmetic."""
+"""Share of the machine's best matrix-product speed: below it, a network's time is not its arithmetic."""
 
 
 def build_report(record: WatchRecord) -> Report:
-    """All that there is to say."""
+    """Build the whole report."""
     evidence = Evidence(record)
     totals = record.totals
     findings = diagnose(evidence)
@@ -69,7 +69,7 @@ def build_report(record: WatchRecord) -> Report:
 
 
 def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
-    """Over the whole time watched, start-up included; the longest first."""
+    """Seconds and shares by phase over the whole watch, start-up included; the longest first."""
     seconds = SecondsBy[Phase]()
     for window in evidence.record.windows:
         for phase, spent in evidence.phases_of(window).items():
@@ -129,7 +129,7 @@ def list_growing_containers(record: WatchRecord) -> tuple[GrowingContainer, ...]
 
 
 def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
-    """Torch's operations by line, from the deeper look."""
+    """Torch's operations by line, counted in deep mode."""
     steps = max(record.totals.vector_steps or record.totals.updates, 1)
     watched = max(record.seconds, 1e-9)
     return tuple(
@@ -148,7 +148,7 @@ def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
 
 
 def build_windows(evidence: Evidence) -> tuple[Window, ...]:
-    """Second by second, for the charts."""
+    """The windows of about a second each, for the charts."""
     return tuple(
         Window(
             start=window.start,
@@ -168,15 +168,15 @@ def build_windows(evidence: Evidence) -> tuple[Window, ...]:
 
 
 def compute_overhead(record: WatchRecord) -> float:
-    """What watching cost the script: counting, looking, and the clerk's work."""
+    """How much watching slowed the script: counting, looking, and the clerk's work."""
     spent, whole = record.costs.total, record.seconds
     return spent / max(whole - spent, 1e-9) if whole else 0.0
 
 
 def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Limit, str]:
-    """What the training is bound by, and why one may say so."""
+    """What limits the training, and the reason for saying so."""
     if evidence.seconds < 1.0:
-        return Limit.UNKNOWN, "training was not seen long enough"
+        return Limit.UNKNOWN, "training was not watched for long enough"
     for finding in findings:
         if finding.limit is not Limit.UNKNOWN and finding.share > 0.4:
             return finding.limit, f"{finding.share:.0%} of the training is `{finding.name}`, below"
@@ -196,7 +196,7 @@ def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[
 
 
 def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit, str]:
-    """Whether the learner computes, or mostly gets ready to."""
+    """Whether learning is limited by computing, or by the work around it."""
     record = evidence.record
     if record.jax and not record.totals.updates:
         return (
@@ -207,7 +207,7 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
     if around > 0.5 * learning:
         return (
             Limit.PYTHON,
-            f"learning takes {learning:.0%} of the training, and {around:.0%} goes by outside of its network",
+            f"learning takes {learning:.0%} of the training, and {around:.0%} is spent outside its network",
         )
     seconds = learning * evidence.watched / max(record.totals.updates, 1)
     start = f"learning takes {learning:.0%} of the training, {1e6 * seconds:,.0f} µs an update"
@@ -226,14 +226,14 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
     )
     if not best or not needed:
         return Limit.UNKNOWN, start
-    floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted by turns
+    floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted only part of the time
     share = floor / seconds
-    because = f"{start}, of which its products need about {1e6 * floor:,.0f} µs on this machine"
+    because = f"{start}, of which its matrix products need about {1e6 * floor:,.0f} µs on this machine"
     return (Limit.COMPUTE if share > SLOW else Limit.LAUNCHES), because
 
 
 def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """What could not be seen."""
+    """Notes on what could not be seen."""
     record = evidence.record
     found = []
     if not record.totals.vector_steps:
@@ -242,17 +242,19 @@ def collect_notes(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[st
             "reward, done, …). Figures per transition are missing."
         )
     if not record.totals.updates:
-        found.append("No optimizer of torch was stepped: updates are not counted.")
+        found.append("No torch optimizer took a step: updates are not counted.")
     if record.jax:
         found.append(
-            "JAX computes in the background: its time shows where a result is first waited for, and its compiled "
-            "updates cannot be taken apart into forward, backward and optimizer."
+            "JAX computes in the background: its time appears where the script first waits for a result, and its "
+            "compiled updates cannot be split into forward, backward and optimizer."
         )
-    seconds, spells = measure_compilation(evidence)
-    if spells == 1 and not any(f.name == "compile-in-training" for f in findings):
-        found.append(f"Compilers were at work for {seconds:.1f} s when training began: a start-up, once.")
+    seconds, periods = measure_compilation(evidence)
+    if periods == 1 and not any(f.name == "compile-in-training" for f in findings):
+        found.append(
+            f"Compilers were at work for {seconds:.1f} s when training began: a one-time start-up cost."
+        )
     if record.timer_taken:
-        found.append("The script uses the alarm timer itself: from then on the doctor could not look.")
+        found.append("The script uses the alarm timer itself: after that the doctor could not look.")
     found += [f"A part of the watch failed and was left out: {failure}." for failure in record.failures]
     found += [f"The probe '{failed.part}' did not work: {failed.reason}." for failed in record.probes.failed]
     if record.ended is Ending.KILLED:

@@ -1,4 +1,4 @@
-"""What a look at the script saw it doing: one name for each stack.
+"""What the script was doing at each look: one phase for each stack.
 
 The stack is read from the inside out, and the first frame that says something decides: a layer of torch inside an
 environment's step is the environment's time. Names of functions are trusted only where nothing better is known.
@@ -15,10 +15,10 @@ from flashdqn.doctor.watch.rows import Frame
 from flashdqn.doctor.watch.schema import WatchRecord
 
 OFTEN = 8
-"""Rows per step of the environments, or per update, from which on a line goes over rows."""
+"""From this many copies per step of the environments (or update) on, a line works row by row."""
 LEARNING = (Phase.REPLAY, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.LEARNING_REST)
 
-#: Somewhere on the stack: a compiler is at work.
+#: A file like these anywhere on the stack means that a compiler is at work.
 COMPILERS = re.compile(
     r"/torch/_dynamo/convert_frame\.py$|/torch/_inductor/(compile_fx|codecache|async_compile)\.py$"
     r"|/numba/core/(compiler|compiler_machinery|dispatcher_compile)\.py$|/triton/compiler/|/jax/_src/compiler\.py$"
@@ -63,7 +63,7 @@ class Namer:
     learning_blocks: list[tuple[str, int, int]] = field(default_factory=list)
     env_lines: set[tuple[str, int]] = field(default_factory=set)
     copy_lines: set[tuple[str, int]] = field(default_factory=set)
-    """Lines that take values out of tensors row by row: even when that is not being counted."""
+    """Lines that take values out of tensors row by row, also while copies are not being counted."""
 
     def __post_init__(self) -> None:
         self.roles = {(site.file, site.line): site.role for site in self.record.forwards}
@@ -89,7 +89,7 @@ class Namer:
         return Phase.WAITING if waits else Phase.PYTHON_REST
 
     def of_frame(self, stack: tuple[Frame, ...], i: int) -> Phase | None:
-        """What one frame says, or nothing."""
+        """The phase that one frame shows, or None."""
         frame = stack[i]
         if is_network_call(frame):
             return self.of_network(stack)
@@ -105,7 +105,7 @@ class Namer:
         return None if frame.plumbing else self.of_own_code(frame, innermost=i == len(stack) - 1)
 
     def of_own_code(self, frame: Frame, *, innermost: bool) -> Phase | None:
-        """What the script's own code is doing by its place, or by its name."""
+        """The phase of a frame of the script's own code, by its line or by its function's name."""
         file, line, function = frame.file, frame.line, frame.function.rpartition(".")[2]
         if innermost and (file, line) in self.copy_lines:
             return Phase.DATA_MOVEMENT
@@ -130,7 +130,7 @@ class Namer:
         return Phase.FORWARD
 
     def holds_env_step(self, file: str, line: int) -> bool:
-        """Whether the function around a line steps an environment: then it is the whole loop."""
+        """Whether the function around a line steps an environment: then it holds the whole training loop."""
         around = source.find_function(file, line)
         return around is not None and any(
             where == file and source.covers_line(around, step) for where, step in self.env_lines
@@ -138,20 +138,20 @@ class Namer:
 
 
 def get_path_in_library(file: str) -> str:
-    """A library's file from its package on; nothing for other files, whatever folders they may lie in."""
+    """A library file's path from its package on; empty for all other files, whatever their folders."""
     found = LIBRARY.match(file)
     return found[1] if found else ""
 
 
 def is_network_call(frame: Frame) -> bool:
-    """Whether this is a network's call: the stand-in for it, or torch's own while that rests."""
+    """Whether this is a network's call: the watch's stand-in, or torch's own while the stand-in rests."""
     if frame.owner is Owner.WATCH:
         return frame.phase is Phase.FORWARD
     return frame.file.endswith(MODULE) and frame.function.rpartition(".")[2] in MODULE_CALLS
 
 
 def find_learning_blocks(record: WatchRecord, env_lines: set[tuple[str, int]]) -> list[tuple[str, int, int]]:
-    """Where updates are written: the smallest block around a backward pass and the optimizer's step."""
+    """Where the update code is: the smallest block around a backward pass and the optimizer's step."""
     blocks = []
     steps = record.kinds(EventKind.OPTIMIZER)
     for backward in record.kinds(EventKind.BACKWARD):

@@ -1,4 +1,4 @@
-"""Read what the watch wrote down: JSON into the classes of `watch/schema.py`, by their own types."""
+"""Read the watch's JSON into the classes of `watch/schema.py`, by the types of their fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashdqn.doctor.watch.schema import WatchRecord
 
 
 def read_record(text: str) -> WatchRecord:
-    """From the watch's JSON."""
+    """Read a record from the watch's JSON."""
     record = decode_as(WatchRecord, json.loads(text))
     assert isinstance(record, WatchRecord)
     return record
@@ -40,6 +40,6 @@ def decode_as(kind: Any, value: Any) -> Any:
 
 @cache
 def read_field_types(kind: type) -> dict[str, Any]:
-    """The types of a dataclass's fields by their names."""
+    """The types of a dataclass's fields, by name."""
     hints = get_type_hints(kind)
     return {part.name: hints[part.name] for part in fields(kind)}

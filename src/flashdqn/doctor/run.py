@@ -1,4 +1,4 @@
-"""Run somebody's script under watch, in its own process, and read what was seen."""
+"""Run a script under the watch, in its own process, and read its record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flashdqn.doctor.watch.schema import WatchPlan, WatchRecord
 
 WATCH = Path(__file__).parent / "watch" / "__main__.py"
 GRACE = 20.0
-"""How long a script whose time is up may take to come to an end, with the probes, before it is killed."""
+"""Seconds that a script may take to end, probes included, when its time is up; then it is killed."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,9 @@ class Patient:
 
 
 def check_patient(patient: Patient) -> None:
-    """A script that cannot be one is refused in a sentence."""
+    """Raise ConfigError if the script cannot be run or watched."""
     if not hasattr(signal, "setitimer"):
-        raise ConfigError(
-            "The doctor needs Linux or macOS: it looks at a script by a timer that only these have."
-        )
+        raise ConfigError("The doctor needs Linux or macOS: it needs a timer that other systems do not have.")
     if shutil.which(patient.python) is None:
         raise ConfigError(f"There is no Python at '{patient.python}'.")
     if patient.seconds <= 0:
@@ -61,13 +59,13 @@ def check_patient(patient: Patient) -> None:
         raise ConfigError(f"There is no script '{patient.script}'.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the script's own run will say them
+            warnings.simplefilter("ignore")  # the script's own run will show them
             compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except OSError as error:
         raise ConfigError(f"'{patient.script}' cannot be read: {error.strerror}.") from None
     except (SyntaxError, ValueError) as error:
         if patient.python != sys.executable:
-            return  # another Python may well know this syntax
+            return  # another Python version may accept this syntax
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise ConfigError(
             f"'{patient.script}' is not a Python script: {getattr(error, 'msg', error)}{line}."
@@ -75,7 +73,7 @@ def check_patient(patient: Patient) -> None:
 
 
 def watch_patient(patient: Patient) -> WatchRecord:
-    """Run it, to its end or for its time; Ctrl-C ends it early."""
+    """Run the script until it ends or its time is up; Ctrl-C ends it early."""
     check_patient(patient)
     with tempfile.TemporaryDirectory() as folder:
         path, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
@@ -88,7 +86,7 @@ def watch_patient(patient: Patient) -> WatchRecord:
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
         record = read_record(path.read_text(encoding="utf-8"))
     if record.ended is Ending.MISSING:
-        raise ConfigError(f"There is no module '{patient.script}' that {patient.python} could run.")
+        raise ConfigError(f"There is no module '{patient.script}' that {patient.python} can run.")
     if not record.torch and record.ended is not Ending.FAILED:
         why = f"ended with code {record.code} before it" if record.code else "never"
         raise ConfigError(
@@ -98,7 +96,7 @@ def watch_patient(patient: Patient) -> WatchRecord:
 
 
 def describe_exit_code(code: int) -> str:
-    """An exit code in words: below zero it is a signal's."""
+    """An exit code in words; a negative one is a signal."""
     if code >= 0:
         return f"ended with code {code}"
     try:
@@ -108,7 +106,7 @@ def describe_exit_code(code: int) -> str:
 
 
 def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
-    """What the watch is told."""
+    """The plan for the watch."""
     return WatchPlan(
         script=patient.script if patient.module else str(Path(patient.script).absolute()),
         given=patient.script,
@@ -125,7 +123,7 @@ def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
 
 
 def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Until it has ended. It ends itself when its time is up; one that does not is made to."""
+    """Wait until the process ends; kill it if it does not end itself in time."""
     try:
         child.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -135,7 +133,7 @@ def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 @contextmanager
 def leave_interrupts_to_child() -> Iterator[None]:
-    """Ctrl-C goes to the script, which is in the same terminal; a second one within two seconds is for us too."""
+    """Leave Ctrl-C to the script, in the same terminal; a second one within two seconds also ends the doctor."""
     last = [0.0]
 
     def pass_on(*_: Any) -> None:
@@ -155,21 +153,21 @@ def leave_interrupts_to_child() -> Iterator[None]:
 
 
 class Meter:
-    """How busy the GPU was, as nvidia-smi says, once a second: with all that others do there."""
+    """How busy the GPU was, read from nvidia-smi once a second; the work of other programs is included."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.values: list[tuple[float, float]] = []
 
     def mean(self, since: float | None) -> float | None:
-        """From `since` seconds after the start on."""
+        """The mean from `since` seconds after the start on; None without readings."""
         values = [value for at, value in self.values if at >= (since or 0.0)]
         return sum(values) / len(values) if values else None
 
 
 @contextmanager
 def gpu_meter() -> Iterator[Meter]:
-    """Nothing where there is no nvidia-smi."""
+    """Read the GPU's use in the background; without nvidia-smi there are no readings."""
     meter = Meter()
     program = shutil.which("nvidia-smi")
     if program is None:

@@ -1,4 +1,4 @@
-"""Reading a script's source: its lines, and the loops, functions and blocks around a line."""
+"""Read a script's source: its lines, and the loops, functions and blocks around a line."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def parse_file(file: str) -> ast.Module | None:
 
 
 def read_line(file: str, line: int) -> str:
-    """A line of a file, stripped; empty where there is none."""
+    """A line of a file, stripped; empty if there is no such line."""
     return linecache.getline(file, line).strip()
 
 
 def read_lines_around(file: str, line: int, reach: int = 3) -> tuple[tuple[int, str], ...]:
-    """The lines around one, with their numbers."""
+    """The lines around a line, with their numbers."""
     lines = linecache.getlines(file)
     first, last = max(1, line - reach), min(len(lines), line + reach)
     return tuple((number, lines[number - 1].rstrip("\n")) for number in range(first, last + 1))
@@ -38,7 +38,7 @@ def read_lines_around(file: str, line: int, reach: int = 3) -> tuple[tuple[int, 
 
 @functools.lru_cache(maxsize=4096)
 def find_enclosing_nodes(file: str, line: int) -> tuple[ast.AST, ...]:
-    """Statements and comprehensions that reach over a line, the innermost last."""
+    """Statements and comprehensions that contain a line, the innermost last."""
     module = parse_file(file)
     if module is None:
         return ()
@@ -47,17 +47,17 @@ def find_enclosing_nodes(file: str, line: int) -> tuple[ast.AST, ...]:
 
 
 def covers_line(node: ast.AST, line: int) -> bool:
-    """Whether a node reaches over a line."""
+    """Whether a node contains a line."""
     return hasattr(node, "lineno") and first_line_number(node) <= line <= last_line_number(node)
 
 
 def first_line_number(node: ast.AST) -> int:
-    """0 where a node has none."""
+    """The node's first line; 0 if it has none."""
     return int(getattr(node, "lineno", 0))
 
 
 def last_line_number(node: ast.AST) -> int:
-    """The first where it is not known."""
+    """The node's last line; its first line if the last is not known."""
     return int(getattr(node, "end_lineno", None) or first_line_number(node))
 
 
@@ -67,7 +67,7 @@ def find_loops(file: str, line: int) -> list[Loop]:
 
 
 def find_nodes_in_function(file: str, line: int) -> list[ast.AST]:
-    """What encloses a line, from the function (or class, or module) that it belongs to inwards."""
+    """The nodes that enclose a line, from its function (or class, or module) inward."""
     chain = list(find_enclosing_nodes(file, line))
     starts = [
         i for i, node in enumerate(chain) if isinstance(node, Function) and first_line_number(node) != line
@@ -92,7 +92,7 @@ def find_statement_lines(file: str, line: int) -> tuple[int, int]:
 
 
 def find_common_block(file: str, lines: list[int]) -> tuple[int, int] | None:
-    """The smallest block of statements that holds all of these lines."""
+    """The smallest block of statements that contains all of these lines."""
     module = parse_file(file)
     if module is None or not lines:
         return None
@@ -118,7 +118,7 @@ def iterate_bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def iterate_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Every call in a node, in no order."""
+    """Every call in a node, in no particular order."""
     return (part for part in ast.walk(node) if isinstance(part, ast.Call))
 
 

@@ -1,1 +1,1 @@
-"""`flashdqn profile`: where the time of our own trainings goes, and what would make them faster."""
+"""`flashdqn profile`: where the time of a flashdqn training goes, and what would make it faster."""

@@ -1,4 +1,4 @@
-"""What to do about it: what changes nothing about learning, and apart from it what trades learning for speed."""
+"""What to do: flags that change nothing about learning, and separately those that trade learning for speed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from flashdqn.profile.compare import ENOUGH
 from flashdqn.profile.result import Advice, Outcome, RoundSpread, Suggestion
 
-#: What gains less is not worth a flag.
+#: A smaller gain is not worth a flag.
 WORTH = 1.05
-#: More learning that costs no more than this speed is a bargain.
+#: More learning is a bargain if at least this speed is left.
 CHEAP = 0.8
 
 NO_PRODUCT = "Speed-ups of several flags do not multiply"
@@ -27,7 +27,7 @@ def select_safe_gains(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def make_advice(outcomes: Sequence[Outcome], complete: bool = True) -> Advice:
-    """In words and in flags, from what was measured and from nothing else."""
+    """Advice in words and in flags, only from what was measured."""
     same = select_safe_gains(outcomes)
     together = next((one for one in outcomes if one.name == "recommended"), None)
     trades = sorted(
@@ -57,19 +57,19 @@ def write_advice_sentences(
     if bound is not None:
         sentences.append(
             f"Without any training it collects {format_speed_up(bound)} as fast: "
-            "fewer updates can give no more than that."
+            "fewer updates cannot give more than that."
         )
     elif any(one.role == "bound" and one.verdict == "no difference" for one in outcomes):
         sentences.append(
-            "Without any training it is no faster: the time goes into collecting, not into updates."
+            "Without any training it is not faster: the time goes into collecting, not into updates."
         )
     if not complete:
-        sentences.append("It was stopped before the end: this is what there was.")
+        sentences.append("It was stopped before the end: this uses what was measured until then.")
     return sentences
 
 
 def recommend_flags(same: Sequence[Outcome], together: Outcome | None) -> str:
-    """The best flags of those that leave learning as it is."""
+    """Name the best flags of those that leave learning as it is."""
     best = same[0]
     if together is None or together.speed_up is None:
         return f"Use {best.flags}: {format_speed_up(best)} as fast; {best.learning}."
@@ -80,16 +80,16 @@ def recommend_flags(same: Sequence[Outcome], together: Outcome | None) -> str:
         )
     return (
         f"Use {best.flags}: {format_speed_up(best)} as fast. All of them together gave "
-        f"{format_speed_up(together)}, no more: "
+        f"{format_speed_up(together)}, not more: "
         f"{NO_PRODUCT.lower()}."
     )
 
 
 def explain_no_gain(outcomes: Sequence[Outcome]) -> str:
-    """Why no flag is recommended: there is none, or nobody can say yet."""
+    """Why no flag is recommended: none is faster, or it is too early to say."""
     if all(one.role != "same" or one.verdict == "too few rounds" for one in outcomes):
-        return "Nothing that leaves learning as it is was measured for long enough to say anything about it."
-    return "Nothing to gain without changing what is learned: it runs as fast already as with any of these."
+        return "No flag that leaves learning as it is was measured for long enough to judge it."
+    return "Nothing to gain without changing what is learned: it already runs as fast as with any of these."
 
 
 def make_suggestion(one: Outcome) -> Suggestion:
@@ -98,21 +98,21 @@ def make_suggestion(one: Outcome) -> Suggestion:
 
 
 def is_worthwhile_gain(one: Outcome) -> bool:
-    """Whether it is faster by what is worth a flag."""
+    """Whether it is faster by enough to be worth a flag."""
     return one.verdict == "faster" and median_speed_up(one) >= WORTH
 
 
 def is_bargain(one: Outcome) -> bool:
-    """Whether it learns from more at little cost, as every round has it."""
+    """Whether it learns from more at little cost, in every round."""
     return one.speed_up is not None and one.rounds >= ENOUGH and one.speed_up.low >= CHEAP
 
 
 def median_speed_up(one: Outcome) -> float:
-    """Of its speed-up."""
+    """Its median speed-up; 1.0 if there is none."""
     return one.speed_up.median if one.speed_up is not None else 1.0
 
 
 def format_speed_up(one: Outcome) -> str:
-    """1.42 times, and the spread."""
+    """The speed-up as 1.42 times, with its spread."""
     found = one.speed_up or RoundSpread(1.0, 1.0, 1.0)
     return f"{found.median:.2f} times ({found.low:.2f} … {found.high:.2f})"

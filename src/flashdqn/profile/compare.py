@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from flashdqn.profile.result import RoundSpread, Verdict
 
-#: Fewer rounds say nothing: with two, chance alone agrees with itself every second time.
+#: Fewer rounds say nothing: two rounds agree by chance half of the time.
 ENOUGH = 3
-#: From this number of rounds on, the best and the worst are not counted: another program may have come in between.
+#: From this number of rounds on, the best and the worst are not counted: another program may have interfered.
 TRIMMED = 7
 
 
 def compute_spread(values: Sequence[float]) -> RoundSpread:
-    """Median, least and most of at least one value; of many, without the two at the ends."""
+    """Median, lowest and highest of at least one value; of many, without the two at the ends."""
     ordered = sorted(values)
     kept = ordered[1:-1] if len(ordered) >= TRIMMED else ordered
     return RoundSpread(statistics.median(ordered), kept[0], kept[-1])
 
 
 def compute_speed_up(rates: Sequence[float], baseline: Sequence[float]) -> RoundSpread | None:
-    """Against the baseline, round by round: whatever slowed the machine in a round, slowed both."""
+    """The speed-up over the baseline, round by round: whatever slowed the machine in a round slowed both."""
     pairs = [ours / theirs for ours, theirs in zip(rates, baseline, strict=False) if theirs > 0]
     return compute_spread(pairs) if pairs else None
 

@@ -1,4 +1,4 @@
-"""Experiments side by side: all stand ready and take turns, so that a busy machine is unfair to none."""
+"""Experiments side by side: all are ready and take turns, so a busy machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from flashdqn.profile.ready import BURN_IN, Threads, TurnResult
 from flashdqn.profile.result import LeftOut, Outcome, RoundSpread, Verdict
 from flashdqn.training.engine import first_error_line
 
-#: Shares of the time budget until which experiments are prepared, and until which they take turns; the rest is for
-#: what is recommended.
+#: Experiments are prepared until the first share of the time budget is used, and take turns until the second; the
+#: rest is for what is recommended.
 PREPARED, MEASURED = 0.6, 0.9
-#: Seconds that compiling may take: an experiment about it is not begun without them.
+#: Seconds that compiling may take: an experiment with it does not start without them.
 COMPILING = 30.0
 #: A shorter turn says little.
 SHORTEST = 0.1
@@ -28,7 +28,7 @@ Clock = Callable[[], float]
 
 
 class Training(Protocol):
-    """What stands ready."""
+    """A training that is ready for its turns."""
 
     threads: Threads
 
@@ -38,34 +38,34 @@ class Training(Protocol):
 
     @property
     def ratio_asked(self) -> float:
-        """Updates per transition, as wished."""
+        """Updates per transition, as configured."""
 
     def turn(self, seconds: float) -> TurnResult:
-        """Train for so long."""
+        """Train for `seconds`."""
 
     def close(self) -> None:
-        """End what it has running."""
+        """Close what it has open."""
 
 
 class ContestObserver(Protocol):
-    """Hears how far the experiments are; `left` is in seconds."""
+    """Is told how far the experiments are; `left` is in seconds."""
 
     def note(self, text: str) -> None:
         """Something that happens once."""
 
     def preparing(self, name: str, number: int, total: int, left: float) -> None:
-        """An experiment is being made ready."""
+        """An experiment is being prepared."""
 
     def turn(self, name: str, round_: int, rounds: int, left: float) -> None:
         """A turn begins."""
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """The experiments are over."""
 
 
 @dataclass
 class Contender:
-    """An experiment that stands ready, and the turns that it has taken."""
+    """An experiment that is ready, and the turns that it has taken."""
 
     experiment: Experiment
     training: Training
@@ -73,13 +73,13 @@ class Contender:
 
     @property
     def rates(self) -> list[float]:
-        """Transitions per second, by rounds."""
+        """Transitions per second, by round."""
         return [turn.transitions / turn.seconds for turn in self.turns]
 
 
 @dataclass
 class ExperimentContest:
-    """Who takes part, who does not, and how long it may take."""
+    """The experiments that take part, those left out, and the time budget."""
 
     seconds: float
     watch: ContestObserver
@@ -108,11 +108,13 @@ class ExperimentContest:
             self.interrupted = True
 
     def prepare(self, several: Sequence[Experiment], start: Callable[[Experiment], Training]) -> None:
-        """Make them ready while the time allows; those that cannot be are left out, with the reason."""
+        """Prepare experiments while the time allows; those that cannot be are left out, with the reason."""
         for number, experiment in enumerate(several, 1):
             self.watch.preparing(experiment.name, number, len(several), self.left)
             if experiment.role != "baseline" and self._late(experiment):
-                self.leave_out(experiment, "no time was left to prepare it; --only this, or more --seconds")
+                self.leave_out(
+                    experiment, "no time was left to prepare it; use --only for it, or more --seconds"
+                )
                 continue
             try:
                 self.contenders.append(Contender(experiment, start(experiment)))
@@ -126,8 +128,8 @@ class ExperimentContest:
         return self.left < (1 - PREPARED) * self.seconds + COMPILING * compiles
 
     def take_turns(self, rounds: int, until: float = MEASURED) -> None:
-        """Round by round, each in another order, until that share of the budget is used up; but as many rounds as
-        can be judged in any case."""
+        """Take turns, round by round, each in another order, until that share of the budget is used; but always at
+        least the rounds that a verdict needs."""
         available = (self.left - (1 - until) * self.seconds) / (1 + BURN_IN)
         self.turn_seconds = max(SHORTEST, available / (rounds * len(self.contenders)))
         for number in range(rounds):
@@ -149,18 +151,18 @@ class ExperimentContest:
             self.leave_out(contender.experiment, describe_error(error))
 
     def leave_out(self, experiment: Experiment, reason: str) -> None:
-        """Name it, and why."""
+        """Leave an experiment out, and say why."""
         self.left_out.append(LeftOut(experiment.name, reason))
         self.watch.note(f"{experiment.name} is left out: {reason}")
 
     def close(self) -> None:
-        """End all that stands ready."""
+        """Close all trainings."""
         for contender in self.contenders:
             contender.training.close()
 
 
 def rotate_order(several: Sequence[Contender], number: int) -> list[Contender]:
-    """Every round begins with another one, and every second goes the other way round."""
+    """Every round begins with another contender, and every second round goes in reverse."""
     first = number % len(several)
     order = [*several[first:], *several[:first]]
     return order[::-1] if number % 2 else order
@@ -173,7 +175,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def collect_outcomes(contest: ExperimentContest, config: Config) -> list[Outcome]:
-    """Of all that took a turn; empty where the baseline did not."""
+    """The outcomes of all that took a turn; empty if the baseline did not."""
     turned = [one for one in contest.contenders if one.turns]
     base = next((one for one in turned if one.experiment is BASELINE), None)
     if base is None:
@@ -184,7 +186,7 @@ def collect_outcomes(contest: ExperimentContest, config: Config) -> list[Outcome
 
 
 def make_outcome(one: Contender, base: Contender, noise: RoundSpread | None, config: Config) -> Outcome:
-    """One contender's, in figures."""
+    """The outcome of one contender."""
     experiment, training, turns = one.experiment, one.training, one.turns
     found = compute_speed_up(one.rates, base.rates)
     rounds = min(len(turns), len(base.turns))

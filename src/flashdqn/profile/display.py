@@ -1,4 +1,4 @@
-"""What the person at the keyboard sees while a profile is taken, and what the trainings draw for nobody."""
+"""What the user sees while a profile is taken, and the hidden displays of its trainings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from flashdqn.training.progress import LiveDisplay, Plain, Progress, format_cloc
 
 
 class Unseen(LiveDisplay):
-    """The live panel of `flashdqn train`, drawn as often, into nothing: so that its cost is measured too."""
+    """The live panel of `flashdqn train`, drawn as often but not shown, so that its cost is measured too."""
 
     def begin(self, title: str, asked_ratio: float) -> None:
-        """No panel on the terminal."""
+        """Begin without a panel on the terminal."""
         self._title, self._asked = title, asked_ratio
 
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
@@ -30,15 +30,15 @@ class Unseen(LiveDisplay):
 
 
 class Nowhere(io.TextIOBase):
-    """A screen that nobody looks at."""
+    """A text stream that discards everything."""
 
     def write(self, text: str) -> int:
-        """Gone."""
+        """Discard the text."""
         return len(text)
 
 
 def make_hidden_display(terminal: bool) -> Progress:
-    """The display that a training would have here, on no screen."""
+    """The display that a training would have here, but not shown."""
     console = Console(file=cast(TextIO, Nowhere()), force_terminal=terminal, width=110)
     return Unseen(console) if terminal else Plain(console)
 
@@ -51,22 +51,22 @@ class Lines:
         self._round = 0
 
     def note(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def preparing(self, name: str, number: int, total: int, left: float) -> None:
-        """Only the first one."""
+        """Print a line for the first experiment only."""
         if number == 1:
             self.note(f"Preparing {total} trainings; time left {format_clock(left)}")
 
     def turn(self, name: str, round_: int, rounds: int, left: float) -> None:
-        """When a round begins."""
+        """Print a line when a round begins."""
         if round_ != self._round:
             self.note(f"Round {round_} of {rounds}; time left {format_clock(left)}")
         self._round = round_
 
     def end(self) -> None:
-        """Nothing to tidy up."""
+        """There is nothing to close."""
 
 
 class OneLine(Lines):
@@ -77,15 +77,15 @@ class OneLine(Lines):
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def preparing(self, name: str, number: int, total: int, left: float) -> None:
-        """Which one."""
+        """Show which experiment is prepared."""
         self._show(f"Preparing {number} of {total}: {name}; time left {format_clock(left)}")
 
     def turn(self, name: str, round_: int, rounds: int, left: float) -> None:
-        """Whose turn it is."""
+        """Show whose turn it is."""
         self._show(f"Round {round_} of {rounds}: {name}; time left {format_clock(left)}")
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._live.stop()
 
     def _show(self, text: str) -> None:

@@ -19,7 +19,7 @@ NEVER = 1_000_000_000_000
 
 GROUPS = ("ratio", "boards", "features", "batch", "threads", "logging", "modes")
 SAME = "same learning"
-ROUNDING = "same learning, but for rounding"
+ROUNDING = "same learning, up to rounding"
 
 
 @dataclass(frozen=True)
@@ -34,24 +34,24 @@ class Experiment:
     quiet: bool = False  # without a display
 
     def of(self, config: Config) -> Config:
-        """The configuration with this changed; raises ConfigError where that cannot be."""
+        """The configuration with this change; raises ConfigError if that is not possible."""
         return apply_settings(config, self.settings)
 
     @property
     def flags(self) -> str:
-        """As the command line has it."""
+        """The settings as flags on the command line."""
         return " ".join(format_flag(setting, value) for setting, value in self.settings.items())
 
 
-BASELINE = Experiment("baseline", "baseline", {}, "baseline", "as you have it")
-#: The same training once more: how much two that do not differ, differ.
-AGAIN = Experiment("again", "baseline", {}, "baseline", "the same once more: what chance does")
+BASELINE = Experiment("baseline", "baseline", {}, "baseline", "your own configuration")
+#: The same training once more: how much two equal trainings differ.
+AGAIN = Experiment("again", "baseline", {}, "baseline", "the same once more: the effect of chance")
 
 
 def list_experiments(
     config: Config, cuda: bool, cores: int, threads: tuple[int, int] = (0, 0)
 ) -> list[Experiment]:
-    """All that differ from `config`; `threads` are those that it runs with, PyTorch's and the games'."""
+    """All experiments that differ from `config`; `threads` are its own, PyTorch's and the games'."""
     found: list[Experiment] = []
     for one in (
         *_ratio_experiments(config),
@@ -68,7 +68,7 @@ def list_experiments(
 
 
 def select_experiments(known: list[Experiment], only: Iterable[str], skip: Iterable[str]) -> list[Experiment]:
-    """Those that `only` names, all where it names none, without those that `skip` names; by name or by group."""
+    """The experiments in `only` (all if it is empty) without those in `skip`; by name or by group."""
     only, skip = list(only), list(skip)
     words = [*GROUPS, *(one.name for one in known)]
     for word in (*only, *skip):
@@ -81,7 +81,7 @@ def select_experiments(known: list[Experiment], only: Iterable[str], skip: Itera
 
 
 def combine_experiments(several: list[Experiment]) -> Experiment:
-    """All of these at once; none of them changes what is learnt."""
+    """All of these at once; none of them changes what is learned."""
     settings = {key: value for one in several for key, value in one.settings.items()}
     quiet = any(one.quiet for one in several)
     return Experiment("recommended", "recommended", settings, "same", "all of these at once", quiet)
@@ -101,7 +101,7 @@ def relative_ratio(config: Config, baseline: Config) -> float:
 
 
 def format_flag(setting: str, value: Any) -> str:
-    """One setting as the command line has it."""
+    """One setting as a flag on the command line."""
     name = setting.replace("_", "-")
     if isinstance(value, bool):
         group, dot, last = name.rpartition(".")
@@ -110,7 +110,7 @@ def format_flag(setting: str, value: Any) -> str:
 
 
 def describe_updates(relative: float) -> str:
-    """What so many times the updates per transition mean."""
+    """What `relative` times the updates per transition mean."""
     if relative == 0:
         return "learns nothing"
     words = {0.125: "an eighth of the", 0.25: "a quarter of the", 0.5: "half as many", 2.0: "twice as many"}
@@ -141,7 +141,7 @@ def _board_experiments(config: Config) -> Iterator[Experiment]:
     for count in (count for count in BOARDS if count != config.envs and count <= most):
         role: Role = "same"
         learning = "same updates per transition"
-        if config.learn.method == "pqn":  # a rollout earns as many updates, however many transitions it has
+        if config.learn.method == "pqn":  # a rollout earns the same updates, however many transitions it has
             role = "trade" if count > config.envs else "more"
             learning = f"{describe_updates(config.envs / count)}, of other batches"
         yield Experiment(f"boards-{count}", "boards", {"envs": count}, role, learning)
@@ -166,7 +166,7 @@ def _batch_experiments(config: Config) -> Iterator[Experiment]:
 
 
 def _thread_experiments(cores: int, used: tuple[int, int]) -> Iterator[Experiment]:
-    """One for everything, or all cores for everything."""
+    """One thread for everything, or all cores for everything."""
     for count in sorted({1, cores}):
         if used != (count, count):
             yield Experiment(f"threads-{count}", "threads", {"runtime.threads": count}, "same", ROUNDING)
@@ -181,7 +181,7 @@ def _logging_experiments(config: Config) -> Iterator[Experiment]:
 
 
 def _mode_experiments(config: Config, cuda: bool) -> Iterator[Experiment]:
-    """The other ways to run the work; compiling comes last, for it may take half a minute."""
+    """The other ways to run the work; compiling comes last, because it may take half a minute."""
     for mode in ("eager", "native", *(["graph"] if cuda else []), "compile"):
         if mode != config.runtime.mode:
             yield Experiment(f"mode-{mode}", "modes", {"runtime.mode": mode}, "same", ROUNDING)

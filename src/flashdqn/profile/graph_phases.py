@@ -1,8 +1,8 @@
-"""CUDA graphs taken apart: each of their parts captured and replayed by itself, on the same warmed training.
+"""CUDA graphs in parts: each part is captured and replayed by itself, on the same warm training.
 
-A replay is one thing for the clock. So its parts are captured alone, replayed many times between two events, and
-their sum is shown beside the whole: the difference is what the parts gain or lose by being together.
-The training is of no use afterwards: its counts, its ring and its games do not fit one another any more.
+The clock sees a replay only as a whole. So its parts are captured alone, replayed many times between two events,
+and their sum is shown beside the whole: the difference is what the parts gain or lose by being together.
+The training cannot be used afterwards: its counts, its ring and its games no longer match.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPLAYS, CALLS = 50, 8
 
 @dataclass(frozen=True)
 class GraphPart:
-    """Work to be captured alone."""
+    """Work that is captured alone."""
 
     name: str
     run: Callable[[], Any]
@@ -37,7 +37,7 @@ class GraphPart:
 
 
 def measure_graph_parts(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], str]:
-    """The graphs of a training, each beside its parts; where there is nothing, the reason."""
+    """The graphs of a training, each beside its parts; if there are none, the reason."""
     if not ready.choice.plan.graph:
         return (), ""
     whole = {phase.name: phase.microseconds for phase in spent.phases}
@@ -55,7 +55,7 @@ def measure_graph_parts(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], 
             seconds = time_parts(parts, list_learning_parts(engine.backend, engine.largest))
             per_transition = spent.ratio_done / engine.largest
             found.append(compare_with_graph("learn", seconds, per_transition, whole["learn"]))
-    except Exception as error:  # capture raises many kinds
+    except Exception as error:  # capture raises many kinds of errors
         reason = first_error_line(error)
     return tuple(found), reason
 
@@ -63,8 +63,8 @@ def measure_graph_parts(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], 
 def compare_with_graph(
     graph: str, seconds: Mapping[GraphPart, float], per_transition: float, whole: float
 ) -> Apart:
-    """Seconds of each part's call, of which a transition needs `per_transition`, against the graph's time in
-    microseconds per transition."""
+    """Compare `seconds` of one call of each part, with `per_transition` calls per transition, to the graph's time
+    in microseconds per transition."""
     times = {part: each * per_transition * 1e6 for part, each in seconds.items()}
     rows = (TimedPhase(part.name, time, time / whole, part.about) for part, time in times.items())
     return Apart(graph, tuple(rows), sum(times.values()), whole)
@@ -72,13 +72,13 @@ def compare_with_graph(
 
 @torch.no_grad()
 def list_collection_parts(parts: Parts, backend: Backend) -> list[GraphPart]:
-    """Acting, stepping and appending, each with what the other would hand to it."""
+    """Acting, stepping and appending, each with the input that another part would give it."""
     collector, env = parts.collector, parts.collector.env
 
     def act() -> torch.Tensor:
         shape, device = (2, len(collector.eps)), collector.eps.device
-        luck = torch.rand(shape, generator=collector.generator, device=device)
-        return backend.act(collector.obs, collector.mask, collector.eps, luck)
+        draws = torch.rand(shape, generator=collector.generator, device=device)
+        return backend.act(collector.obs, collector.mask, collector.eps, draws)
 
     action = act().clone()
     step = env.step(action)

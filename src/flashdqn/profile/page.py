@@ -40,7 +40,7 @@ def render_profile_page(profile: Profile) -> str:
         ),
         *(render_graph_parts(apart) for apart in profile.spent.apart),
         make_section(
-            "Now and then, measured by itself: no training time", render_asides(profile.spent.asides)
+            "Now and then, measured by itself: not training time", render_asides(profile.spent.asides)
         ),
         make_section("Experiments", render_experiments(profile)) if profile.outcomes else "",
         make_section("What would make it faster", render_advice(profile.advice)) if profile.outcomes else "",
@@ -91,7 +91,7 @@ def render_asides(found: Iterable[Aside]) -> str:
 
 
 def render_experiments(profile: Profile) -> str:
-    """Each experiment's speed-up as a bar from its least to its most, beside what it does to learning."""
+    """Each experiment's speed-up as a bar from its lowest to its highest, and what it does to learning."""
     speeds_up = [one.speed_up for one in profile.outcomes if one.speed_up is not None]
     scale = SpeedScale(
         min((s.low for s in speeds_up), default=0.5), max((s.high for s in speeds_up), default=2.0)
@@ -122,12 +122,12 @@ class SpeedScale:
         self.high = math.log(max(most, 2.0))
 
     def place(self, speed_up: float) -> float:
-        """In percent of the bar."""
+        """The place in percent of the bar."""
         return 100 * (math.log(max(speed_up, 1e-3)) - self.low) / (self.high - self.low)
 
 
 def draw_speed_bar(one: Outcome, scale: SpeedScale) -> str:
-    """From the least to the most, with the median as a mark."""
+    """A bar from the lowest to the highest, with the median as a mark."""
     if one.speed_up is None:
         return ""
     low, high, middle = (scale.place(v) for v in (one.speed_up.low, one.speed_up.high, one.speed_up.median))
@@ -152,7 +152,7 @@ def render_advice(found: Advice) -> str:
 
 
 def render_suggestions(title: str, found: Iterable[Suggestion]) -> str:
-    """Flags, and what they are worth."""
+    """Flags and their speed-ups."""
     rows = [
         (one.flags, f"{one.speed_up.median:.2f} ({format_spread(one.speed_up)})", one.learning)
         for one in found

@@ -20,10 +20,10 @@ from flashdqn.profile.result import Aside, Spent, TimedPhase
 from flashdqn.runs.columns import GRAPHS, PHASES
 from flashdqn.training.evaluate import evaluate
 
-#: An untrained agent may walk in circles: an evaluation is cut off after so many steps.
+#: An untrained agent may walk in circles: an evaluation is cut off after this many steps.
 LONGEST = 2_000
 REPORTS = 5
-#: On CUDA one iteration in so many is timed. Updates come in rhythms of powers of two: this is in step with none.
+#: On CUDA one iteration in seven is timed. Updates repeat in powers of two: seven is in step with none of them.
 EVERY = 7
 
 ABOUT = {
@@ -31,7 +31,7 @@ ABOUT = {
     "step": "the games, and what the agent sees of them",
     "append": "into the ring; episode figures; priorities",
     "sample": "draw transitions and gather their batches",
-    "update": "loss, gradients, optimiser, target",
+    "update": "loss, gradients, optimizer, target",
     "collect": "act, step and append: one CUDA graph",
     "learn": "sample and update: CUDA graphs",
     "loop": "schedules, counts, the display, Python between the phases",
@@ -39,7 +39,7 @@ ABOUT = {
 
 
 def measure_time_spent(ready: Ready, seconds: float) -> Spent:
-    """Train for so long without reports; then a report, an evaluation and a checkpoint, each by itself."""
+    """Train for `seconds` without reports; then time a report, an evaluation and a checkpoint, each by itself."""
     phases = ready.loop.parts.phases
     phases.every = EVERY
     cuda = ready.loop.parts.learner.device.type == "cuda"
@@ -58,7 +58,7 @@ def measure_time_spent(ready: Ready, seconds: float) -> Spent:
 
 
 def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: float) -> Spent:
-    """Phases per transition, and their rates; what no phase accounts for is the loop itself."""
+    """Phases per transition, and their rates; the time outside all phases is the loop itself."""
     known = {name: seconds[name] for name in (*PHASES, *GRAPHS) if seconds.get(name, 0.0) > 0}
     total = max(turn.seconds, sum(known.values()))  # on CUDA the phases are samples
     known["loop"] = total - sum(known.values())
@@ -85,7 +85,7 @@ def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: 
 
 
 def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
-    """What cannot be told apart in this mode, and why."""
+    """What cannot be measured separately in this mode, and why."""
     words: list[str] = []
     if not cuda and plan.way != "compile":
         words.append(
@@ -95,7 +95,7 @@ def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
     if plan.way == "native":
         words.append(
             "update is written by hand: "
-            + ("loss, gradients, optimiser and target are three kernels." if cuda else "one block of code.")
+            + ("loss, gradients, optimizer and target are three kernels." if cuda else "one block of code.")
         )
     if plan.way == "compile":
         words.append("update is one compiled function; act, append and the drawing of samples are one each.")
@@ -107,7 +107,7 @@ def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
 
 
 def _make_aside(name: str, seconds: float, every: int, steps: int | None, about: str) -> Aside:
-    """Spread over its period, or over the whole run where it happens once."""
+    """Spread its cost over its period, or over the whole run if it happens once."""
     over = every or steps
     return Aside(name, seconds, every or None, seconds / over * 1e6 if over else None, about)
 
@@ -137,7 +137,7 @@ def _measure_evaluation(ready: Ready) -> Aside:
         seconds = time.perf_counter() - begun
     finally:
         close_env(games)
-    about = f"{config.eval.episodes} games with the weights of this moment"
+    about = f"{config.eval.episodes} games with the current weights"
     if result.unfinished:
         about += f"; {result.unfinished} were cut off after {LONGEST:,} steps: it may take longer"
     return _make_aside("evaluation", seconds, config.eval.every, config.steps, about)

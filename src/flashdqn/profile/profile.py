@@ -1,7 +1,7 @@
 """A profile: why a training is as fast as it is, and what would make it faster.
 
 First the user's own configuration trains for a few seconds, phase by phase. Then it and its variants, each with one
-setting changed, stand ready and take turns. Nothing is left behind: whatever they write lies in a temporary folder.
+setting changed, take turns. Nothing is left behind: they write only into a temporary folder.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from flashdqn.profile.ready import Ready, Threads, prepare_training
 from flashdqn.profile.result import Outcome, Profile
 from flashdqn.training.progress import Progress, Silent
 
-#: Share of the experiments' time that the phases are watched for, and the limits of it in seconds.
+#: Share of the experiments' time that the phases are watched for, and its limits in seconds.
 PHASES_SHARE, PHASES_LEAST, PHASES_MOST = 0.1, 0.5, 10.0
 
 
 @dataclass(frozen=True)
 class Options:
-    """How thoroughly to look."""
+    """What to measure, and for how long."""
 
     rounds: int = 9
     seconds: float = 120.0  # for all experiments
@@ -59,7 +59,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.rounds < ENOUGH:
-            raise ConfigError(f"--rounds must be at least {ENOUGH}, for the spread, and is {self.rounds}.")
+            raise ConfigError(f"--rounds must be at least {ENOUGH} to show a spread, and is {self.rounds}.")
         if not 0 < self.seconds < float("inf"):
             raise ConfigError(f"--seconds must be a time above 0, and is {self.seconds:g}.")
 
@@ -74,12 +74,12 @@ class Bench:
     number: itertools.count[int]
 
     def start(self, config: Config, used: Threads | None = None, quiet: bool = False) -> Ready:
-        """A training that stands ready, in a folder of its own."""
+        """Prepare a training, in its own folder."""
         progress = Silent() if quiet else self.display()
         return prepare_training(config, self.folder / str(next(self.number)), progress, used)
 
     def tidy(self) -> None:
-        """Give back what a training that is over has held."""
+        """Free the memory of a training that is over."""
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -88,8 +88,8 @@ class Bench:
 def take_profile(
     config: Config, options: Options, watch: ContestObserver, display: Callable[[], Progress]
 ) -> Profile:
-    """Phases first, then experiments; Ctrl-C during those ends them, and what there is counts."""
-    # its short trainings are nothing for a server to keep
+    """Measure phases, then experiments; Ctrl-C ends the experiments, and what was measured counts."""
+    # a server should not keep its short trainings
     config = replace(config, log=replace(config.log, wandb=False, mlflow=False))
     device = choose_device(config.device)
     known = list_experiments(config, device.type == "cuda", cores())
@@ -109,8 +109,8 @@ def take_profile(
 
 
 def profile_baseline(config: Config, options: Options, bench: Bench) -> tuple[Profile, Starter]:
-    """A profile without experiments, in the mode and with the threads that `auto` chooses; and what makes
-    experiments in the same."""
+    """A profile without experiments, in the mode and with the threads that `auto` chooses; and a starter that
+    prepares experiments with the same."""
     ready = bench.start(config)
     try:
         share = min(PHASES_MOST, max(PHASES_LEAST, PHASES_SHARE * options.seconds))
@@ -143,7 +143,7 @@ def profile_baseline(config: Config, options: Options, bench: Bench) -> tuple[Pr
 def run_experiments(
     names: set[str], options: Options, watch: ContestObserver, profile: Profile, starting: Starter
 ) -> Profile:
-    """The same profile with the experiments of these names, but for those that the baseline is already."""
+    """The same profile with the experiments of these names, except those that equal the baseline."""
     cuda = starting.bench.device.type == "cuda"
     known = list_experiments(starting.baseline, cuda, cores(), starting.threads)
     contest = ExperimentContest(options.seconds, watch)
@@ -169,14 +169,14 @@ def run_experiments(
 
 @dataclass(frozen=True)
 class Starter:
-    """Makes an experiment ready, with the baseline's mode and threads unless those are what it changes."""
+    """Prepares an experiment, with the baseline's mode and threads unless it changes them."""
 
     baseline: Config
     bench: Bench
     threads: Threads
 
     def __call__(self, experiment: Experiment) -> Ready:
-        """Raises ExecutionError where the mode that it is about does not work."""
+        """Prepare it; raises ExecutionError if its mode does not work here."""
         config = experiment.of(self.baseline)
         used = None if "runtime.threads" in experiment.settings else self.threads
         ready = self.bench.start(config, used, experiment.quiet)
@@ -191,7 +191,7 @@ class Starter:
 def measure_recommended(
     contest: ExperimentContest, found: list[Outcome], options: Options, starting: Starter
 ) -> list[Outcome]:
-    """Where several flags help without changing what is learned: all of them at once, beside the baseline."""
+    """If several flags help without changing what is learned, measure all of them at once, beside the baseline."""
     names = [one.name for one in select_safe_gains(found)]
     if len(names) < 2 or contest.interrupted:
         return []
@@ -201,7 +201,7 @@ def measure_recommended(
     last.contenders = [Contender(one.experiment, one.training) for one in beside]
     with last.stoppable():
         last.prepare([combine_experiments(best)], starting)
-        contest.contenders += last.contenders[len(beside) :]  # to be closed with the others
+        contest.contenders += last.contenders[len(beside) :]  # closed with the others later
         if len(last.contenders) > len(beside):
             last.take_turns(options.rounds, until=1.0)
     contest.left_out += last.left_out

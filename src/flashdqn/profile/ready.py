@@ -1,4 +1,4 @@
-"""A training that stands ready: warm, its replay filled, trained for as long as its turn lasts."""
+"""A training that is ready: warm, with a filled replay, and trained only during its turns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Threads = tuple[int, int]  # PyTorch's, and the games'
 
 @dataclass(frozen=True)
 class TurnResult:
-    """What was done while it lasted."""
+    """What was done in a turn."""
 
     transitions: int
     updates: int
@@ -38,7 +38,7 @@ class TurnResult:
 
 
 class Ready:
-    """Takes its turns as `flashdqn train` would go on: with reports and a display, but without evaluations and
+    """Trains in its turns as `flashdqn train` does: with reports and a display, but without evaluations and
     checkpoints, which are not training time."""
 
     def __init__(self, loop: Loop, choice: Choice, used: Threads, warm_up: float, notes: list[str]) -> None:
@@ -51,15 +51,15 @@ class Ready:
 
     @property
     def ratio_asked(self) -> float:
-        """Updates per transition, as wished."""
+        """Updates per transition, as configured."""
         return self.loop.ratio.asked
 
     def own_threads(self) -> AbstractContextManager[None]:
-        """Those that it was prepared with."""
+        """Use the threads that it was prepared with."""
         return limit_threads(*self.threads)
 
     def turn(self, seconds: float, reports: bool = True, least: int = 1) -> TurnResult:
-        """Train for so long, and at least so many iterations; it ends when all updates that it earned are done."""
+        """Train for `seconds` and at least `least` iterations; the turn ends when all earned updates are done."""
         loop, parts = self.loop, self.loop.parts
         with self.own_threads():
             self._burn_in(BURN_IN * seconds)
@@ -81,7 +81,7 @@ class Ready:
             self._iterate(0.0, reports=False)
         end_rollout(self.loop)
         finish_updates(self.loop)
-        self.loop.parts.phases.read()  # they are not of this turn
+        self.loop.parts.phases.read()  # they do not belong to this turn
 
     def _iterate(self, elapsed: float, reports: bool) -> None:
         loop, counts = self.loop, self.loop.parts.counts
@@ -92,14 +92,14 @@ class Ready:
             loop.reporter.report(elapsed)
 
     def close(self) -> None:
-        """End what it has running."""
+        """Close its environments and its reporter."""
         close_env(self.loop.parts.env)
         self.loop.reporter.close()
 
 
 def prepare_training(config: Config, folder: Path, progress: Progress, used: Threads | None = None) -> Ready:
-    """A training that is warm and has collected what learning starts from; `used` are threads that were chosen
-    before. Whatever it writes, it writes into `folder`."""
+    """Prepare a training that is warm and has collected what learning starts from; `used` are threads that were
+    chosen before. It writes only into `folder`."""
     notes: list[str] = []
     limits = limit_threads(*used) if used else None
     with Session.open(_fix_threads(config, used), notes.append, limits) as session:
@@ -115,7 +115,7 @@ def prepare_training(config: Config, folder: Path, progress: Progress, used: Thr
 
 
 def _fix_threads(config: Config, used: Threads | None) -> Config:
-    """With threads that were chosen before there is nothing to try out."""
+    """Set the threads that were chosen before, so that none are tried out."""
     if used is None:
         return config
     return dataclasses.replace(config, runtime=dataclasses.replace(config.runtime, threads=used[0]))
@@ -139,8 +139,8 @@ def finish_updates(loop: Loop) -> None:
 
 
 def end_rollout(loop: Loop) -> int:
-    """PQN learns once per rollout: a turn that cut one in two would count steps without their updates. Returns the
-    steps that it took."""
+    """Finish a PQN rollout, and return the steps that it took. PQN learns once per rollout: a turn that ended
+    inside one would count steps without their updates."""
     updates, steps = loop.parts.learner.updates, 0
     while loop.parts.rollouts is not None and loop.parts.learner.updates == updates:
         loop.iterate()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 #: What an experiment does to learning. same: nothing; trade: it learns from less, or from something else; more: it
-#: learns from more; bound: nobody would train like that, but it shows what can be gained at most.
+#: learns from more; bound: not a way to train, but it shows the largest possible gain.
 Role = Literal["baseline", "same", "trade", "more", "bound"]
 
 Verdict = Literal["baseline", "faster", "slower", "no difference", "too few rounds"]
@@ -15,8 +15,7 @@ Verdict = Literal["baseline", "faster", "slower", "no difference", "too few roun
 
 @dataclass(frozen=True)
 class RoundSpread:
-    """The median over the rounds, and the least and the most of them; of seven or more, without the two at the
-    ends."""
+    """The median, the lowest and the highest over the rounds; of seven or more, without the two at the ends."""
 
     median: float
     low: float
@@ -67,7 +66,7 @@ class Spent:
     ratio_asked: float
     ratio_done: float
     phases: tuple[TimedPhase, ...]
-    fused: tuple[str, ...]  # what cannot be told apart, and why
+    fused: tuple[str, ...]  # what cannot be measured separately, and why
     asides: tuple[Aside, ...]
     apart: tuple[Apart, ...]
     not_apart: str  # why graphs were not split, where they were not
@@ -84,7 +83,7 @@ class Outcome:
     role: Role
     learning: str  # what it does to learning, in words
     verdict: Verdict
-    speed_up: RoundSpread | None  # of transitions per second, by rounds; None: never beside the baseline
+    speed_up: RoundSpread | None  # of transitions per second, by round; None: never beside the baseline
     transitions_per_second: RoundSpread
     updates_per_second: float
     ratio_asked: float
@@ -106,7 +105,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Flags, and what they are worth."""
+    """Flags and their speed-up."""
 
     flags: str
     speed_up: RoundSpread
@@ -115,7 +114,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about it."""
+    """What to do to make it faster."""
 
     same: tuple[Suggestion, ...]  # single flags that change nothing about learning
     together: Suggestion | None  # several of those at once, measured as one
@@ -126,7 +125,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Profile:
-    """Everything: what was measured, on what, and what follows."""
+    """The whole profile: what was measured, on what, and the advice."""
 
     preset: str
     date: str
@@ -147,5 +146,5 @@ class Profile:
     advice: Advice
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The profile as plain data."""
         return dataclasses.asdict(self)

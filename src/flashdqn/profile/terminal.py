@@ -26,7 +26,7 @@ COLORS = {"faster": "green", "slower": "red", "no difference": "dim", "baseline"
 
 
 def show_profile(console: Console, profile: Profile) -> None:
-    """Everything, from where the time goes to what to do about it."""
+    """Print everything, from where the time goes to what to do about it."""
     say = _make_line_printer(console)
     for line in (*describe_setup(profile), *describe_speeds(profile.spent)):
         say(line)
@@ -69,7 +69,7 @@ def describe_speeds(spent: Spent) -> Iterable[str]:
     if spent.updates and whole:
         yield (
             f"Learning takes {learning / whole:.0%} of the time: {learning / spent.ratio_done:,.0f} µs per update, "
-            f"{learning:,.2f} µs per transition; all else {whole - learning:,.2f} µs per transition"
+            f"{learning:,.2f} µs per transition; the rest {whole - learning:,.2f} µs per transition"
         )
 
 
@@ -108,7 +108,7 @@ def show_graph_parts(console: Console, spent: Spent) -> None:
 
 def aside_table(asides: Iterable[Aside]) -> Table:
     """What happens now and then."""
-    table = Table(title="Now and then, measured by itself: no training time", title_justify="left")
+    table = Table(title="Now and then, measured by itself: not training time", title_justify="left")
     table.add_column("what")
     for name in ("ms each", "every", "µs per transition"):
         table.add_column(name, justify="right")
@@ -121,14 +121,14 @@ def aside_table(asides: Iterable[Aside]) -> Table:
 
 
 def show_outcomes(console: Console, profile: Profile) -> None:
-    """The experiments, and how they were made."""
+    """Print the experiments, and how they were measured."""
     console.print(outcome_table(profile.outcomes), highlight=False)
     say = _make_line_printer(console)
     trimmed = ", without the best and the worst" if profile.rounds_done >= TRIMMED else ""
     unfinished = f" of {profile.rounds_asked}" if profile.rounds_done < profile.rounds_asked else ""
     say(
         f"  Each changes one setting. {profile.rounds_done}{unfinished} rounds, {profile.turn_seconds:.2g} s for "
-        f"each, in turns; median (least … most) of the rounds{trimmed}.",
+        f"each, in turns; median (lowest … highest) of the rounds{trimmed}.",
         "dim",
     )
     say(
@@ -141,7 +141,7 @@ def show_outcomes(console: Console, profile: Profile) -> None:
 
 
 def outcome_table(outcomes: Iterable[Outcome]) -> Table:
-    """Speed-up, and beside it what it does to learning."""
+    """The speed-up of each experiment, and what it does to learning."""
     table = Table(title="Experiments", title_justify="left")
     table.add_column("experiment", no_wrap=True)
     for name in ("transitions/s", "speed-up", "updates/transition"):
@@ -156,7 +156,7 @@ def outcome_table(outcomes: Iterable[Outcome]) -> Table:
 
 
 def format_outcome_speed(one: Outcome) -> str:
-    """In words where there is no difference."""
+    """The speed-up, or the verdict where there is no difference."""
     if one.name == "baseline":
         return "1"
     if one.verdict in ("no difference", "too few rounds"):
@@ -166,12 +166,12 @@ def format_outcome_speed(one: Outcome) -> str:
 
 
 def format_spread(spread: RoundSpread) -> str:
-    """From the least to the most."""
+    """From the lowest to the highest."""
     return f"{spread.low:.2f} … {spread.high:.2f}"
 
 
 def show_advice(console: Console, profile: Profile) -> None:
-    """What to do about it, where there is anything to go by."""
+    """Print what to do about it, if an experiment was measured."""
     say = _make_line_printer(console)
     if profile.outcomes:
         say("\nWhat would make it faster", "bold")
@@ -181,7 +181,7 @@ def show_advice(console: Console, profile: Profile) -> None:
 
 
 def print_advice(console: Console, advice: Advice) -> None:
-    """Sentences first, then the flags, by what they do to learning."""
+    """Print sentences first, then the flags, by what they do to learning."""
     for sentence in advice.words:
         _make_line_printer(console)(f"  {sentence}")
     _print_suggestions(console, "Changes nothing about learning:", advice.same)
@@ -203,7 +203,7 @@ def _print_suggestions(console: Console, title: str, suggestions: Iterable[Sugge
 
 
 def _make_line_printer(console: Console) -> Callable[..., None]:
-    """Lines of plain text, which may be of any length."""
+    """A function that prints lines of plain text, of any length."""
 
     def say(text: str = "", style: str = "") -> None:
         console.print(Text(text, style=style), highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""DQN on 256 boards of a vectorised mountain car; a quarter as many updates as boards after every step."""
+"""DQN on 256 boards of a vectorized mountain car; a quarter as many updates as boards after every step."""
 
 # ruff: noqa: T201
 import argparse

@@ -1,4 +1,4 @@
-"""DQN on 256 boards of a vectorised mountain car; an update for every 32 transitions."""
+"""DQN on 256 boards of a vectorized mountain car; an update for every 32 transitions."""
 
 # ruff: noqa: T201
 import argparse

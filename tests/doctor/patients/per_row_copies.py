@@ -1,4 +1,4 @@
-"""DQN on 256 boards of a vectorised grid world; every transition is pushed to the replay on its own."""
+"""DQN on 256 boards of a vectorized grid world; every transition is pushed to the replay on its own."""
 
 # ruff: noqa: T201
 import argparse

@@ -1,4 +1,4 @@
-"""DQN on 256 boards of a vectorised grid world; a step's transitions are pushed to the replay together."""
+"""DQN on 256 boards of a vectorized grid world; a step's transitions are pushed to the replay together."""
 
 # ruff: noqa: T201
 import argparse

@@ -1,4 +1,4 @@
-"""DQN with the Nature paper's RMSprop on a maze of four levels; what was learnt of the first three fades away."""
+"""DQN with the Nature paper's RMSprop on a maze of four levels; what was learned of the first three fades away."""
 
 # ruff: noqa: T201
 import argparse

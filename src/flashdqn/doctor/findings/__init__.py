@@ -1,1 +1,1 @@
-"""The rules by which evidence becomes a finding: one file for each kind of trouble."""
+"""The rules that turn evidence into findings: one file for each kind of problem."""

@@ -1,4 +1,4 @@
-"""Environments that cost more than the learning, and acting for one of them at a time."""
+"""Environments that are slow, and acting for one environment at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
 
 COMPILED = 10.0
-"""How much faster compiled or vectorized code is than Python's loops over cells: a cautious figure."""
+"""How much faster compiled or vectorized code is than Python's loops over cells: a cautious estimate."""
 
 
 @finding_rule
@@ -46,8 +46,8 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
             f"{1e6 * share * evidence.watched / transitions:,.0f} µs a transition.",
             "Most of it in " + ", ".join(f"{name} ({s / evidence.seconds:.0%})" for name, s in top) + ".",
         ),
-        advice="Compile the inner loops (numba), or do the step for all environments at once with arrays. The "
-        "figure above takes it that such code is some ten times faster.",
+        advice="Compile the inner loops (numba), or step all environments at once with arrays. The gain above "
+        "assumes that such code is about ten times faster.",
         example="@numba.njit(cache=True)\ndef flood_fill(walls, row, column):\n    ...",
         limit=Limit.ENVIRONMENT,
         certainty=compute_certainty(evidence, share, 0.15),
@@ -55,13 +55,13 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
 
 
 def is_plain_python(frame: Frame) -> bool:
-    """The script's own code, or the deque and the Counter that it uses."""
+    """Whether a frame is the script's own code, or the deque or Counter that it uses."""
     return not frame.plumbing or frame.file.endswith("collections/__init__.py")
 
 
 @finding_rule
 def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
-    """A network asked about one observation at a time."""
+    """A network that is called with one observation at a time."""
     probe = evidence.record.probes.batch
     acting = [f for f in evidence.record.forwards if f.role is Phase.ACTING]
     if not probe or not acting or evidence.record.width != 1:
@@ -71,7 +71,7 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
     number = probe.environments
     yield Finding(
         name="single-env-acting",
-        title=f"One environment at a time: {site.network} ({site.parameters:,} parameters) is asked "
+        title=f"One environment at a time: {site.network} ({site.parameters:,} parameters) is called "
         "for each step alone",
         file=site.file,
         line=site.line,
@@ -83,7 +83,7 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
             f"On a copy of the network: {1e6 * probe.one:,.0f} µs for one observation, "
             f"{1e6 * probe.many:,.0f} µs for {number}.",
         ),
-        advice=f"Step {number} environments together and ask the network once for all of them. Keep the ratio of "
+        advice=f"Step {number} environments together and call the network once for all of them. Keep the ratio of "
         "updates to transitions as it is.",
         example=f'envs = gymnasium.make_vec("CartPole-v1", num_envs={number})\n'
         "actions = network(torch.as_tensor(observations)).argmax(1)",

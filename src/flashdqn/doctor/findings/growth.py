@@ -18,7 +18,7 @@ from flashdqn.doctor.watch.schema import sum_counts
 
 GROWN = 1.5
 MANY = 5_000
-"""Elements from which on a growing list is worth a word."""
+"""A growing list is reported from this many elements on."""
 MEGABYTE = 2**20
 EPISODE_RATE = re.compile(
     r"\b(episodes?|eps?|games?)\s*(/|per)\s*(s|sec|second|min|minute|h|hour)\b", re.IGNORECASE
@@ -35,17 +35,17 @@ class Stretch:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length in seconds."""
         return sum(window.seconds for window in self.windows)
 
 
 @finding_rule
 def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
-    """Losses kept with all that led to them."""
+    """Losses that are kept with their graphs."""
     places: dict[Place, Container] = {}
     for container in sorted(evidence.record.containers, key=lambda c: c.sizes[-1][1]):
         if container.holds_graph and is_growing(container, least=200):
-            places[find_append_line(evidence, container)] = container  # one thing may have several names
+            places[find_append_line(evidence, container)] = container  # one object may have several names
     for (file, line), container in places.items():
         first, last = container.sizes[0][1], container.sizes[-1][1]
         growth = compute_memory_growth(evidence)
@@ -70,7 +70,7 @@ def detect_graph_leaks(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
-    """Lists that have no end, above all those that are gone through at every step."""
+    """Lists that grow without end, above all those that the script loops over at every step."""
     containers = [c for c in evidence.record.containers if not c.holds_graph and is_growing(c, least=MANY)]
     slower = find_slower_lines(evidence)
     if not containers or (not slower and compute_memory_growth(evidence) < 100 * MEGABYTE):
@@ -83,7 +83,7 @@ def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         name="growing-buffer",
         title=f"`{container.name}` grows without end"
-        + (", and is gone through again and again" if slower else ""),
+        + (", and the script loops over it again and again" if slower else ""),
         file=file,
         line=line,
         share=share,
@@ -91,17 +91,18 @@ def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
         evidence=(
             *(
                 f"`{c.name}` ({c.type} in {c.where}): {c.sizes[0][1]:,} elements at first, "
-                f"{c.sizes[-1][1]:,} at last."
+                f"{c.sizes[-1][1]:,} at the end."
                 for c in containers[:3]
             ),
             *(
-                f"Line {p[1]} took {1e6 * slower[p][0]:,.0f} µs a step at first, {1e6 * slower[p][1]:,.0f} at last."
+                f"Line {p[1]} took {1e6 * slower[p][0]:,.0f} µs a step at first, "
+                f"{1e6 * slower[p][1]:,.0f} at the end."
                 for p in list(slower)[:3]
             ),
             f"Memory of the process: {compute_memory_growth(evidence) / MEGABYTE:+,.0f} MB "
             "while training was watched.",
         ),
-        advice="Give it an end, or keep a running figure instead of the whole history.",
+        advice="Limit its length, or keep a running mean instead of the whole history.",
         example="returns = collections.deque(maxlen=100)\nmean += (reward - mean) / count",
         limit=Limit.PYTHON,
         certainty=compute_certainty(evidence, share, 0.03) if slower else 1.0,
@@ -110,14 +111,14 @@ def detect_growing_containers(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
-    """Steps that cost more and more, when nothing that grows explains it."""
+    """Steps that cost more and more, when no growing container explains it."""
     thirds = first_and_last_third(evidence)
     if thirds is None or list(detect_growing_containers(evidence)):
         return
     early, late = thirds
     before, after = (part.seconds / max(part.counts.transitions, 1) for part in thirds)
     work = [part.counts.cpu / max(part.counts.transitions, 1) for part in thirds]
-    # A machine that others use as well makes steps longer, but no more work.
+    # On a machine that others also use, steps take longer, but they do not take more CPU time.
     if not before or after / before < 1.3 or not work[0] or work[1] / work[0] < 1.3:
         return
     phases = {
@@ -139,8 +140,8 @@ def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
             f"{1e6 * before:,.0f} µs a transition in the first third, {1e6 * after:,.0f} µs in the last.",
             f"Most of the difference is {worst}: {1e6 * phases[worst]:+,.0f} µs a transition.",
         ),
-        advice="If updates begin late, or come more often later, this is as it should be; otherwise look at what "
-        "that phase goes through at every step.",
+        advice="If updates begin late, or come more often later, this is normal; otherwise look at what that "
+        "phase loops over at every step.",
         example="",
         certainty=compute_certainty(evidence, max(lost, 0.0), 0.1) if has_steady_ratio(early, late) else 0.0,
     )
@@ -156,7 +157,7 @@ def find_slowed_line(evidence: Evidence, early: Stretch, late: Stretch) -> Place
 
 @finding_rule
 def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
-    """Memory that grows all along, on the host or on the GPU."""
+    """Memory that keeps growing, on the host or on the GPU."""
     named = {f.name for rule in (detect_graph_leaks, detect_growing_containers) for f in rule(evidence)}
     windows = evidence.training_windows
     for sizes, where in (
@@ -177,9 +178,10 @@ def detect_memory_growth(evidence: Evidence) -> Iterator[Finding]:
             share=0.0,
             speedup=1.0,
             evidence=(
-                f"{late[0] / MEGABYTE:,.0f} MB after a third of the time, {late[-1] / MEGABYTE:,.0f} MB at last.",
+                f"{late[0] / MEGABYTE:,.0f} MB after a third of the time, "
+                f"{late[-1] / MEGABYTE:,.0f} MB at the end.",
             ),
-            advice="A replay that fills is as it should be. Otherwise look for tensors that are kept with their "
+            advice="A replay that fills up is normal. Otherwise look for tensors that are kept with their "
             "graphs, figures that are never closed, and caches.",
             example="",
             certainty=1.0,
@@ -212,15 +214,15 @@ def detect_longer_episodes(evidence: Evidence) -> Iterator[Finding]:
             f"Steps per episode: {lengths[0]:,.0f}, then {lengths[1]:,.0f}.",
             f"Transitions per second: {steps[0]:,.0f}, then {steps[1]:,.0f}.",
         ),
-        advice="Measure speed in transitions per second. A budget of episodes grows with skill; one of "
-        "transitions does not.",
+        advice="Measure speed in transitions per second. A budget of episodes takes longer as the agent gets "
+        "better; a budget of transitions does not.",
         example="print(f'{transitions / seconds:.0f} transitions/s, {episodes / seconds:.1f} episodes/s')",
         certainty=1.0,
     )
 
 
 def find_episode_rate_line(evidence: Evidence) -> Place | None:
-    """The line that prints episodes per time, and no transitions per time beside them."""
+    """A line that prints episodes per time without transitions per time."""
     for site in evidence.record.kinds(EventKind.PRINT):
         first, last = source.find_statement_lines(site.file, site.line)
         text = " ".join(source.read_line(site.file, line) for line in range(first, last + 1))
@@ -230,7 +232,7 @@ def find_episode_rate_line(evidence: Evidence) -> Place | None:
 
 
 def is_growing(container: Container, least: int) -> bool:
-    """Ever larger, never emptied, to the end."""
+    """Whether it grew to the end and was never emptied."""
     sizes = [size for _, size in container.sizes]
     if len(sizes) < 3 or sizes[-1] < least or sizes[-1] < GROWN * sizes[0]:
         return False
@@ -239,7 +241,7 @@ def is_growing(container: Container, least: int) -> bool:
 
 
 def find_append_line(evidence: Evidence, container: Container) -> Place:
-    """Where something is added to a container, as the source has it."""
+    """Where the source adds something to a container."""
     name = container.name.rpartition(".")[2]
     files = {frame.file for frame in evidence.record.frames if not frame.plumbing}
     for file in sorted(files, key=lambda f: f != evidence.record.script):
@@ -251,7 +253,7 @@ def find_append_line(evidence: Evidence, container: Container) -> Place:
 
 
 def adds_to_name(node: ast.AST, name: str) -> bool:
-    """`name.append(…)`, `name += …`, `name = name + …`."""
+    """Whether this is `name.append(…)`, `name += …` or `name = name + …`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr in ("append", "extend", "add", "appendleft", "setdefault") and refers_to_name(
             node.func.value, name
@@ -266,20 +268,20 @@ def adds_to_name(node: ast.AST, name: str) -> bool:
 
 
 def refers_to_name(node: ast.AST, name: str) -> bool:
-    """`name`, or `something.name`."""
+    """Whether this is `name` or `something.name`."""
     return (isinstance(node, ast.Name) and node.id == name) or (
         isinstance(node, ast.Attribute) and node.attr == name
     )
 
 
 def compute_memory_growth(evidence: Evidence) -> float:
-    """Bytes of the process, from the first window of training to the last."""
+    """Bytes by which the process grew from the first training window to the last."""
     windows = evidence.training_windows
     return float(windows[-1].memory - windows[0].memory) if windows else 0.0
 
 
 def first_and_last_third(evidence: Evidence) -> tuple[Stretch, Stretch] | None:
-    """The first and the last third of the training's windows; nothing when it is too short to tell."""
+    """The first and the last third of the training windows; None if there are too few."""
     windows = [w for w in evidence.training_windows if w.seconds > 0.3 and w.counts.transitions]
     size = len(windows) // 3
     if size < 2:
@@ -289,7 +291,7 @@ def first_and_last_third(evidence: Evidence) -> tuple[Stretch, Stretch] | None:
 
 
 def has_steady_ratio(early: Stretch, late: Stretch) -> bool:
-    """Whether as many updates were done for each transition at the end as at first."""
+    """Whether updates per transition are about the same at the start and at the end."""
     first, last = (part.counts.updates / max(part.counts.transitions, 1) for part in (early, late))
     return first == last or (first > 0 and 0.8 < last / first < 1.25)
 
@@ -301,10 +303,10 @@ def phase_seconds_per_transition(evidence: Evidence, part: Stretch, phase: Phase
 
 
 def find_slower_lines(evidence: Evidence) -> dict[Place, tuple[float, float]]:
-    """Lines whose seconds per step grew: from what to what; only those that matter."""
+    """Lines that matter and whose seconds per step grew: the seconds before and after."""
     thirds = first_and_last_third(evidence)
     if thirds is None or not has_steady_ratio(*thirds):
-        return {}  # what began late, or is done more often, is no slower for that
+        return {}  # work that began late, or is done more often, is not slower
     groups = [evidence.line_seconds(part.windows) for part in thirds]
     progress = [sum(w.counts.vector_steps or w.counts.updates for w in part.windows) or 1 for part in thirds]
     found = {}

@@ -11,7 +11,7 @@ from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import EventKind, Phase
 
 USUAL = 1 / 32
-"""Updates per transition with many environments: what large batches of games are commonly trained at."""
+"""Updates per transition that are common with many environments."""
 NATURE = 1 / 4
 """Updates per transition of the first DQN that played Atari, and of most since."""
 MUCH = 0.4
@@ -48,11 +48,11 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
         evidence=(
             f"{updates:,.0f} updates for {transitions:,.0f} transitions: {ratio:.3g} each, "
             f"{cost:,.0f} µs an update.",
-            f"Learning takes {share:.0%} of the time. The figure above is for a ratio of {usual}.",
+            f"Learning takes {share:.0%} of the time. The gain above assumes a ratio of {usual}.",
         ),
-        advice="Choose the ratio of updates to transitions on purpose, and say it with every figure of speed. "
-        "Fewer updates make a run faster because it learns less from each transition; whether it needs them is "
-        "for an experiment to say, at the same number of transitions and of seconds.",
+        advice="Choose the ratio of updates to transitions on purpose, and report it with every speed. Fewer "
+        "updates make a run faster because it learns less from each transition. Test whether it needs them, at "
+        "the same number of transitions and at the same number of seconds.",
         example="updates_due += ratio * number_of_environments\n"
         "while updates_due >= 1:\n    train_step()\n    updates_due -= 1",
         changes_learning=True,
@@ -62,13 +62,13 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
-    """An optimizer that goes through its tensors in Python, where torch has one kernel for all."""
+    """An optimizer that loops over its tensors in Python, although torch has one kernel for all of them."""
     probe = evidence.record.probes.optimizer
     sites = evidence.record.kinds(EventKind.OPTIMIZER)
     if not probe or not sites:
         return
     share = sum(site.seconds for site in sites) / evidence.watched
-    # By its share, or by what the probe would save: the smaller. On a busy machine steps seem longer than they are.
+    # The smaller of two estimates, by share and by probe: on a busy machine steps seem longer than they are.
     steps = sum(site.count for site in sites)
     saved = min(share * (1 - 1 / probe.factor), steps * (probe.now - probe.cured) / evidence.watched)
     used = max(evidence.record.optimizers, key=lambda use: use.steps)
@@ -84,7 +84,7 @@ def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
             f"Its steps take {share:.0%} of the time, {1e6 * site.seconds / site.count:,.0f} µs each.",
             f"On a copy of its state: {1e6 * probe.now:,.0f} µs as it is, {1e6 * probe.cured:,.0f} µs fused.",
         ),
-        advice="Ask for the fused kernel: the same mathematics in one call.",
+        advice="Use the fused kernel: the same mathematics in one call.",
         example=f"optimizer = torch.optim.{used.name}(network.parameters(), lr=lr, fused=True)",
         certainty=compute_certainty(evidence, max(saved, 0.0), 0.03) if probe.factor > 1.2 else 0.0,
     )
@@ -92,7 +92,7 @@ def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
-    """Numbers below the smallest normal one, over which the CPU takes many times longer."""
+    """Numbers below the smallest normal one: the CPU is many times slower with them."""
     counts, probe = evidence.record.subnormals, evidence.record.probes.flush
     if not counts or not probe or counts[-1].flushed or counts[-1].count < 100:
         return
@@ -101,7 +101,7 @@ def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
     site = max(evidence.record.kinds(EventKind.OPTIMIZER), key=lambda site: site.count)
     yield Finding(
         name="subnormals",
-        title="Parameters and moments have sunk to subnormal numbers, which slow the CPU down",
+        title="Parameters and moments have become subnormal numbers, which slow the CPU down",
         file=site.file,
         line=site.line,
         share=share * (1 - 1 / probe.factor),
@@ -112,7 +112,7 @@ def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
             f"An update on a copy of them: {1e6 * probe.now:,.0f} µs as they are, "
             f"{1e6 * probe.cured:,.0f} µs when they are flushed to zero.",
         ),
-        advice="Let the CPU take such numbers for zero: one call at the start, in every thread that computes.",
+        advice="Let the CPU treat such numbers as zero: one call at the start, in every thread that computes.",
         example="torch.set_flush_denormal(True)",
         certainty=1.0 if probe.factor > 1.1 else 0.0,
     )
@@ -120,7 +120,7 @@ def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
-    """Networks that act, or give targets, while a graph for gradients is built."""
+    """Networks that act or compute targets while torch builds a graph for gradients."""
     probe = evidence.record.probes.no_grad
     factor = probe.factor if probe else 1.0
     wasted = [f for f in evidence.record.forwards if f.graded > 0.5 * f.count and f.count >= 100]
@@ -141,7 +141,7 @@ def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
         name="no-grad-forgotten",
         title="A network that only acts builds a graph for gradients at every call"
         if worst.role is Phase.ACTING
-        else "A network that only gives targets builds a graph for gradients",
+        else "A network that only computes targets builds a graph for gradients",
         file=worst.file,
         line=worst.line,
         share=share,
@@ -150,8 +150,8 @@ def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
             *(f"Line {f.line}: {f.graded:,} of {f.count:,} results carry a graph." for f in wasted),
             f"Acting on a copy of the network: {factor:.2f} times as long with a graph as without.",
         ),
-        advice="Act and compute targets without gradients: it takes less time and less memory, and nothing can "
-        "flow back where it should not.",
+        advice="Act and compute targets without gradients: it takes less time and less memory, and no gradient "
+        "can flow back where it should not.",
         example="with torch.no_grad():\n    action = network(obs).argmax(1)",
         certainty=1.0,
     )

@@ -26,7 +26,7 @@ def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
         return
     share = sum(lines.values()) / evidence.seconds
     file, line = lines.longest()
-    _, spells = measure_compilation(evidence)
+    _, periods = measure_compilation(evidence)
     yield Finding(
         name="compile-in-training",
         title="Code is compiled in the middle of training",
@@ -35,11 +35,11 @@ def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share),
         evidence=(
-            f"Compilers were at work for {sum(lines.values()):.1f} s, {share:.0%} of the training, in {spells} "
-            f"spell{'s' * (spells != 1)}.",
+            f"Compilers were at work for {sum(lines.values()):.1f} s, {share:.0%} of the training, in {periods} "
+            f"period{'s' * (periods != 1)}.",
         ),
-        advice="Compile before the clock starts: call the function once with every shape and type that will come. "
-        "A new shape compiles again: pad to a fixed one, or allow for dynamic shapes.",
+        advice="Compile before the clock starts: call the function once with every shape and type that training "
+        "will use. Each new shape is compiled again: pad to a fixed shape, or allow dynamic shapes.",
         example="for batch in (1, 64):           # every shape that training will use\n"
         "    compiled(torch.zeros(batch, features))",
         limit=Limit.COMPILATION,
@@ -53,21 +53,21 @@ def flag_compile_windows(evidence: Evidence) -> list[bool]:
 
 
 def measure_compilation(evidence: Evidence) -> tuple[float, int]:
-    """Seconds for which compilers were at work while training, and in how many spells."""
+    """Seconds for which compilers were at work while training, and in how many periods."""
     windows = flag_compile_windows(evidence)
-    spells = sum(now and not before for before, now in zip([False, *windows], windows, strict=False))
-    return evidence.by_phase[Phase.COMPILATION], spells
+    periods = sum(now and not before for before, now in zip([False, *windows], windows, strict=False))
+    return evidence.by_phase[Phase.COMPILATION], periods
 
 
 def compiles_at_start_only(evidence: Evidence) -> bool:
-    """One spell, before the first third of the training is over: a start-up, which a longer run hardly feels."""
+    """Whether compilers worked in one period only, in the first third: a start-up, short beside a longer run."""
     windows = flag_compile_windows(evidence)
     return measure_compilation(evidence)[1] <= 1 and not any(windows[len(windows) // 3 :])
 
 
 @finding_rule
 def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
-    """More threads than the work is worth, or than there are cores."""
+    """More threads than the work can use, or than there are cores."""
     record = evidence.record
     probe, now = record.probes.threads, record.threads
     if not probe or now not in probe:
@@ -90,8 +90,8 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
             + " threads.",
             f"The process may use {record.cores} cores and kept {busy:.1f} busy.",
         ),
-        advice="Small matrices do not gain from threads; they wait for one another. Set the number once, at the "
-        "start.",
+        advice="Small matrices do not gain from threads: the threads wait for one another. Set the number once, at "
+        "the start.",
         example=f"torch.set_num_threads({best})   # or OMP_NUM_THREADS={best} before the start",
         certainty=1.0 if factor > SLOWER and best < now else 0.0,
     )
@@ -99,7 +99,7 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
-    """The host waits for the GPU, line by line."""
+    """Lines where the host waits for the GPU."""
     sites = [site for site in evidence.record.sites if site.on_device and site.kind is not EventKind.ENV_STEP]
     if not sites:
         return
@@ -123,8 +123,8 @@ def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
             for site in sorted(sites, key=lambda site: -site.seconds)[:5]
         )
         + ((f"The GPU was busy {busy:.0%} of the time.",) if busy is not None else ()),
-        advice="Leave numbers on the GPU: choose actions there, keep the replay there, and bring losses over "
-        "rarely, many at once. What the GPU itself needs stays; only the waiting goes.",
+        advice="Keep numbers on the GPU: choose actions there, keep the replay there, and copy losses to the host "
+        "rarely, many at once. The GPU's own work stays the same; only the waiting goes away.",
         example="losses[update % 1000] = loss.detach()      # on the GPU\n"
         "if update % 1000 == 999:\n    print(losses.mean().item())             # one wait for a thousand",
         limit=Limit.COPIES,

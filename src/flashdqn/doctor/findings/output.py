@@ -15,12 +15,12 @@ from flashdqn.doctor.watch.kinds import EventKind, Phase
 from flashdqn.doctor.watch.rows import SpeedClaim
 
 WRONG = 1.4
-"""By how much a claim must differ from what was counted, time after time."""
+"""The factor by which claims must differ from what was counted, again and again."""
 
 
 @finding_rule
 def detect_printing(evidence: Evidence) -> Iterator[Finding]:
-    """Lines printed in the hot loop: writing them, and making their text."""
+    """Lines printed in the hot loop: building their text, and writing it."""
     sites = [site for site in evidence.record.kinds(EventKind.PRINT) if site.count >= 50]
     places = {
         (site.file, line)
@@ -44,11 +44,11 @@ def detect_printing(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share),
         evidence=(
-            f"print() was called {count:,} times from {len(sites)} lines; with the making of their text they take "
+            f"print() was called {count:,} times from {len(sites)} lines; with building their text they take "
             f"{share:.0%} of the time.",
             f"Writing alone: {sum(site.seconds for site in sites):.2f} s.",
         ),
-        advice="Print now and then: every few seconds, not every step. On a slow terminal it costs more yet.",
+        advice="Print every few seconds, not every step. On a slow terminal it costs even more.",
         example="if time.time() - last > 5:\n    print(summary)\n    last = time.time()",
         limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.03),
@@ -72,8 +72,10 @@ def detect_logging(evidence: Evidence) -> Iterator[Finding]:
         line=line,
         share=share,
         speedup=estimate_speedup(share),
-        evidence=(f"It takes {share:.0%} of the time. The most costly line: {source.read_line(file, line)}",),
-        advice="Write less often: means over many steps tell as much.",
+        evidence=(
+            f"It takes {share:.0%} of the time. The most expensive line: {source.read_line(file, line)}",
+        ),
+        advice="Write less often: means over many steps say as much.",
         example="if update % 1000 == 0:\n    writer.add_scalar('loss', loss, update)",
         limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.05),
@@ -82,7 +84,7 @@ def detect_logging(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
-    """A printed figure of steps per second that is not what was counted."""
+    """A printed number of steps per second that differs from what was counted."""
     by_line: dict[tuple[str, int], list[SpeedClaim]] = {}
     for claim in evidence.record.claims:
         by_line.setdefault((claim.file, claim.line), []).append(claim)
@@ -108,10 +110,10 @@ def detect_wrong_claims(evidence: Evidence) -> Iterator[Finding]:
             evidence=(
                 f"It printed: {last.text}",
                 f"Counted: {true[1]:,.0f} transitions per second since its last such line, "
-                f"{true[0]:,.0f} from the start on.",
+                f"{true[0]:,.0f} since the start.",
                 f"{len(errors)} such lines were compared.",
             ),
-            advice="Count transitions, of all environments, once each, and divide by the time in which they were "
+            advice="Count each transition of every environment once, and divide by the time in which they were "
             "made.",
             example="transitions += number_of_environments\nprint(transitions / (time.perf_counter() - start))",
             certainty=agree if factor > WRONG else 0.0,
@@ -126,7 +128,7 @@ def compute_true_rates(evidence: Evidence, before: SpeedClaim, claim: SpeedClaim
 
 
 def compute_claim_error(evidence: Evidence, before: SpeedClaim, claim: SpeedClaim) -> float:
-    """The logarithm of claimed over counted, against whichever of the two rates it comes closer to."""
+    """The logarithm of claimed over counted, against the closer of the two rates."""
     if claim.value <= 0:
         return 0.0
     return min(

@@ -1,4 +1,4 @@
-"""Work done row by row in Python that tensors do at once."""
+"""Work done row by row in Python that tensors could do at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flashdqn.doctor.watch.rows import CallSite
 
 LEAST_SHARE = 0.05
 BATCHED = 50.0
-"""How much less the same work costs in one call: a cautious figure for a batch of a few dozen rows and more."""
+"""How many times cheaper the same work is in one call: a cautious estimate for a few dozen rows or more."""
 MAKERS = {
     "tensor",
     "as_tensor",
@@ -35,7 +35,7 @@ Range = tuple[str, int, int]
 
 @finding_rule
 def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
-    """Values brought over one by one: `.item()`, `.cpu()`, `.numpy()` in a loop over rows."""
+    """Values taken out of tensors one by one: `.item()`, `.cpu()`, `.numpy()` in a loop over rows."""
     record = evidence.record
     groups: dict[Range, list[CallSite]] = {}
     for site in record.kinds(*COPIES):
@@ -64,8 +64,8 @@ def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
                 f"The loop takes {share:.0%} of the time; the copies themselves move "
                 f"{sum(site.elements for site in sites) / max(count, 1):.0f} elements each on average.",
             ),
-            advice="Keep the whole batch as one tensor and write it into the replay in one go. Where a number is "
-            "needed on the host, take it once for all rows.",
+            advice="Keep the whole batch as one tensor and write it into the replay at once. Where the host needs "
+            "numbers, copy them once for all rows.",
             example="index = torch.arange(position, position + n) % capacity\n"
             "observations[index] = obs      # [n, features], one copy for all environments\n"
             "actions[index] = action\nrewards[index] = reward",
@@ -90,10 +90,10 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
         phases = evidence.phase_inside(file, first, last)
         share = sum(phases.values()) / evidence.seconds
         if phases[Phase.ENVIRONMENT] > 0.5 * sum(phases.values()):
-            continue  # that is for `python-env` to say
+            continue  # `python-env` reports that
         yield Finding(
             name="row-loop",
-            title="A Python loop goes over rows that tensors could do at once",
+            title="A Python loop goes over rows that tensors could handle at once",
             file=file,
             line=evidence.hottest(file, first, last),
             share=share,
@@ -103,7 +103,7 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
                 f"The loop: {source.read_line(file, first)}",
             ),
             advice="Stack the rows once and do the operation for all of them: indexing, arithmetic, `gather`, "
-            "`where` and the network take a whole batch at the price of a few rows.",
+            "`where` and the network handle a whole batch at the cost of a few rows.",
             example="q = network(next_obs)                       # [batch, actions], one call\n"
             "target = reward + discount * q.max(1).values  # no loop over the batch",
             limit=Limit.PYTHON,
@@ -113,7 +113,7 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
 
 @finding_rule
 def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
-    """Batches put together from Python lists of single transitions."""
+    """Batches built from Python lists of single transitions."""
     groups: dict[str, list[Place]] = {}
     for file, line in evidence.by_line:
         if builds_from_list(file, line):
@@ -124,15 +124,15 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
         updates = max(evidence.record.totals.updates, 1)
         yield Finding(
             name="list-batches",
-            title="Every batch is put together from Python lists, one transition after the other",
+            title="Every batch is built from Python lists, one transition after the other",
             file=file,
             line=worst[1],
             share=share,
             speedup=estimate_speedup(share, BATCHED),
             evidence=(
-                f"Making tensors and arrays out of lists takes {share:.0%} of the time, "
+                f"Making tensors and arrays from lists takes {share:.0%} of the time, "
                 f"{1e6 * share * evidence.watched / updates:,.0f} µs for each of {updates:,} updates.",
-                f"The most costly line: {source.read_line(*worst)}",
+                f"The most expensive line: {source.read_line(*worst)}",
             ),
             advice="Keep the replay as preallocated arrays or tensors and index them with a vector of row numbers.",
             example="rows = torch.randint(size, (batch_size,))\n"
@@ -143,7 +143,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
-    """The lines around that draw the transitions themselves: arrays are indexed instead."""
+    """Lines of the same function that draw the transitions: with arrays, indexing replaces them."""
     function = source.find_function(*place)
     return [
         (file, line)
@@ -157,7 +157,7 @@ def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
 
 
 def find_hot_places(evidence: Evidence) -> list[Place]:
-    """The script's own lines, the hottest first, that take at least one percent."""
+    """The script's own lines that take at least one percent, the hottest first."""
     spent = {place: sum(phases.values()) for place, phases in evidence.by_line.items()}
     return [p for p in sorted(spent, key=lambda p: -spent[p]) if spent[p] > 0.01 * evidence.seconds]
 
@@ -192,7 +192,7 @@ def touches_tensors(file: str, loop: Range) -> bool:
 
 
 def is_row_operation(part: ast.AST, names: set[str]) -> bool:
-    """x[i] with the loop's variable, or torch.something(…)."""
+    """Whether this is x[i] with the loop's variable, or torch.something(…)."""
     if isinstance(part, ast.Subscript):
         return any(isinstance(index, ast.Name) and index.id in names for index in ast.walk(part.slice))
     return (
@@ -222,7 +222,7 @@ def builds_from_list(file: str, line: int) -> bool:
 
 
 def is_list_expression(argument: ast.expr) -> bool:
-    """Whether an argument goes through single elements in Python."""
+    """Whether an argument loops over single elements in Python."""
     if isinstance(argument, source.Comprehension):
         return True
     return isinstance(argument, ast.Call) and source.get_called_name(argument) in (

@@ -1,1 +1,1 @@
-"""What the doctor has to say: plain data, and the same on a terminal, on a page and as JSON."""
+"""The doctor's report: as plain data, on a terminal, on a page and as JSON."""

@@ -1,4 +1,4 @@
-"""What the doctor has to say about a script: plain data, for the terminal, JSON and the page alike."""
+"""The doctor's report on a script: plain data for the terminal, JSON and the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.numbers import format_count
 
 JSON_VERSION = 1
-"""Goes up when a field changes its meaning or goes away; new fields leave it as it is."""
+"""Goes up when a field changes its meaning or is removed; new fields do not change it."""
 
 
 class Limit(StrEnum):
@@ -35,17 +35,16 @@ class Finding:
     """One reason why a training is slow, or not what it seems."""
 
     name: str
-    """What it is called: lower case with hyphens, the same in every report."""
+    """Lower case with hyphens, the same in every report."""
     title: str
     """One sentence that says what was seen."""
     file: str
     line: int
     """Where; line 0: the script as a whole."""
     share: float
-    """Of the watched time, what this costs: 0 to 1."""
+    """The share of the watched time that this costs: 0 to 1."""
     speedup: float
-    """How many times as fast the whole would be without it (Amdahl, from what was measured); 1.0: not a matter of
-    time."""
+    """How many times as fast the whole would be without it (Amdahl, from measurements); 1.0: not about speed."""
     evidence: tuple[str, ...]
     """What was measured: counts, times, sizes; a sentence each."""
     advice: str
@@ -53,16 +52,16 @@ class Finding:
     example: str
     """A few lines of code."""
     changes_learning: bool = False
-    """Whether the cure changes what is learned from: fewer updates, other data. Never to be sold as speed alone."""
+    """Whether the cure changes what is learned from: fewer updates, other data. Never present it as speed alone."""
     certainty: float = 1.0
-    """How sure the evidence makes it: 0 to 1. Nothing below `CERTAIN` is reported."""
+    """How certain the evidence makes it: 0 to 1. Nothing below `CERTAIN` is reported."""
     limit: Limit = Limit.UNKNOWN
-    """What the training is limited by where this takes much of the time; unknown: this does not say."""
+    """What limits the training if this takes much of the time; unknown: this does not say."""
 
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """What a phase takes of the time."""
+    """A phase's seconds and its share of the time."""
 
     name: Phase
     seconds: float
@@ -71,16 +70,16 @@ class PhaseShare:
 
 @dataclass(frozen=True)
 class HotLine:
-    """A line of code on which much time went by."""
+    """A line of code that took much time."""
 
     file: str
     line: int
     function: str
     source: str
-    """The line's text, stripped; empty where the file could not be read."""
+    """The line's text, stripped; empty if the file could not be read."""
     share: float
     phase: Phase
-    """What most of that time was."""
+    """The phase of most of that time."""
     context: tuple[tuple[int, str], ...] = ()
     """The lines around it: number and text."""
 
@@ -95,12 +94,12 @@ class CountedLine:
     line: int
     count: int
     per_step: float
-    """For each step of the environments; of each update, where no environment was seen."""
+    """For each step of the environments, or for each update if no environment was seen."""
     seconds: float
     share: float
     """Of the time in which it was counted."""
     waits: int
-    """How often of these the host waited for a GPU, or data crossed over."""
+    """How many of these made the host wait for a GPU, or moved data to or from it."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Window:
     updates: int
     episodes: int
     episode_length: float
-    """Mean length of the episodes that ended in it; NaN where none did."""
+    """Mean length of the episodes that ended in it; NaN if none did."""
     memory: int
     """Resident memory of the process at its end, in bytes."""
     device_memory: int
@@ -125,7 +124,7 @@ class Window:
 
 @dataclass(frozen=True)
 class GrowingContainer:
-    """Something that a script holds, and that gets larger and larger."""
+    """Something that a script holds, and that keeps growing."""
 
     name: str
     where: str
@@ -137,18 +136,18 @@ class GrowingContainer:
 
     @property
     def counts(self) -> list[int]:
-        """Its sizes alone."""
+        """Only its sizes."""
         return [size for _, size in self.sizes]
 
     @property
     def extent(self) -> str:
-        """From how many to how many."""
+        """The first and the last size, in words."""
         return f"{format_count(self.counts[0])} to {format_count(self.counts[-1])} {self.unit}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """All of it."""
+    """The whole report."""
 
     script: str
     arguments: tuple[str, ...]
@@ -167,7 +166,7 @@ class Report:
     updates: int
     episodes: int
     batch_size: int
-    """Of the gradient steps, the most common; 0 when unknown."""
+    """The most common batch size of the updates; 0 when unknown."""
     environments: int
     """Transitions per vector step, the most common; 0 when unknown."""
     bound: Limit
@@ -183,19 +182,19 @@ class Report:
     notes: tuple[str, ...] = ()
     """What else a reader should know: what could not be seen, what was not judged and why."""
     copies: tuple[CountedLine, ...] = ()
-    """Lines that take values out of tensors or move them, the costliest first."""
+    """Lines that take values out of tensors or move them, the most expensive first."""
     operations: tuple[CountedLine, ...] = ()
-    """All operations of torch by line, the costliest first; only in the deeper look."""
+    """All operations of torch by line, the most expensive first; only in deep mode."""
     growth: tuple[GrowingContainer, ...] = ()
     """Containers that grow."""
 
     @property
     def ratio(self) -> float:
-        """Gradient steps per transition; NaN where one of them was not seen."""
+        """Updates per transition; NaN if one of them was not seen."""
         return self.updates / self.transitions if self.transitions and self.updates else float("nan")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as a dict, for JSON."""
         return asdict(self) | {"ratio": self.ratio}
 
 
@@ -208,7 +207,7 @@ def encode_report_json(report: Report) -> str:
 
 
 def write_report_json(report: Report, path: Path) -> Path:
-    """Write it to a file."""
+    """Write the report to a file."""
     path.write_text(encode_report_json(report), encoding="utf-8")
     return path
 

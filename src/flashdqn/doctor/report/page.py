@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing from elsewhere: to look at, to keep, to send to somebody."""
+"""A report as one self-contained page: to read, to keep, to send."""
 
 from __future__ import annotations
 

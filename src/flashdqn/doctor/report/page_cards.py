@@ -1,4 +1,4 @@
-"""The parts of a report's page that are made of words: its head, its findings, its hottest lines."""
+"""The text parts of a report's page: its head, its findings, its hottest lines."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from flashdqn.show.charts import draw_legend_patch
 from flashdqn.show.numbers import format_percent
 from flashdqn.show.page import escape, make_section
 
-OPEN = 3  # hottest lines that are shown with what is around them at once
-#: Comments, strings, numbers and words of Python: a small reader that never fails, whatever it is given.
+OPEN = 3  # hottest lines whose surrounding lines are shown at once
+#: Comments, strings, numbers and words of Python: a small reader that never fails, on any input.
 _TOKEN = re.compile(
     r"(?P<c>#[^\n]*)"
     r"|(?P<s>[rbfuRBFU]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"))"
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 def render_head(report: Report) -> str:
-    """What was run, for how long, and what came of it."""
+    """What was run, for how long, and the result."""
     tiles = "".join(
         f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b><span>{escape(unit)}</span></div>'
         for name, value, unit in list_head_figures(report)
@@ -56,12 +56,12 @@ def render_head(report: Report) -> str:
 
 
 def render_traceback(report: Report) -> str:
-    """The script's own words."""
+    """The script's own traceback."""
     return make_section("It failed with", f'<pre class="trace">{escape(report.error.rstrip())}</pre>')
 
 
 def render_findings(report: Report) -> str:
-    """A card for each, or a calm word."""
+    """A card for each finding, or a sentence if there is none."""
     if not report.findings:
         return make_section("Findings: none", f"<p>{escape(describe_no_findings(report))}</p>")
     cards = "".join(render_finding_card(number, finding) for number, finding in enumerate(report.findings, 1))
@@ -91,7 +91,7 @@ def _gain_class(finding: Finding) -> str:
 
 
 def render_hot_lines(report: Report) -> str:
-    """Lines on which much time went by, with what is around them."""
+    """Lines that took much time, with the lines around them."""
     if not report.lines:
         return ""
     lines = "".join(_render_hot_line(line, number < OPEN) for number, line in enumerate(report.lines))
@@ -129,7 +129,7 @@ def render_counted_lines(title: str, lines: tuple[CountedLine, ...]) -> str:
 
 
 def render_growth(report: Report) -> str:
-    """Containers that get longer and longer."""
+    """Containers that keep growing."""
     rows = "".join(
         f"<tr><td><b>{escape(one.name)}</b> {escape(one.type)}</td><td>{escape(shorten_path(one.where))}</td>"
         f'<td><span class="spark" aria-hidden="true">{draw_sparkline(one.counts, 24)}</span></td>'

@@ -1,4 +1,4 @@
-"""The pictures of a report: its phases as one bar, and everything that was counted over time."""
+"""The charts of a report: its phases as one bar, and everything that was counted over time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COLORS = {
 
 
 def get_phase_color(phase: Phase) -> str:
-    """The same in every picture."""
+    """A phase's color, the same in every chart."""
     return COLORS[phase]
 
 

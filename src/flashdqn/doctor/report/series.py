@@ -21,17 +21,17 @@ class Course:
     first: float
     """Over the first windows."""
     rest: float
-    """Over all others; of a memory, at the end."""
+    """Over all others; for memory, at the end."""
     text: Callable[[float], str]
 
 
 def per_second(number: float, seconds: float) -> float:
-    """NaN where no time went by."""
+    """A rate per second; NaN if no time passed."""
     return number / seconds if math.isfinite(seconds) and seconds > 0 else math.nan
 
 
 def mean_episode_length(windows: Iterable[Window]) -> float:
-    """Of all episodes that ended: each counts once."""
+    """The mean over all episodes that ended; each counts once."""
     known = [
         (w.episodes, w.episode_length) for w in windows if w.episodes and math.isfinite(w.episode_length)
     ]
@@ -40,7 +40,7 @@ def mean_episode_length(windows: Iterable[Window]) -> float:
 
 
 def merge_windows(windows: Sequence[Window], most: int) -> list[Window]:
-    """At most `most` windows, neighbors taken together."""
+    """At most `most` windows, with neighbors merged."""
     return [_combine_windows(windows[piece]) for piece in split_into_slices(len(windows), most)]
 
 
@@ -50,7 +50,7 @@ def count_first_windows(windows: Sequence[Window]) -> int:
 
 
 def build_courses(windows: Sequence[Window]) -> list[Course]:
-    """What is worth a line each: throughput, episodes, memory."""
+    """The courses worth showing: throughput, episodes, memory."""
     found = [
         _make_rate_course("transitions/s", windows, lambda w: w.transitions),
         _make_rate_course("updates/s", windows, lambda w: w.updates),
@@ -69,7 +69,7 @@ def list_phase_names(report: Report) -> list[Phase]:
 
 
 def compute_window_shares(window: Window, names: Sequence[Phase]) -> list[float]:
-    """Of a window's time, the share of each phase."""
+    """The share of each phase in a window's time."""
     seconds = [max(0.0, _finite_or_zero(window.phases.get(name, 0.0))) for name in names]
     total = sum(seconds)
     return [value / total if total > 0 else 0.0 for value in seconds]

@@ -1,4 +1,4 @@
-"""Lines for a terminal: wrapped with an indent, cut where wrapping would hurt, never with markup from outside."""
+"""Lines for a terminal: wrapped with an indent, cut where wrapping would hurt, never with markup from a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sheet:
         self._put(Text())
 
     def title(self, text: str) -> None:
-        """A heading, with air above."""
+        """A heading, with an empty line above."""
         self.blank()
         self._put(Text(text, style="bold"))
 
@@ -52,7 +52,7 @@ class Sheet:
             self._put(Text.assemble(" " * indent, line) if line.plain.strip() else Text())
 
     def verbatim(self, text: str) -> None:
-        """As it is."""
+        """Text that is neither wrapped nor cut."""
         self._put(Text(strip_controls(text).rstrip("\n")))
 
     def _put(self, text: Text) -> None:

@@ -57,7 +57,7 @@ COLORS = {
 
 
 def show_report(report: Report, console: Console) -> None:
-    """Everything, the script's own traceback first."""
+    """Print the whole report, the script's own traceback first."""
     sheet = Sheet(console)
     if report.ended is Ending.FAILED and report.error:
         sheet.verbatim(report.error)

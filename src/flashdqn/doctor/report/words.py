@@ -22,13 +22,13 @@ PHASES = {
     Phase.BACKWARD: "gradients",
     Phase.OPTIMIZER: "changing the weights",
     Phase.DATA_MOVEMENT: "copies between host and device, numpy and torch, and waiting for them",
-    Phase.LEARNING_REST: "learning that is none of its named parts",
+    Phase.LEARNING_REST: "the rest of learning, outside the named parts",
     Phase.PRINTING: "writing to the terminal",
     Phase.LOGGING: "TensorBoard, files, figures",
     Phase.COMPILATION: "torch.compile and kernels made at first use",
     Phase.WAITING: "asleep, or waiting for other processes",
     Phase.START_UP: "imports and setting up, before the first step",
-    Phase.PYTHON_REST: "Python code that is none of the above",
+    Phase.PYTHON_REST: "all other Python code",
 }
 
 BOUNDS = {
@@ -57,7 +57,7 @@ CHANGES_LEARNING = (
 
 
 def strip_controls(text: str) -> str:
-    """Text without control characters that a terminal would obey, and without what cannot be written."""
+    """Text without control characters for a terminal, and without characters that cannot be written."""
     shown = "".join(
         c if c.isprintable() or c in "\n\t" or ord(c) > 159 else "\N{REPLACEMENT CHARACTER}"
         for c in text.replace("\r\n", "\n")
@@ -66,7 +66,7 @@ def strip_controls(text: str) -> str:
 
 
 def shorten_path(file: str) -> str:
-    """A path as one would say it: from the working directory, or from where packages lie."""
+    """A short path: from the working directory, or from the folder of packages."""
     here = str(Path.cwd())
     if file.startswith(here + os.sep):
         return file[len(here) + 1 :]
@@ -79,25 +79,25 @@ def shorten_path(file: str) -> str:
 
 
 def format_place(what: Finding | HotLine | CountedLine) -> str:
-    """Where: train.py:41."""
+    """A place as train.py:41."""
     if what.line <= 0 or not what.file:
         return "the script as a whole"
     return f"{shorten_path(what.file)}:{what.line}"
 
 
 def format_command(report: Report) -> str:
-    """What was run."""
+    """The command that was run."""
     return " ".join([shorten_path(report.script), *(shlex.quote(argument) for argument in report.arguments)])
 
 
 def describe_watch_time(report: Report) -> str:
-    """How long, and how it ended."""
+    """How long the script was watched, and how it ended."""
     time = format_duration(report.seconds) if math.isfinite(report.seconds) else "an unknown time"
     return f"Watched for {time}, {ENDINGS[report.ended]}."
 
 
 def describe_machine(report: Report) -> str:
-    """On what it ran."""
+    """The machine that the script ran on."""
     parts = [report.device, f"torch {report.torch}" if report.torch else "", f"Python {report.python}"]
     parts += [_pluralize(report.cores, "core"), _pluralize(report.threads, "thread")]
     return ", ".join(part for part in parts if part)
@@ -107,22 +107,22 @@ def describe_bottleneck(report: Report) -> str:
     """What limits it, in a few words."""
     if report.bound in BOUNDS:
         return f"Limited by {BOUNDS[report.bound]}"
-    return "What limits it could not be told"
+    return "What limits it is not known"
 
 
 def describe_no_findings(report: Report) -> str:
-    """What to say when there is nothing to complain of."""
+    """The text of a report without findings."""
     if not report.transitions and not report.updates:
         return (
             "No training was seen, neither a step of an environment nor an update: there is nothing to judge."
         )
-    limit = f" {describe_bottleneck(report)}, as it is." if report.bound in BOUNDS else ""
+    limit = f" {describe_bottleneck(report)}." if report.bound in BOUNDS else ""
     when = " before it failed" if report.ended == "failed" else ""
-    return f"Nothing to complain of{when}: nothing was found that surely costs much time.{limit}"
+    return f"No problem found{when}: nothing was seen that certainly costs much time.{limit}"
 
 
 def list_head_figures(report: Report) -> list[tuple[str, str, str]]:
-    """The numbers of the head: name, value and what goes with it."""
+    """The numbers of the head: name, value, and unit or rate."""
     return [
         ("transitions", format_count(report.transitions), _format_per_second(report.transitions, report)),
         ("updates", format_count(report.updates), _format_per_second(report.updates, report)),
@@ -140,14 +140,14 @@ def format_gain(finding: Finding) -> str:
     if not math.isfinite(finding.speedup):
         return "gain unknown"
     if finding.speedup < 1.005:
-        return "not a matter of time"
+        return "not about speed"
     digits = 2 if finding.speedup < 1.1 else 1 if finding.speedup < 10 else 0
     less = ", learning from less" if finding.changes_learning else ""
     return f"{finding.speedup:.{digits}f}x faster{less}"
 
 
 def format_cost(finding: Finding) -> str:
-    """Its share of the time, where it has one, and how sure that is."""
+    """Its share of the time, if any, and how certain that is."""
     parts = [f"{format_percent(finding.share)} of the time"] if finding.share > 0 else []
     if finding.certainty < 0.995:
         parts.append(f"certainty {format_percent(finding.certainty)}")

@@ -1,5 +1,5 @@
-"""What watches a script from the inside. It needs nothing but the standard library, so that it works in any
-environment that the script works in; torch is looked at only once the script has imported it.
+"""The code that watches a script from the inside. It needs only the standard library, so it works in any
+environment where the script works. It looks at torch only after the script has imported it.
 
 It runs as a separate program (`python …/watch/__main__.py PLAN`), never as a part of flashdqn.
 """

@@ -1,6 +1,6 @@
-"""Run a script under watch: `python __main__.py PLAN.json`; see `schema.WatchPlan`.
+"""Run a script under the watch: `python __main__.py PLAN.json`; see `schema.WatchPlan`.
 
-The package is loaded under another name, so that none of its modules can stand in the way of the script's.
+The package is loaded under another name, so its modules cannot hide the script's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def load() -> None:
 
 if __name__ == "__main__":
     if sys.version_info < (3, 9):  # noqa: UP036 (the script's Python, not ours)
-        sys.exit("The doctor needs a script's Python to be 3.9 or newer.")
+        sys.exit("The doctor needs Python 3.9 or newer for the script.")
     if sys.stderr is not None and not faulthandler.is_enabled():
         faulthandler.enable()  # a crash in compiled code says where the script was
     load()

@@ -1,5 +1,5 @@
-"""Environments and replays are known by what they can do: every class that is made with `step` and `reset`, or with
-`sample` and a way to add, is watched from then on, no matter who wrote it.
+"""Environments and replays are recognized by their methods: every class with `step` and `reset`, or with `sample`
+and a way to add, is watched, no matter who wrote it.
 
 Only the outermost call counts: wrappers around wrappers are one step.
 """
@@ -37,7 +37,7 @@ NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
 
 @catch_failures
 def watch_module_classes(module: ModuleType) -> None:
-    """Look at the classes that a module has made."""
+    """Look at the classes that a module defines."""
     for made in list(vars(module).values()):
         if issubclass(type(made), type) and vars(made).get("__module__") == module.__name__:
             watch_class(made)
@@ -45,7 +45,7 @@ def watch_module_classes(module: ModuleType) -> None:
 
 @catch_failures
 def watch_class(made: Any) -> None:
-    """Have the calls of an environment's or a replay's methods known, if this is one."""
+    """Replace the methods of a class that is an environment or a replay."""
     if not issubclass(type(made), type):
         return  # a decorator or a metaclass may have made something else of it
     own = vars(made)
@@ -61,18 +61,18 @@ def watch_class(made: Any) -> None:
 
 
 def replace_method(made: type, name: str, method: Callable[..., Any]) -> None:
-    """A class that does not let itself be changed stays as it is."""
+    """Set a method; a class that cannot be changed stays as it is."""
     with suppress(AttributeError, TypeError):
         setattr(made, name, method)
 
 
 def defines_callable(made: type, name: str) -> bool:
-    """Whether a class or one of its bases defines something, without asking what a metaclass would say."""
+    """Whether a class or one of its bases defines a callable, without asking a metaclass."""
     return any(callable(vars(base).get(name)) for base in type.mro(made))
 
 
 def is_plain_function(method: object) -> bool:
-    """A function of Python's, and not one of ours already."""
+    """Whether this is a Python function, and not one of the watch's."""
     return isinstance(method, FunctionType) and not method.__code__.co_filename.startswith(HERE)
 
 
@@ -82,7 +82,7 @@ def is_excluded_class(made: type) -> bool:
 
 
 def takes_action(step: object) -> bool:
-    """A plain method with at least one argument beside self."""
+    """Whether this is a plain method with at least one argument besides self."""
     if not is_plain_function(step):
         return False
     code = step.__code__  # type: ignore[attr-defined]
@@ -90,7 +90,7 @@ def takes_action(step: object) -> bool:
 
 
 def counted_step(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The same step, noted: how long it took, and what it said."""
+    """The same step, with its time and its result noted."""
     note = StepNote()
 
     @stand_in_for(Phase.ENVIRONMENT)
@@ -102,7 +102,7 @@ def counted_step(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, within a frame that says whose time it is. Nobody counts it: a script may push a million."""
+    """The same method, in a frame that marks its time as replay. It is not counted: it may come a million times."""
 
     @stand_in_for(Phase.REPLAY)
     @functools.wraps(original)
@@ -113,19 +113,19 @@ def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class StepNote:
-    """A call of an environment's step that is noted. In a pickle it is a plain call: a class may be sent by value
-    to another process, or be saved (cloudpickle does that), where there is no watch.
+    """Calls an environment's step and notes it. Its pickle is a plain call: cloudpickle sends or saves classes by
+    value, and there is no watch where they are loaded.
     """
 
     known = False
     stranger = False
-    """Its `step` returns something else: it stands in nobody's way then."""
+    """Whether its `step` returns something else: then it is called without notes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return eval, ("lambda original, self, args, kwargs: original(self, *args, **kwargs)",)
 
     def __call__(self, original: Callable[..., Any], env: Any, args: Any, kwargs: Any) -> Any:
-        """The outermost step, if it is one."""
+        """Call the step; note it if it is the outermost one."""
         if local.in_env or self.stranger:
             return original(env, *args, **kwargs)
         local.in_env = 1

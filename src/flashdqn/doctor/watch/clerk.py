@@ -33,7 +33,7 @@ class Clerk(threading.Thread):
         self._before = read_counter_totals()
 
     def run(self) -> None:
-        """Window after window, until it is told to stop."""
+        """Close window after window, until stopped."""
         while not self.wait():
             self.close()
             self.do_chores()
@@ -41,7 +41,7 @@ class Clerk(threading.Thread):
         self.close()
 
     def wait(self) -> bool:
-        """Until the window is over, or training begins in it: that has a window of its own."""
+        """Wait until the window is over, or until training begins, which starts a new window."""
         began = bool(tally.first_step)
         end = perf_counter() + self.length
         while perf_counter() < end and not self.over.wait(0.05 if not began else self.length):
@@ -50,7 +50,7 @@ class Clerk(threading.Thread):
         return self.over.is_set()
 
     def close(self) -> None:
-        """Write the window down."""
+        """Add the finished window to the list."""
         now, after = perf_counter(), read_counter_totals()
         samples, self.looks.samples = self.looks.samples, {}
         self.windows.append(
@@ -66,7 +66,7 @@ class Clerk(threading.Thread):
         self._opened, self._before = now, after
 
     def do_chores(self) -> None:
-        """One that fails is not asked again: watching goes on without it."""
+        """Do all chores; one that fails is dropped, and watching goes on without it."""
         for chore in list(self.chores):
             try:
                 chore()
@@ -75,14 +75,14 @@ class Clerk(threading.Thread):
                 self.failures.append(tally.describe_failure(chore.__qualname__, error))
 
     def stop(self) -> None:
-        """Close the last window."""
+        """End the thread, which closes the last window."""
         self.over.set()
         if threading.current_thread() is not self:
             self.join(2.0)
 
 
 def read_counter_totals() -> WindowCounts:
-    """The totals now."""
+    """The current totals."""
     now = tally.counters
     return WindowCounts(
         transitions=now.transitions,
@@ -100,7 +100,7 @@ def subtract_counts(after: WindowCounts, before: WindowCounts) -> WindowCounts:
 
 
 def read_resident_memory() -> int:
-    """Bytes of resident memory; where the system does not say, the most there ever was."""
+    """Bytes of resident memory; the peak where the system does not tell the current size."""
     try:
         return int(STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     except OSError:

@@ -1,7 +1,7 @@
-"""What counting costs: measured on calls like the script's, with and without it, in turns.
+"""What counting costs: measured on calls like the script's, with and without counting, in turns.
 
-Between two calls the processor's caches are filled with something else, as a script's own work does: a call that
-finds all of itself in the caches takes half as long, and would promise too much.
+Between two calls the processor's caches are filled with other data, as a script's own work does. With warm caches
+a call takes half as long, and the measured cost would be too low.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILL = 1 << 21
 
 
 class Costs:
-    """Seconds that something takes longer when it is watched."""
+    """How many seconds longer something takes when it is watched."""
 
     def __init__(self) -> None:
         self.method = 1e-6
@@ -39,26 +39,26 @@ class Costs:
         """A backward pass and an optimizer's step."""
 
     def spent(self) -> float:
-        """On all that was counted so far."""
+        """Seconds spent on everything counted so far."""
         steps, updates = counters.vector_steps, counters.updates
         calls = count_switchable_calls(counters.hooks, steps, updates)
         return calls * self.method + counters.layers * self.layer + steps * self.step + updates * self.update
 
 
 def count_switchable_calls(hooks: float, steps: float, updates: float) -> float:
-    """Of all that was stood in for, what is counted by turns only: not the steps of environments, nor the backward
-    pass and the optimizer's step of each update, which always are."""
+    """The calls that are counted only part of the time. The steps of environments, and the backward pass and the
+    optimizer's step of each update, are always counted."""
     return max(hooks - steps - 2 * updates, 0.0)
 
 
 def measure_costs(torch: ModuleType) -> Costs:
-    """Measure them on a tensor, a layer, an environment and an optimizer that do nothing."""
+    """Measure the costs on a tensor, a layer, an environment and an optimizer that do nothing."""
     costs = Costs()
     tensor, layer, watched = torch.zeros(1), torch.nn.Identity(), methods.counting
     with preserve_counters():
         local.in_module = 0
         costs.method = measure_added_time("tensor.item()", {"tensor": tensor}, switch_counting)
-        local.in_module = 1  # so that a layer is within a network
+        local.in_module = 1  # as if the layer were inside a network
         costs.layer = measure_added_time("layer(tensor)", {"layer": layer, "tensor": tensor}, switch_counting)
         local.in_module = 0
         costs.step = measure_step_cost()
@@ -89,7 +89,7 @@ def measure_step_cost() -> float:
 
 
 def measure_update_cost() -> float:
-    """What is done before and after an optimizer's step."""
+    """What the hooks before and after an optimizer's step cost."""
     before, after = make_step_pre_hook(lambda: False), make_step_post_hook(lambda: False)
 
     def nothing(*_: Any) -> None:
@@ -98,7 +98,7 @@ def measure_update_cost() -> float:
     def choose(on: bool, scope: dict[str, Any]) -> None:
         scope["before"], scope["after"] = (before, after) if on else (nothing, nothing)
 
-    empty = SimpleNamespace(param_groups=[])  # the watch may want to look at it meanwhile
+    empty = SimpleNamespace(param_groups=[])  # the watch may look at it meanwhile
     return measure_added_time("before(self, (), {}); after(self, (), {})", {"self": empty}, choose)
 
 
@@ -121,14 +121,14 @@ def measure_added_time(
 
 @contextmanager
 def preserve_counters() -> Iterator[None]:
-    """Nothing of what is counted in here stays."""
+    """Undo everything that is counted inside the block."""
     before, busy, look = dict(vars(counters)), list(tally.busy_thread), optimizers.look
     began, held = list(first_step), [dict(optimizers.steps), dict(optimizers.held), dict(optimizers.seconds)]
     tables: list[tuple[dict[Any, int], dict[Any, int]]] = [
         (table, dict(table)) for table in (tally.widths, steps.steps_of, steps.began_at)
     ]
     optimizers.look = None
-    first_step[:] = began or [0.0]  # nobody is to take this for the training's beginning
+    first_step[:] = began or [0.0]  # this must not count as the start of training
     try:
         yield
     finally:

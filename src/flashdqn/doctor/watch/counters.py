@@ -1,4 +1,4 @@
-"""What is counted while the script runs: by line of code where something happens, and over all.
+"""What is counted while the script runs: by line of code, and in total.
 
 Plain lists and dicts, because this is on the script's hot path: a note costs well under a microsecond.
 """
@@ -16,13 +16,13 @@ from .frames import get_qualified_name, locate_script_line
 from .kinds import EventKind
 from .rows import CallSite, CountedTime, PartFailure
 
-#: Kind, the code's identity, line. Never the code itself: to hash it takes longer than all the rest of a note.
+#: Kind, the code's identity, line. Never the code itself: hashing it takes longer than the rest of a note.
 Key = tuple[EventKind, int, int]
 COUNT, SECONDS, ELEMENTS, ON_DEVICE, CODE = range(5)
 
 
 class Local(threading.local):
-    """What each thread is in the midst of."""
+    """What each thread is doing."""
 
     in_module = 0
     in_env = 0
@@ -53,13 +53,13 @@ class Forward:
         self.code: Any = None
         self.module: Any = None
         self.data: Any = None
-        """The latest network and what it was given, held so that they can be looked at in the end."""
+        """The latest network and its input, kept to look at in the end."""
         self.shape: Any = None
-        """Of the data: to ask a tensor for it takes longer."""
+        """The data's shape: asking a tensor for it takes longer."""
 
 
 class Counters:
-    """Totals."""
+    """Totals over the whole run."""
 
     def __init__(self) -> None:
         self.transitions = 0
@@ -68,19 +68,19 @@ class Counters:
         self.episode_steps = 0
         self.updates = 0
         self.hooks = 0
-        """How often the watch stood in for something."""
+        """How often the watch's stand-ins were called."""
         self.layers = 0
-        """Calls of layers within networks that it let pass."""
+        """Calls of layers inside networks, which the stand-ins pass on."""
         self.counted = CountedTime()
-        """While tensors' methods were counted: what rates of theirs are to be taken by."""
+        """While tensors' methods were counted: their rates are computed from this."""
         self.called = CountedTime()
         """The same for networks' calls."""
 
 
 sites: dict[Key, list[Any]] = {}
-"""Count, seconds, elements, how often on the GPU, and the code, held so that its identity stays its own."""
+"""Count, seconds, elements, how often on the GPU, and the code, kept so that its id is not used again."""
 by_instruction: dict[Key, list[Any]] = {}
-"""The same entries by kind, code and instruction: an instruction is known at once, its line has to be looked up."""
+"""The same entries by kind, code and instruction: an instruction is known at once, a line must be looked up."""
 forwards: dict[tuple[int, int], Forward] = {}
 forwards_by_instruction: dict[tuple[int, int], Forward] = {}
 widths: dict[int, int] = {}
@@ -89,18 +89,18 @@ counters = Counters()
 local = Local()
 started = perf_counter()
 first_step: list[float] = []
-"""When the first environment step or update was done: training begins."""
+"""When the first environment step or update was done: the start of training."""
 busy_thread = [0]
 """The thread that trains."""
 failures: dict[str, PartFailure] = {}
-"""What of the watch did not work, by its name: the first failure of each part."""
+"""The first failure of each part of the watch, by the part's name."""
 
 
 def note_event(
     kind: EventKind, frame: FrameType, seconds: float, elements: int = 0, on_device: int = 0
 ) -> list[Any]:
-    """Something of a kind was done, from the line of this frame (or of the nearest that is not plumbing); returns
-    what is known of that line by now."""
+    """Note an event at the line of this frame, or of the nearest frame that is not plumbing. Returns what is known
+    of that line by now."""
     key = (kind, id(frame.f_code), frame.f_lasti)
     entry = by_instruction.get(key)
     if entry is None:
@@ -117,8 +117,8 @@ def note_event(
 
 
 def catch_failures(action: Callable[..., None]) -> Callable[..., None]:
-    """What goes wrong in the watch must not be the script's trouble: it is written down instead. Notes that may
-    come a hundred thousand times a second do the same by themselves."""
+    """Note an error of the watch instead of raising it in the script. Functions that may run a hundred thousand
+    times a second catch their errors themselves."""
 
     @functools.wraps(action)
     def guarded(*args: Any) -> None:
@@ -131,13 +131,13 @@ def catch_failures(action: Callable[..., None]) -> Callable[..., None]:
 
 
 def note_failure(part: Callable[..., Any], error: Exception) -> None:
-    """Write down that a part of the watch did not work."""
+    """Note that a part of the watch did not work."""
     failure = describe_failure(part.__name__, error)
     failures.setdefault(failure.part, failure)
 
 
 def describe_failure(part: str, error: Exception) -> PartFailure:
-    """For the record."""
+    """A failure, for the record."""
     return PartFailure(part, f"{type(error).__name__}: {error}"[:200])
 
 
@@ -154,7 +154,7 @@ def note_training_start() -> None:
 
 
 def describe_sites() -> tuple[CallSite, ...]:
-    """For the record."""
+    """The counted lines, for the record."""
     return tuple(
         CallSite(
             kind=kind,

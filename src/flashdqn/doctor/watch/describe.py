@@ -1,4 +1,4 @@
-"""What is known of a script, put into a record: the machine, networks, optimizers, and what all parts have seen."""
+"""Put what is known about a script into a record: machine, networks, optimizers, and what all parts have seen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def describe_watch(watch: ScriptWatch) -> WatchRecord:
-    """The record: all that is known now."""
+    """The record of everything that is known now."""
     frames, stacks = watch.looks.describe()
     torch = sys.modules.get("torch")
     return WatchRecord(
@@ -60,7 +60,7 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
 
 
 def describe_costs(watch: ScriptWatch) -> WatchCosts:
-    """What the watch itself took so far."""
+    """What the watch itself has cost so far."""
     return WatchCosts(
         hooks=watch.turns.costs.spent(),
         looks=watch.looks.seconds,
@@ -72,13 +72,13 @@ def describe_costs(watch: ScriptWatch) -> WatchCosts:
 
 
 def count_process_cores() -> int:
-    """Those that this process may use."""
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def detect_torch_device(torch: Any) -> str:
-    """Where torch computes: on a GPU once it was asked for."""
-    cuda = getattr(torch, "cuda", None)  # torch may have been imported by half only
+    """Where torch computes: on a GPU once CUDA is initialized."""
+    cuda = getattr(torch, "cuda", None)  # torch may be only half imported
     return "cuda" if getattr(cuda, "is_initialized", bool)() else "cpu"
 
 

@@ -1,4 +1,4 @@
-"""Counting by turns: where it would cost a script too much, it rests, and rates come from the rest of the time."""
+"""Count only part of the time where counting costs too much; rates come from the time in which it was on."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .counters import counters, first_step
 from .torch_hooks import methods
 
 MOST = 0.015
-"""The part of the time that counting may cost, by its own measure; what it does to the caches comes on top."""
+"""Share of the time that counting may cost, by its own estimate; its effect on the caches comes on top."""
 SHORTEST = 0.5
-"""Seconds of a window that say something about the next."""
+"""A shorter window, in seconds, says nothing about the next."""
 
 
 class CountingTotals(NamedTuple):
-    """What decides about the next window: totals, or what was added to them in a window."""
+    """The numbers that decide about the next window: totals, or what a window added to them."""
 
     vector_steps: int
     updates: int
@@ -34,9 +34,9 @@ class Turns:
     def __init__(self) -> None:
         self.costs = Costs()
         self.resting = 0
-        """Windows still to rest."""
+        """For how many more windows counting rests."""
         self.loads: list[float] = []
-        """The part of each window that this counting took."""
+        """The share of each window that this counting took."""
         self._last = read_totals()
         self._training = False
         self._calibrating = False
@@ -78,12 +78,12 @@ class Turns:
             if not self.resting:
                 methods.wanted = True
         if not change.vector_steps + change.updates:
-            methods.settle()  # nothing in sight that would be a better moment
+            methods.settle()  # no step or update is in sight: switch now
         self._training = bool(first_step)
 
 
 def read_totals() -> CountingTotals:
-    """As they are now."""
+    """The current totals."""
     return CountingTotals(
         counters.vector_steps, counters.updates, perf_counter(), counters.hooks, counters.layers
     )

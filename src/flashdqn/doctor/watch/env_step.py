@@ -1,6 +1,6 @@
-"""What a step of an environment says: how many transitions it made, and which episodes ended.
+"""What the result of an environment's step says: how many transitions it made, and which episodes ended.
 
-Nothing here waits for a GPU: what lies there is counted by its shape, and its ends stay unknown.
+Nothing here waits for a GPU: results there are counted by their shape, and their ends stay unknown.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ NOT_OVER: list[Any] = []
 
 
 def is_step_result(result: Any) -> bool:
-    """Whether this is what an environment's step returns; others have a `step` too."""
+    """Whether this is what an environment's step returns; other classes have a `step` too."""
     return (issubclass(type(result), tuple) and len(result) >= 3) or is_tensordict(result)
 
 
 def is_tensordict(result: Any) -> bool:
-    """TorchRL's environments return one."""
+    """Whether this is a tensordict, which TorchRL's environments return."""
     return type(result).__module__.partition(".")[0] == "tensordict"
 
 
 def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
-    """Count it."""
+    """Count one step of an environment."""
     try:
         number, ends = read_step_result(result)
         counters.vector_steps += 1
@@ -50,10 +50,10 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
 
 
 def read_step_result(result: Any) -> tuple[int, list[Any]]:
-    """How many transitions were made, and what says that episodes ended. The plainest of answers, a tuple of four
-    or five with a number and flags that are bools, may come a million times a run: it is read on the spot."""
+    """How many transitions were made, and the flags that say which episodes ended. The simplest result, a tuple of
+    four or five with a number and bool flags, may come a million times in a run, so it is read right here."""
     if type(result) is tuple and len(result) > 3 and type(result[2]) is bool:
-        # Compared by `is`: a metaclass may have ideas of its own.
+        # Compared by `is`: a metaclass may define its own `==`.
         number, second = type(result[1]), type(result[3])
         if (number is float or number is int) and (second is bool or second is dict):
             return 1, OVER if result[2] or result[3] is True else NOT_OVER
@@ -62,7 +62,7 @@ def read_step_result(result: Any) -> tuple[int, list[Any]]:
 
 
 def read_rewards_and_ends(result: Any) -> tuple[Any, list[Any]]:
-    """The rewards and what says that episodes ended: of Gymnasium's five, the older four, or three."""
+    """The rewards and the flags of ended episodes: from Gymnasium's five values, the older four, or three."""
     if is_tensordict(result):
         return result, []
     ends = list(result[2:4])
@@ -72,7 +72,7 @@ def read_rewards_and_ends(result: Any) -> tuple[Any, list[Any]]:
 
 
 def is_readable_flag(end: Any) -> bool:
-    """Flags that can be read without waiting for anything: nothing on a GPU, and no tracer of JAX's."""
+    """Whether flags can be read without waiting: they are not on a GPU, and not a tracer of JAX."""
     if isinstance(end, (bool, int, list)):
         return True
     home = type(end).__module__.partition(".")[0]
@@ -80,7 +80,7 @@ def is_readable_flag(end: Any) -> bool:
 
 
 def count_transitions(values: Any) -> int:
-    """How many transitions."""
+    """How many transitions these rewards are for."""
     if hasattr(values, "numel"):
         return max(int(values.numel()), 1)
     if isinstance(getattr(values, "size", None), int):
@@ -89,7 +89,7 @@ def count_transitions(values: Any) -> int:
 
 
 def count_ended_episodes(env: int, indexes: list[int]) -> None:
-    """Episodes that ended, with their lengths."""
+    """Count the episodes that ended, and their lengths."""
     now = steps_of[env] = steps_of.get(env, 0) + 1
     for index in indexes:
         began = began_at.get((env, index), 0)
@@ -113,7 +113,7 @@ def find_ended_envs(number: int, ends: list[Any]) -> list[int]:
 
 
 def is_any_true(value: Any) -> bool:
-    """Of a bool or a number, or of anything in a list, an array or a tensor."""
+    """Whether a bool or a number is true, or anything in a list, an array or a tensor."""
     if isinstance(value, list):
         return any(map(is_any_true, value))
     return value is True or (value is not False and bool(value.any() if hasattr(value, "any") else value))

@@ -1,4 +1,4 @@
-"""Whose code a frame runs: a library's plumbing, the watch's own, or something that a reader wants to see."""
+"""Whose code a frame runs: a library's plumbing, the watch's own, or code that a reader wants to see."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _stand_ins: dict[CodeType, Phase] = {}
 
 
 def stand_in_for(phase: Phase) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Mark a function that the watch puts in the place of another: its frame on the script's stack says the phase.
+    """Mark a function that the watch puts in the place of another: its frame on the script's stack shows the phase.
 
     The code is marked, not the function: the function may be pickled, and every copy of it shares its code.
     """
@@ -48,7 +48,7 @@ def stand_in_for(phase: Phase) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def describe_frame(code: CodeType, line: int) -> Frame:
-    """For the record."""
+    """A frame, for the record."""
     file, phase = code.co_filename, None
     if file.startswith(HERE):
         owner, phase = Owner.WATCH, _stand_ins.get(code)
@@ -89,5 +89,5 @@ def nearest_script_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def get_qualified_name(code: CodeType) -> str:
-    """The function's name with its class's."""
+    """The function's name, with its class."""
     return getattr(code, "co_qualname", code.co_name)

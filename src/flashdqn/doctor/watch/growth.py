@@ -1,7 +1,7 @@
 """What grows: the lists, dicts and graphs that a script holds, by name, over time.
 
-Found by walking from the script's global and local variables through its own objects; sizes only, nothing is
-copied. The walk pays attention to its own cost: it rests a hundred times as long as it took.
+They are found by walking from the script's global and local variables through its own objects. Only sizes are
+noted, nothing is copied. To limit its cost, the walk rests a hundred times as long as it took.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ REST = 100
 EVERY = 1.0
 GRAPH_STEPS = 20_000
 OPTIMIZED = 1
-"""The flag of a function's code: its variables are its own."""
+"""The flag of a function's code: it has its own variables."""
 PEEKING = {"locals", "vars", "dir", "eval", "exec"}
 
 
 class Census:
-    """Sizes over time."""
+    """The sizes of containers over time."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, list[tuple[float, int]]] = {}
@@ -46,7 +46,7 @@ class Census:
         return perf_counter() >= self._next
 
     def take(self, frame: FrameType | None) -> None:
-        """Count, on the script's own thread: what it lets go of meanwhile must not end on another one."""
+        """Count on the script's own thread: objects that it drops meanwhile must not end on another one."""
         start = perf_counter()
         count_all(self, frame)
         spent = perf_counter() - start
@@ -54,7 +54,7 @@ class Census:
         self._next = start + max(EVERY, REST * spent)
 
     def add(self, name: str, where: str, value: Any) -> None:
-        """Note the size of one, if it is worth it."""
+        """Note the size of a container, if it is large enough."""
         size = measure_object_size(value)
         if size < SMALLEST:
             return
@@ -62,7 +62,7 @@ class Census:
         self.latest[name] = describe_container(name, where, value)
 
     def describe(self) -> tuple[Container, ...]:
-        """Those that were seen more than once."""
+        """The containers that were seen more than once."""
         return tuple(
             replace(self.latest[name], sizes=tuple(sizes))
             for name, sizes in list(self.sizes.items())
@@ -72,14 +72,14 @@ class Census:
 
 @catch_failures
 def count_all(census: Census, frame: FrameType | None) -> None:
-    """Everything that can be reached."""
+    """Count everything that can be reached."""
     for name, value, where in roots(frame):
         for path, found in walk_containers(name, value):
             census.add(path, where, found)
 
 
 def roots(frame: FrameType | None) -> Iterator[tuple[str, Any, str]]:
-    """The variables of the script's functions under way, and of its modules."""
+    """The variables of the script's running functions, and of its modules."""
     while frame is not None:
         code = frame.f_code
         if not is_plumbing(code.co_filename) and code.co_flags & OPTIMIZED:
@@ -95,8 +95,8 @@ def roots(frame: FrameType | None) -> Iterator[tuple[str, Any, str]]:
 def read_local_variables(frame: FrameType) -> list[tuple[str, Any]]:
     """A function's local variables.
 
-    Before Python 3.13 they are read through a dict that stays with the frame: it would keep what the function has
-    let go of since, so it is emptied again. `locals()` returns that very dict: who asks for it is let be.
+    Before Python 3.13 they are read through a dict that stays with the frame. It would keep what the function has
+    dropped since, so it is emptied again. `locals()` returns the same dict, so functions that use it are skipped.
     """
     if not PEEKING.isdisjoint(frame.f_code.co_names):
         return []
@@ -108,11 +108,11 @@ def read_local_variables(frame: FrameType) -> list[tuple[str, Any]]:
 
 
 def iterate_script_modules() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The script, and what lies outside the libraries' folders."""
+    """The script's module, and those outside the libraries' folders."""
     for name, module in list(sys.modules.items()):
         if not issubclass(type(module), ModuleType):
             continue
-        content = ModuleType.__getattribute__(module, "__dict__")  # nothing that a lazy module would import
+        content = ModuleType.__getattribute__(module, "__dict__")  # a lazy module must not import anything
         file = content.get("__file__")
         if name == "__main__" or (
             isinstance(file, str) and "-packages" not in file and not is_plumbing(file)
@@ -136,11 +136,11 @@ def walk_containers(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             rest.extend((f"{path}.{key}", part, depth + 1) for key, part in list(parts))
 
 
-# What follows asks the types alone, and never the script's objects: those may answer with anything.
+# The functions below ask only the types, never the script's objects, which may answer with anything.
 
 
 def is_container(value: Any) -> bool:
-    """Something that may grow without end."""
+    """Whether this may grow without end."""
     kind = type(value)
     return issubclass(kind, (list, dict, set)) or (
         issubclass(kind, deque) and deque.maxlen.__get__(value) is None
@@ -148,25 +148,25 @@ def is_container(value: Any) -> bool:
 
 
 def measure_object_size(value: Any) -> int:
-    """Elements of a container, operations behind a tensor; as their own types count them."""
+    """Elements of a container, or operations behind a tensor, as their own types count them."""
     if is_tensor(value):
         return measure_graph_length(value)
     return next(kind.__len__(value) for kind in (list, dict, set, deque) if issubclass(type(value), kind))
 
 
 def is_tensor(value: Any) -> bool:
-    """Also where torch is not imported, or only half."""
+    """Whether this is a tensor; torch may be missing or only half imported."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return tensor is not None and issubclass(type(value), tensor)
 
 
 def is_tensor_with_graph(value: Any) -> bool:
-    """One with a graph behind it."""
+    """Whether this is a tensor with a graph behind it."""
     return is_tensor(value) and value.grad_fn is not None
 
 
 def is_script_object(value: Any) -> bool:
-    """An instance with attributes, of a class that is not a library's plumbing."""
+    """Whether this is an instance with attributes, of a class that is not a library's plumbing."""
     kind = type(value)
     if issubclass(kind, (type, ModuleType)) or callable(value) or not read_attributes(value):
         return False
@@ -176,7 +176,7 @@ def is_script_object(value: Any) -> bool:
 
 
 def read_attributes(value: Any) -> dict[str, Any]:
-    """Those of an instance, without its own ways of answering; none where it has none."""
+    """An instance's attributes, read without its own `__getattribute__`; empty if it has none."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except Exception:  # slots, or a property that raises
@@ -194,7 +194,7 @@ def measure_graph_length(tensor: Any) -> int:
 
 
 def describe_container(name: str, where: str, value: Any) -> Container:
-    """What it is, and what its newest element is; of a tensor, what grows is the graph behind it."""
+    """What it is, and what its newest element is; for a tensor, what grows is the graph behind it."""
     if is_tensor(value):
         return Container(name, where, "graph", "", is_graph=True, holds_graph=True, sizes=())
     elements, holds_graph = "", False

@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Word(str, Enum):  # noqa: UP042 (StrEnum begins with Python 3.11, and the script may have an older one)
-    """A member that is its own text: in JSON, as a key and in a sentence."""
+    """Members are their own text: in JSON, as keys and in sentences."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -53,7 +53,7 @@ class EventKind(Word):
 
 
 class Ending(Word):
-    """How a script came to its end."""
+    """How a script ended."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -80,6 +80,6 @@ NAMED_COPIES = (
     *(EventKind.ITEM, EventKind.TOLIST, EventKind.CPU, EventKind.NUMPY),
     *(EventKind.TO, EventKind.CUDA),
 )
-#: Conversions that read no method's name in the source: `if tensor`, `int(tensor)`.
+#: Conversions without a method's name in the source: `if tensor`, `int(tensor)`.
 IMPLICIT_COPIES = (EventKind.BOOL, EventKind.INT, EventKind.FLOAT)
 COPIES = NAMED_COPIES + IMPLICIT_COPIES

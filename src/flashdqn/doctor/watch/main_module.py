@@ -1,7 +1,7 @@
-"""Running a file or a module as Python itself would, with one addition: each class that it makes is looked at.
+"""Run a file or a module as Python itself would, with one addition: the watch looks at each class it defines.
 
-The addition is a call after the class statement, in the parsed code. Nothing comes between the class's body and its
-module: there are libraries that look up the stack from within a class's body.
+The addition is a call after the class statement, in the parsed code. No frame comes between the class's body and
+its module, because some libraries look up the stack from inside a class's body.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class AfterClasses(ast.NodeTransformer):
     """Adds the call after each class statement."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
-        """The class, and the call with it."""
+        """Return the class, and the call after it."""
         self.generic_visit(node)
         call = ast.Call(ast.Name(LOOK, ast.Load()), [ast.Name(node.name, ast.Load())], [])
         return [node, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))]
 
 
 def install_class_callback(look: Callable[[type], None]) -> None:
-    """Let `look` be called with every class."""
+    """Have `look` called with every class."""
     setattr(builtins, LOOK, look)
 
 
@@ -45,13 +45,13 @@ def compile_with_callbacks(source: bytes, path: str) -> CodeType:
 
 
 def run_file(path: str) -> None:
-    """As `python path` would."""
+    """Run a file as `python path` would."""
     module = make_main_module(path)
     exec(compile_with_callbacks(Path(path).read_bytes(), path), vars(module))
 
 
 def run_module(name: str) -> None:
-    """As `python -m name` would."""
+    """Run a module as `python -m name` would."""
     spec = find_module(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = find_module(f"{name}.__main__")
@@ -66,12 +66,12 @@ def run_module(name: str) -> None:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """None where there is none; a package on the way that fails is its own affair."""
+    """The spec of a module, or None; an error in a parent package is raised."""
     if name.startswith("."):
         return None
     try:
         return importlib.util.find_spec(name)
-    except ValueError:  # that of a module without one
+    except ValueError:  # a module without a spec
         return None
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
@@ -80,7 +80,7 @@ def find_module(name: str) -> ModuleSpec | None:
 
 
 def make_main_module(path: str) -> ModuleType:
-    """An empty __main__."""
+    """Make an empty `__main__` module."""
     module = ModuleType("__main__")
     module.__file__ = path
     vars(module)["__builtins__"] = builtins

@@ -12,14 +12,14 @@ from typing import Any
 from .frames import PLUMBING
 
 STANDARD: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
-#: Libraries without environments or replays of their own; torch itself is of interest, its many parts are not.
+#: Libraries that do not define environments or replays; torch itself is of interest, its many parts are not.
 PASSED = (frozenset(PLUMBING) - {"gymnasium", "gym"}) | {"pip", "setuptools", "pkg_resources"}
 
 Action = Callable[[ModuleType], None]
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Finds nothing itself: lets the others find a module, and sees to it that an action follows its import."""
+    """Lets the other finders find a module, and adds an action after its import."""
 
     def __init__(self, special: dict[str, Action], usual: Action) -> None:
         self.special = special
@@ -28,7 +28,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """As the others find it, with the action to follow."""
+        """Find a module with the other finders, and add the action."""
         top = fullname.partition(".")[0]
         action = self.special.get(fullname)
         if action is None and (top in STANDARD or top in PASSED):
@@ -46,22 +46,22 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 class Followed(importlib.abc.Loader):
-    """A loader with something to do after it."""
+    """A loader with an action after it."""
 
     def __init__(self, loader: importlib.abc.Loader, action: Action) -> None:
         self.loader = loader
         self.action = action
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the loader itself does."""
-        spec.loader = self.loader  # the module is to look as if it had been loaded the usual way
+        """Create the module with the original loader."""
+        spec.loader = self.loader  # the module must look as if it was loaded the usual way
         try:
             return self.loader.create_module(spec)
         finally:
             spec.loader = self
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the loader itself does, and the action after it."""
+        """Run the module with the original loader, then the action."""
         module.__loader__ = self.loader
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
@@ -69,5 +69,5 @@ class Followed(importlib.abc.Loader):
         self.action(module)
 
     def __getattr__(self, name: str) -> Any:
-        # Many only want to know whether there is such a module, and look at its loader.
+        # Many callers only ask whether a module exists, and look at its loader.
         return getattr(self.loader, name)

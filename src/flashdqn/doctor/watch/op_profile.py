@@ -1,6 +1,6 @@
-"""The deeper look, for those who ask: every operation of torch, counted and timed by the line that asked for it.
+"""The deep mode: every operation of torch, counted and timed by the line that called it.
 
-It costs several microseconds an operation, which small networks feel, and ends where torch.compile begins.
+It costs several microseconds per operation, which slows small networks, and ends where torch.compile begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .sampler import call_before_function
 
 
 class Operations:
-    """By line and name of the operation: how often, and how long."""
+    """How often operations ran, and how long, by line and name."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[CodeType, int, str], list[float]] = {}
@@ -24,7 +24,7 @@ class Operations:
         self.over = False
 
     def start(self, torch: ModuleType) -> None:
-        """From the import of torch on, on the thread that imported it."""
+        """Start to count, when torch is imported and on the thread that imported it."""
         operations = self
 
         class Counting(torch.overrides.TorchFunctionMode):  # type: ignore[name-defined,misc]
@@ -36,17 +36,17 @@ class Operations:
                 return result
 
         mode = Counting()
-        mode.__enter__()  # and not left in the end: the script may be within modes of its own by then
+        mode.__enter__()  # not left in the end: the script may be inside its own modes by then
 
         def leave() -> None:
             if torch.overrides._get_current_function_mode() is mode:
                 mode.__exit__(None, None, None)
             operations.stop()
 
-        call_before_function(leave, torch, "compile")  # whose code must not have us in it
+        call_before_function(leave, torch, "compile")  # compiled code must not contain this mode
 
     def note(self, name: str, start: float, end: float) -> None:
-        """One operation."""
+        """Count one operation."""
         place = locate_script_line(sys._getframe(2))
         if place is not None:
             entry = self.counts.setdefault((*place, name), [0, 0.0])
@@ -55,11 +55,11 @@ class Operations:
         self.own_seconds += perf_counter() - end
 
     def stop(self) -> None:
-        """No more from here on."""
+        """Stop counting."""
         self.over = True
 
     def describe(self) -> tuple[OperationUse, ...]:
-        """The most costly first."""
+        """The operations, the most expensive first."""
         rows = [
             OperationUse(code.co_filename, line, get_qualified_name(code), name, int(count), seconds)
             for (code, line, name), (count, seconds) in list(self.counts.items())

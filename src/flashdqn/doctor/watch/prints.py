@@ -26,7 +26,7 @@ AFTER = re.compile(rf"(?:{UNIT})\s*[:=|]\s*{NUMBER}", re.IGNORECASE)
 LOOSE = re.compile(rf"(?:{UNIT})\s*{NUMBER}", re.IGNORECASE)
 HINT = re.compile(r"/ ?s|per.?s|fps|sps", re.IGNORECASE)
 SIGNS = ("/s", "/ s", "per", "ps")
-"""Wherever there is a hint, there is one of these."""
+"""Every hint contains one of these."""
 SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 
 MOST = 1000
@@ -37,7 +37,7 @@ claims: list[SpeedClaim] = []
 
 
 def watch_prints() -> None:
-    """Stand in for `print`."""
+    """Replace `print` with a counting stand-in."""
     original = builtins.print
 
     @stand_in_for(Phase.PRINTING)
@@ -51,7 +51,7 @@ def watch_prints() -> None:
 
 
 def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
-    """Count it, and read it if it may say something about speed: of a line that prints often, now and then."""
+    """Count a print, and read it if it may claim a speed; a line that prints often is read now and then."""
     try:
         count = note_event(EventKind.PRINT, frame, seconds)[COUNT]
         if (count > OFTEN and count % SELDOM) or len(claims) >= MOST:
@@ -64,13 +64,13 @@ def note_print(args: tuple[Any, ...], frame: FrameType, seconds: float) -> None:
 
 
 def may_claim_speed(text: str) -> bool:
-    """Whether it is worth reading. Most of what is printed is something else, and that is seen at once."""
+    """Whether a text is worth reading. Most prints are about something else, and this is quick to see."""
     small = text.lower()
     return any(sign in small for sign in SIGNS) and HINT.search(text) is not None
 
 
 def note_claim(text: str, frame: FrameType) -> None:
-    """Transitions per second, as the script says, beside how many there were."""
+    """Note the transitions per second that the script claims, with the number counted so far."""
     value = parse_claimed_speed(text)
     if value is not None:
         code, line = tally.locate_event(frame)
@@ -79,6 +79,6 @@ def note_claim(text: str, frame: FrameType) -> None:
 
 
 def parse_claimed_speed(text: str) -> float | None:
-    """The figure in 'SPS: 1,234', '1234 steps/s' or '12.5k fps'."""
+    """The number in 'SPS: 1,234', '1234 steps/s' or '12.5k fps'."""
     match = AFTER.search(text) or BEFORE.search(text) or LOOSE.search(text)
     return float(match[1].replace(",", "")) * SCALE[match[2]] if match else None

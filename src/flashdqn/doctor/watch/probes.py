@@ -1,7 +1,7 @@
-"""What a cure would be worth, measured on copies of the script's own network after it has ended.
+"""What a cure would gain, measured on copies of the script's network after the script has ended.
 
-Each probe times the same work in two ways, turn by turn, and reports both; the doctor works out from the shares
-what the whole would gain. Nothing here touches the script's tensors or its random numbers.
+Each probe times the same work in two ways, in turns, and reports both; the doctor computes from the shares what
+the whole would gain. Nothing here touches the script's tensors or its random numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ budget = [1.0]
 
 
 def probe_all(cores: int, seconds: float) -> ProbeResults:
-    """Every probe that applies, each for some seconds; one that does not work is left out."""
+    """Run every probe that applies, `seconds` each; one that does not work is left out."""
     torch = sys.modules["torch"]
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return ProbeResults()  # the other processes would wait for this one
@@ -43,7 +43,7 @@ def probe_all(cores: int, seconds: float) -> ProbeResults:
 
 @contextmanager
 def preserve_random_state(torch: Any) -> Iterator[None]:
-    """Leave all random numbers as they were: a script that is stopped may still have something to do."""
+    """Restore all random states afterwards: a script that was stopped may still have something to do."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     numpy = sys.modules.get("numpy")
     states = random.getstate(), numpy.random.get_state() if numpy else None
@@ -57,7 +57,7 @@ def preserve_random_state(torch: Any) -> Iterator[None]:
 
 
 def probe_each(torch: Any, cores: int) -> ProbeResults:
-    """One after the other."""
+    """Run the probes one after the other."""
     found: dict[str, Any] = {}
     failed = []
     learner, actor = find_learning_forward(), find_acting_forward()
@@ -72,28 +72,28 @@ def probe_each(torch: Any, cores: int) -> ProbeResults:
     }  # by the fields of ProbeResults
     for name, probe in probes.items():
         try:
-            # The script may have been stopped amid a block without gradients.
+            # The script may have been stopped inside a block without gradients.
             with torch.inference_mode(False), torch.enable_grad():
                 found[name] = probe()
-        except Exception as error:  # a network that cannot be copied is no reason to stop
+        except Exception as error:  # a network that cannot be copied must not end the other probes
             failed.append(describe_failure(name, error))
     return ProbeResults(**found, failed=tuple(failed))
 
 
 def find_learning_forward() -> Forward | None:
-    """The line that called a network longest for learning."""
+    """The line that spent the most time on calling a network for learning."""
     fitting = [f for f in tally.forwards.values() if f.learning > f.acting and f.graded]
     return max(filter(is_usable_forward, fitting), key=lambda f: f.seconds, default=None)
 
 
 def find_acting_forward() -> Forward | None:
-    """The line that called a network longest for acting."""
+    """The line that spent the most time on calling a network for acting."""
     fitting = [f for f in tally.forwards.values() if f.acting > f.learning]
     return max(filter(is_usable_forward, fitting), key=lambda f: f.seconds, default=None)
 
 
 def is_usable_forward(forward: Forward) -> bool:
-    """Whether there is a network with parameters, and something to give it."""
+    """Whether there is a network with parameters, and an input for it."""
     return (
         forward.module is not None
         and hasattr(forward.data, "detach")
@@ -102,7 +102,7 @@ def is_usable_forward(forward: Forward) -> bool:
 
 
 def time_in_turns(*ways: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
-    """The median seconds of each."""
+    """The median seconds of each way, timed in turns."""
     torch = sys.modules["torch"]
     times: list[list[float]] = [[] for _ in ways]
     for way in ways:
@@ -121,13 +121,13 @@ def time_in_turns(*ways: Callable[[], object], rounds: int = ROUNDS) -> list[flo
 
 
 def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
-    """What the network was last given; or a batch of its first row."""
+    """A copy of the network's input, or a batch of copies of its first row."""
     data = forward.data.detach().clone()
     return data if batch is None else data[:1].repeat(batch, *(1 for _ in data.shape[1:]))
 
 
 def probe_threads(forward: Forward | None, cores: int) -> dict[int, float] | None:
-    """A forward and backward pass with the threads there are, with one, and with one for each core."""
+    """A forward and backward pass with the current threads, with one, and with one for each core."""
     torch = sys.modules["torch"]
     now = torch.get_num_threads()
     if forward is None or next(iter(forward.module.parameters())).is_cuda:
@@ -149,12 +149,12 @@ def probe_threads(forward: Forward | None, cores: int) -> dict[int, float] | Non
 
 
 def copy_network(module: Any) -> Any:
-    """A copy to play with."""
+    """A copy that a probe may change."""
     return copy.deepcopy(module).requires_grad_(True)
 
 
 def sum_outputs(result: Any) -> Any:
-    """A number from whatever a network gives."""
+    """One number from whatever a network returns."""
     return result.float().sum() if hasattr(result, "sum") else sum(sum_outputs(part) for part in result)
 
 
@@ -196,7 +196,7 @@ def probe_flush(forward: Forward | None, optimizer: Any) -> ProbeTimes | None:
     network, data = copy_network(forward.module), copy_inputs(forward)
 
     def update(flush: bool) -> Callable[[], object]:
-        # Without a fresh copy the flushed numbers would be gone in the other turn as well.
+        # Each way has its own copy: flushed numbers would be gone in the turns of the other way too.
         mine = copy_optimizer(optimizer)
 
         def run() -> None:
@@ -250,8 +250,8 @@ def probe_batch(forward: Forward | None) -> BatchTimes | None:
 
 
 def probe_matmul() -> float:
-    """Operations per second that this machine can do at best: a square product, on the CPU, with the threads there
-    are."""
+    """The most operations per second that this machine can do: a square product on the CPU, with the current
+    threads."""
     torch = sys.modules["torch"]
     size = 384
     matrix = torch.full((size, size), 0.5, dtype=torch.float32, device="cpu")

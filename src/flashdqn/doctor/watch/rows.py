@@ -13,12 +13,12 @@ class Frame:
 
     file: str
     function: str
-    """With its class's name."""
+    """The function's name, with its class."""
     line: int
     owner: Owner
     phase: Phase | None = None
-    """What a stand-in of the watch says that it does; None for every other frame. A stand-in for a network's call
-    says `FORWARD`, also where the network is called to act."""
+    """The phase that a stand-in of the watch shows; None for every other frame. A stand-in for a network's call
+    shows `FORWARD`, also where the network is called to act."""
 
     @property
     def plumbing(self) -> bool:
@@ -28,7 +28,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class CallSite:
-    """A line that did something countable."""
+    """A line, and something that it did, counted."""
 
     kind: EventKind
     file: str
@@ -61,7 +61,7 @@ class ForwardSite:
 
     @property
     def role(self) -> Phase:
-        """Acting, or forward: for learning."""
+        """ACTING, or FORWARD for learning."""
         return Phase.ACTING if self.acting > self.learning else Phase.FORWARD
 
 
@@ -95,7 +95,7 @@ class Container:
 
 @dataclass(frozen=True)
 class SpeedClaim:
-    """A printed figure of speed, beside what was counted by then."""
+    """A printed speed, with the transitions that were counted by then."""
 
     time: float
     file: str
@@ -107,7 +107,7 @@ class SpeedClaim:
 
 @dataclass(frozen=True)
 class SubnormalCount:
-    """Subnormal values among those of an optimizer that were looked at."""
+    """How many of an optimizer's checked values were subnormal."""
 
     time: float
     count: int
@@ -117,7 +117,7 @@ class SubnormalCount:
 
 @dataclass(frozen=True)
 class OperationUse:
-    """An operation of torch that a line asked for."""
+    """An operation of torch that a line called."""
 
     file: str
     line: int
@@ -166,7 +166,7 @@ class WatchWindow:
 
 @dataclass
 class CountedTime:
-    """What happened while something was counted: rates are taken from it."""
+    """What happened while something was counted; rates are computed from it."""
 
     vector_steps: int = 0
     updates: int = 0

@@ -1,9 +1,9 @@
-"""Where the time goes: some hundred times a second, the script's own thread looks at what it is doing.
+"""Where the time goes: about a hundred times a second, the script's own thread looks at what it is doing.
 
-A timer's signal asks for each look. Python answers it between two instructions of the script, right after
+A timer's signal asks for each look. Python handles it between two instructions of the script, right after
 whatever call it is in, so the look sees the line that took the time. (A thread that looks from outside would have
-to wait for the interpreter's lock, and so see only the places where the script lets go of it.) Each look counts for
-the time since the last one, so that a long call is not lost.
+to wait for the interpreter's lock, and would see only the places where the script releases it.) Each look counts
+for the time since the last one, so a long call is not lost.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .frames import describe_frame
 from .rows import Frame
 
 DEPTH = 100
-set_handler, set_timer = signal.signal, signal.setitimer  # as they are before anybody stands in for them
+set_handler, set_timer = signal.signal, signal.setitimer  # the originals, before anything replaces them
 Stack = tuple[tuple[CodeType, int], ...]
 
 
 class Looks:
-    """The looks of one thread at itself."""
+    """A thread's looks at its own stack."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
@@ -37,14 +37,14 @@ class Looks:
         self.numbers: dict[tuple[int, ...], int] = {}
         """The number of the stack with these codes and lines, by their identities."""
         self.by_instruction: dict[tuple[int, ...], int] = {}
-        """The same by instruction: what a look can see at once."""
+        """The same by instruction, which a look can read at once."""
         self.samples: dict[int, float] = {}
         """Seconds by stack since the last window was closed."""
         self.number = 0
         self.seconds = 0.0
         self.over = False
         self.gave_way = False
-        """The script wants the alarm for itself."""
+        """Whether the script uses the alarm itself."""
         self.errand: Callable[[FrameType | None], None] | None = None
         """Something to do on the script's thread, at the next look."""
         self._last = perf_counter()
@@ -53,16 +53,16 @@ class Looks:
     def start(self) -> None:
         """Take the timer, and ask for the first look."""
         set_handler(signal.SIGALRM, self.look)
-        signal.siginterrupt(signal.SIGALRM, False)  # system calls go on as if nothing had happened
+        signal.siginterrupt(signal.SIGALRM, False)  # system calls are not interrupted
         self._last = perf_counter()
         self._ask()
 
     def _ask(self) -> None:
-        # Once, and after a time of no fixed length: a loop in step with the timer would show one line only.
+        # Once, after a random time: a loop in step with a regular timer would show one line only.
         set_timer(signal.ITIMER_REAL, self.interval * (0.5 + self._random.random()))
 
     def look(self, _: int, frame: FrameType | None) -> None:
-        """Answer the timer."""
+        """Handle the timer's signal."""
         self.see(frame)
         errand, self.errand = self.errand, None
         if errand is not None:
@@ -72,7 +72,7 @@ class Looks:
             self._ask()
 
     def see(self, frame: FrameType | None) -> None:
-        """Count the time since the last look for what is under way now."""
+        """Add the time since the last look to the stack that is running now."""
         start, now = thread_time(), perf_counter()
         busy = tally.busy_thread[0]
         if busy and busy != threading.get_ident():
@@ -88,21 +88,21 @@ class Looks:
         self.seconds += thread_time() - start
 
     def number_of(self, stack: Stack) -> int:
-        """A stack's own number."""
+        """A stack's number; a new stack gets the next one."""
         key = tuple(part for code, line in stack for part in (id(code), line))
         number = self.numbers.setdefault(key, len(self.stacks))
         if number == len(self.stacks):
-            self.stacks.append(stack)  # and with it the codes, whose identities are to stay their own
+            self.stacks.append(stack)  # keeps the codes too, so that their ids are not used again
         return number
 
     def stop(self) -> None:
-        """No more looks. A timer that is not ours any more is left alone."""
+        """Stop looking. A timer that the script has taken over is left alone."""
         self.over = True
         if not self.gave_way:
             set_timer(signal.ITIMER_REAL, 0.0)
 
     def give_way(self) -> None:
-        """Leave the alarm as if it had never been ours."""
+        """Give the alarm back as if the watch had never used it."""
         if not self.gave_way:
             self.stop()
             set_handler(signal.SIGALRM, signal.SIG_DFL)
@@ -122,8 +122,8 @@ class Looks:
 
 
 def read_instructions(frame: FrameType | None) -> tuple[int, ...]:
-    """What each frame is at, innermost first: the code's identity and the instruction. Hashing the code itself, or
-    looking its line up, would take many times longer."""
+    """The code's id and the instruction of each frame, innermost first. Hashing the code itself, or looking up its
+    line, would take many times longer."""
     found: list[int] = []
     while frame is not None and len(found) < 2 * DEPTH:
         found.append(id(frame.f_code))
@@ -152,7 +152,7 @@ def find_line_before(code: CodeType, instruction: int) -> int:
 
 
 def call_before_function(action: Callable[[], None], module: ModuleType, name: str, *wanted: int) -> None:
-    """Have an action done before a function of a module, when that is called with one of these numbers, or any."""
+    """Do an action before a function of a module is called: with one of the `wanted` numbers, or with any."""
     original = getattr(module, name)
 
     @functools.wraps(original)
@@ -165,7 +165,7 @@ def call_before_function(action: Callable[[], None], module: ModuleType, name: s
 
 
 def yield_alarm_to_script(looks: Looks) -> None:
-    """Let a script that wants the alarm have it; and one that becomes another program not be hit by it."""
+    """Give the alarm to a script that uses it, and stop it for a script that becomes another program."""
     call_before_function(looks.give_way, signal, "signal", signal.SIGALRM)
     call_before_function(looks.give_way, signal, "setitimer", signal.ITIMER_REAL)
     call_before_function(looks.give_way, signal, "alarm")

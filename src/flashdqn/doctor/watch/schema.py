@@ -1,8 +1,8 @@
-"""The plan that the watch is given, and the record that it leaves behind.
+"""The plan that the watch reads, and the record that it writes.
 
 The watch makes these objects and writes them as JSON; the doctor reads the JSON back into the same classes
 (`doctor/record.py`). The watch knows this module under another name, in a process without flashdqn and perhaps with
-Python 3.9, so it imports the standard library alone.
+Python 3.9, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WatchCosts:
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """The sum of all parts."""
         return float(sum(getattr(self, part.name) for part in fields(self)))
 
 
@@ -87,13 +87,13 @@ class BatchTimes:
 
     @property
     def factor(self) -> float:
-        """How many times as fast an environment is served among several."""
+        """How many times as fast each environment is with several at once."""
         return self.one / (self.many / self.environments)
 
 
 @dataclass(frozen=True)
 class ProbeResults:
-    """What cures would be worth; None where a probe does not apply or did not work."""
+    """What each cure would gain; None where a probe does not apply or did not work."""
 
     threads: dict[int, float] | None = None
     """Seconds of an update by the number of threads."""
@@ -108,7 +108,7 @@ class ProbeResults:
 
 @dataclass(frozen=True)
 class WatchRecord:
-    """All that was seen."""
+    """Everything that the watch saw."""
 
     script: str
     arguments: tuple[str, ...]
@@ -117,7 +117,7 @@ class WatchRecord:
     code: int
     python: str
     torch: str
-    """Its version; empty where it was not imported."""
+    """Its version; empty if it was not imported."""
     jax: bool
     device: str
     cores: int
@@ -132,7 +132,7 @@ class WatchRecord:
     forwards: tuple[ForwardSite, ...]
     optimizers: tuple[OptimizerUse, ...]
     loads: tuple[float, ...]
-    """The part of each window that counting took."""
+    """The share of each window that counting took."""
     counted: CountedTime
     """While the tensors' methods were counted."""
     called: CountedTime

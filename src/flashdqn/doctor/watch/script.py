@@ -1,4 +1,4 @@
-"""Run a script as if it had been started by itself, and write down what was seen."""
+"""Run a script as if it had been started directly, and write the record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
 
 
 class Stop(BaseException):
-    """The time is up. Not an Exception, so that no script takes it for a failure of its own."""
+    """The time is up. Not an Exception, so that a script does not handle it as its own error."""
 
 
 class ScriptWatch:
@@ -51,14 +51,14 @@ class ScriptWatch:
         self.turns = Turns()
         chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
         self.clerk = Clerk(self.looks, plan.window, chores)
-        self.ended = Ending.KILLED  # what stays written if nothing can be written any more
+        self.ended = Ending.KILLED  # stays in the record if nothing can be written later
         self.error = ""
         self.code = 0
         self.done = False
         self._flushed = perf_counter()
 
     def begin(self) -> None:
-        """Everything in place before the script's first line."""
+        """Set everything up before the script's first line."""
         watch_prints()
         main_module.install_class_callback(watch_class)
         special = {
@@ -75,28 +75,28 @@ class ScriptWatch:
 
     @catch_failures
     def leave(self) -> None:
-        """In a process that the script forked off: it is not watched."""
+        """Stop watching in a process that the script forked."""
         self.looks.give_way()
         if methods.tensor is not None:
             methods.switch(on=False)
 
     @catch_failures
     def torch_imported(self, torch: ModuleType) -> None:
-        """Count what it does from its first moment on."""
+        """Start to count what torch does."""
         watch_torch(torch)
         self.turns.calibrate(torch)
         if self.operations is not None:
             self.operations.start(torch)
 
     def ask_to_look(self) -> None:
-        """Have the next update's optimizer looked at, and what grows counted, on the script's thread."""
+        """Ask for a look at the next update's optimizer, and at what grows, on the script's thread."""
         if subnormal.is_check_due():
             optimizers.look = subnormal.count_subnormals
         if self.census.due():
             self.looks.errand = self.census.take
 
     def flush(self) -> None:
-        """Keep what there is against a sudden end."""
+        """Write the record now and then, in case of a sudden end."""
         now = perf_counter()
         if now - self._flushed > self.plan.flush and not self.done:
             self._flushed = now
@@ -104,7 +104,7 @@ class ScriptWatch:
 
     @catch_failures
     def write_now(self) -> None:
-        """The script goes on meanwhile, and may change what is being described: then the next one has to do."""
+        """Write the record while the script runs; if the script changes it meanwhile, only the next write works."""
         self.write(describe_watch(self))
 
     def check_time(self) -> None:
@@ -113,9 +113,9 @@ class ScriptWatch:
             return
         first, self.ended = self.ended is not Ending.STOPPED, Ending.STOPPED
         if first:
-            self.write_now()  # in case that it never comes to an end
+            self.write_now()  # in case it never ends
         if self.looks.gave_way:
-            if first:  # a second one might hit what the script does to end well
+            if first:  # a second one might interrupt the script's clean-up
                 stop = ctypes.py_object(Stop)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), stop)
         else:
@@ -123,14 +123,14 @@ class ScriptWatch:
             signal.pthread_kill(self.thread, signal.SIGALRM)
 
     def time_is_up(self, _: FrameType | None) -> None:
-        """On the script's thread: measure and write first, because a script may not let itself be stopped."""
+        """Stop the script, on its thread; measure and write first, because a script may refuse to stop."""
         if not self.done:
             self.finish()
             raise Stop
 
     @catch_failures
     def finish(self) -> None:
-        """Write the record, once, and only in the process that was to be watched."""
+        """Write the record, once, and only in the watched process."""
         if self.done or os.getpid() != self.process:
             return
         self.done = True
@@ -148,7 +148,7 @@ class ScriptWatch:
                 self.write(replace(record, failures=(*record.failures, describe_failure("probes", error))))
 
     def write(self, record: WatchRecord) -> None:
-        """Whole or not at all."""
+        """Write the whole record or nothing."""
         path = Path(self.plan.record)
         text = json.dumps(record, default=vars)  # a dataclass is the dict of its fields
         path.with_suffix(".part").write_text(text, encoding="utf-8")
@@ -156,7 +156,7 @@ class ScriptWatch:
 
 
 def run_script(watch: ScriptWatch) -> None:
-    """The script's own way through, with whatever end it comes to."""
+    """Run the script, and note how it ended."""
     plan = watch.plan
     try:
         if plan.module:
@@ -181,7 +181,7 @@ def run_script(watch: ScriptWatch) -> None:
         watch.ended, watch.code = Ending.FAILED, 1
         watch.error = format_script_traceback(error)
         if os.getpid() != watch.process:
-            sys.stderr.write(watch.error)  # in a process that the script forked off: nobody else would say it
+            sys.stderr.write(watch.error)  # in a process that the script forked: nothing else prints it
         elif sys.excepthook is not sys.__excepthook__:
             sys.excepthook(type(error), error, error.__traceback__)
 
@@ -193,25 +193,25 @@ def trains_on_other_thread() -> bool:
 
 
 def wait_for_threads() -> None:
-    """Python goes on for as long as there are threads at work; so does the watch."""
+    """Wait for the script's threads to end, as Python does."""
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
 
 
 def format_script_traceback(error: BaseException) -> str:
-    """The script's frames alone."""
-    told = traceback.TracebackException(type(error), error, error.__traceback__)
-    strip_watch_frames(told)
-    return "".join(told.format())
+    """The traceback, with the script's frames only."""
+    trace = traceback.TracebackException(type(error), error, error.__traceback__)
+    strip_watch_frames(trace)
+    return "".join(trace.format())
 
 
-def strip_watch_frames(told: traceback.TracebackException | None) -> None:
-    """Leave out the watch's own frames, here and in what led to it."""
-    if told is not None:
-        told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(HERE)]
-        strip_watch_frames(told.__cause__)
-        strip_watch_frames(told.__context__)
+def strip_watch_frames(trace: traceback.TracebackException | None) -> None:
+    """Remove the watch's own frames, here and in the causes."""
+    if trace is not None:
+        trace.stack[:] = [frame for frame in trace.stack if not frame.filename.startswith(HERE)]
+        strip_watch_frames(trace.__cause__)
+        strip_watch_frames(trace.__context__)
 
 
 def main(plan_file: str) -> None:

@@ -1,7 +1,7 @@
-"""Numbers too small for full precision: a CPU takes many times longer over them.
+"""Numbers too small for full precision: a CPU is many times slower with them.
 
-Counted now and then in what an optimizer holds, on the script's own thread, because whether they are flushed to
-zero is a setting of each thread.
+They are counted now and then in an optimizer's tensors. This happens on the script's own thread, because flushing
+them to zero is a setting of each thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALLEST_NORMAL = 1.1754944e-38
 EVERY = 5.0
 MOST_TENSORS = 32
 MOST_VALUES = 1 << 16
-"""Of each tensor: its first ones stand for the rest."""
+"""Values per tensor: the first ones represent the rest."""
 
 counts: list[SubnormalCount] = []
 spent = [0.0]
@@ -47,13 +47,13 @@ def count_subnormals(optimizer: Any) -> None:
 
 
 def treats_subnormals_as_zero(torch: Any) -> bool:
-    """Whether this thread takes them for zero. Comparing would flush them too: a product's bits tell."""
+    """Whether this thread treats them as zero. A comparison would flush them too, so it reads a product's bits."""
     product = torch.full((1,), 2e-38, dtype=torch.float32, device="cpu") * 0.1
     return not bool(product.view(torch.int32)[0])
 
 
 def select_optimizer_tensors(optimizer: Any) -> list[Any]:
-    """Its float32 tensors on the CPU, as many as matter."""
+    """Its largest float32 tensors on the CPU."""
     found = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -64,6 +64,6 @@ def select_optimizer_tensors(optimizer: Any) -> list[Any]:
 
 
 def is_dense_cpu_float(tensor: Any) -> bool:
-    """Dense, on the CPU, of the usual precision."""
+    """Whether a tensor is dense, on the CPU, and of the usual precision."""
     kind = str(tensor.dtype), str(tensor.device), str(tensor.layout)
     return kind == ("torch.float32", "cpu", "torch.strided")

@@ -1,7 +1,7 @@
-"""Counting what a script does with torch: values brought to the host, networks called, backward passes, updates.
+"""Count what a script does with torch: values copied to the host, networks called, backward passes, updates.
 
-Each function here stands in for one of torch's, does what that does, and notes how long it took and from which
-line. While torch.compile traces, they step aside: compiled code is the same with the doctor and without.
+Each stand-in here replaces one of torch's functions: it does the same, and notes how long it took and from which
+line. While torch.compile traces, they do nothing more: compiled code is the same with the doctor and without.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .counters import (
 from .frames import HERE, is_plumbing, locate_script_line, nearest_script_frame, stand_in_for
 from .kinds import EventKind, Phase
 
-#: Methods that bring values to the host or make a copy, and the kind under which each is noted.
+#: Methods that copy values to the host or make a copy, and the kind under which each is noted.
 METHODS = {
     "item": EventKind.ITEM,
     "tolist": EventKind.TOLIST,
@@ -46,38 +46,38 @@ ON_BEHALF = {"__array__", "__format__", "__contains__", "__iter__"}
 
 
 class Optimizers:
-    """Those that were stepped: the few of them are held, to be looked at in the end."""
+    """The optimizers that were stepped; the first few are kept, to look at in the end."""
 
     def __init__(self) -> None:
         self.steps: dict[int, int] = {}
         self.held: dict[int, Any] = {}
         self.seconds: dict[int, float] = {}
         self.look: Callable[[Any], None] | None = None
-        """Called once with the optimizer just stepped, when somebody wants to see it on this thread."""
+        """Called once with the optimizer just stepped, on the script's thread; None if not needed."""
 
 
 optimizers = Optimizers()
 
 
 class Methods:
-    """The tensors' methods and the networks' calls, which there may be a hundred thousand a second of: counted by
-    turns only."""
+    """The tensors' methods and the networks' calls. There may be a hundred thousand a second, so they are counted
+    only part of the time."""
 
     def __init__(self) -> None:
         self.tensor: Any = None
         self.module: Any = None
         self.calls: dict[bool, Callable[..., Any]] = {}
-        """A network's call, counted and not."""
+        """A network's call, by whether it is counted."""
         self.originals: dict[str, Callable[..., Any]] = {}
         self.stand_ins: dict[str, Callable[..., Any]] = {}
         self.own: set[str] = set()
-        """Those that are the class's own, and not one of its bases'."""
+        """The methods that the class itself defines, not one of its bases."""
         self.counting = False
         """Whether the tensors' methods are counted now."""
         self.calling = False
-        """Whether the networks' calls are."""
+        """Whether the networks' calls are counted now."""
         self.wanted = False
-        """Whether they are to be counted from the next step or update on."""
+        """Whether to count them from the next step or update on."""
 
     def prepare(self, tensor: Any, module: Any, compiling: Callable[[], bool]) -> None:
         """Make the stand-ins, without putting them in place."""
@@ -90,7 +90,7 @@ class Methods:
         }
 
     def switch(self, *, on: bool) -> None:
-        """Have the stand-ins called, or the originals."""
+        """Put the stand-ins in place, or the originals."""
         self.counting = self.wanted = on
         if not has_compiled():  # compiled code knows which of them it called, and would be compiled again
             self.module.__call__ = self.calls[on]
@@ -101,10 +101,10 @@ class Methods:
             elif name in self.own:
                 setattr(self.tensor, name, self.originals[name])
             elif name in vars(self.tensor):
-                delattr(self.tensor, name)  # as it was: a base class's
+                delattr(self.tensor, name)  # the base class's method again
 
     def settle(self) -> None:
-        """Switch if that is wanted: where the script's thread is in no network's call, which would be half seen."""
+        """Switch if wanted; only where the script is not inside a network's call, which would be half seen."""
         if self.wanted is not self.counting:
             self.switch(on=self.wanted)
 
@@ -130,7 +130,7 @@ def watch_torch(torch: ModuleType) -> None:
 
 
 def hide_from_compiler(dynamo: ModuleType) -> None:
-    """Where compiled code calls a stand-in, the compiler goes on with what that calls, and leaves itself alone."""
+    """Make the compiler skip the stand-ins: it compiles what they call, but not the stand-ins themselves."""
     package = __name__.rpartition(".")[0]
     for module in [module for name, module in sys.modules.items() if name.startswith(f"{package}.")]:
         classes = [value for value in vars(module).values() if isinstance(value, type)]
@@ -172,7 +172,7 @@ def counted_method(
 
 
 def note_copy(kind: EventKind, before: Any, after: Any, frame: FrameType, seconds: float) -> None:
-    """A copy to the GPU from there is none; one that begins or ends on the host waits or moves."""
+    """Note a copy, and whether it crosses between the host and the GPU."""
     try:
         waits = before.is_cuda if kind not in MOVES else changed_device(before, after)
         note_event(kind, frame, seconds, before.numel(), waits)
@@ -214,7 +214,7 @@ def note_backward(frame: FrameType, seconds: float) -> None:
 
 
 def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) -> Callable[..., Any]:
-    """`nn.Module.__call__`: the outermost network alone, not its layers."""
+    """`nn.Module.__call__` that counts the outermost network only, not its layers."""
 
     @stand_in_for(Phase.FORWARD)
     @functools.wraps(original)
@@ -314,8 +314,8 @@ def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
 
 
 def note_gradients() -> None:
-    """Which networks were given gradients. Asked here and nowhere else, on the thread that trains: a backward pass
-    exchanges them without the interpreter's lock, and who reads one meanwhile destroys it."""
+    """Note which networks were given gradients. Read here only, on the thread that trains: a backward pass replaces
+    gradients without the interpreter's lock, and another thread that reads one meanwhile destroys it."""
     for forward in list(forwards.values()):
         if not forward.given_gradients and forward.module is not None:
             forward.given_gradients = any(part.grad is not None for part in forward.module.parameters())
