@@ -82,7 +82,7 @@ class DoubleConfig:
 class MunchausenConfig:
     """The settings of `learn.bootstrap munchausen`."""
 
-    single_step_only: ClassVar[bool] = True  # an n-step return lacks the log-policy terms of the steps between
+    single_step_only: ClassVar[bool] = True  # an n-step return lacks log-policy terms
     munchausen_alpha: float
     munchausen_tau: float
     munchausen_clip: float

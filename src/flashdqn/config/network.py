@@ -72,5 +72,5 @@ class NetworkConfig:
             )
         require(self.width > 0, f"network.width must be at least 1, and is {self.width}.")
         require(self.attention >= 0, f"network.attention must not be negative, and is {self.attention}.")
-        require(self.noisy_sigma >= 0, f"network.noisy_sigma must not be negative, and is {self.noisy_sigma}.")
+        require(self.noisy_sigma >= 0, f"network.noisy_sigma must not be negative: {self.noisy_sigma}.")
         require(self.cosines > 0, f"network.cosines must be above 0, and is {self.cosines}.")

@@ -95,7 +95,7 @@ def soft_policy(q: Tensor, mask: Tensor | None, tau: float) -> tuple[Tensor, Ten
     """
     legal = None
     if mask is not None:
-        legal = mask | ~mask.any(1, keepdim=True)  # no legal action: the episode is over, and any value will do
+        legal = mask | ~mask.any(1, keepdim=True)  # no legal action: it is over, any value will do
         q = q.masked_fill(~legal, -float("inf"))
     advantage = q - q.amax(1, keepdim=True)
     scaled_log = advantage - tau * torch.logsumexp(advantage / tau, 1, keepdim=True)
