@@ -2,8 +2,8 @@
 
 Within a part of a step the data centers take turns, each until it waits (or one action each), in an order that
 follows from the most urgent waiting request. A data center that could only wait is skipped. A part ends with its
-last action, or, unless steps are full, when every data center in a row has waited or was skipped. Then services end,
-late requests are dropped, and bundles arrive.
+last action, or, unless steps are full, when every data center in a row has waited or was skipped. Then services
+end, late requests are dropped, and bundles arrive.
 """
 
 from __future__ import annotations

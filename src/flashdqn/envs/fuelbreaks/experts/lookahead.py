@@ -1,6 +1,6 @@
 """One step ahead: try a break in every cell, and take the one that saves most. Slow, and strong.
 
-It is judged by fires of its own, drawn again for every break: where the environment's fires start it does not know.
+It judges by its own fires, drawn again for every break. It does not know where the environment's fires start.
 """
 
 from __future__ import annotations
