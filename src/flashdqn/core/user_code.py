@@ -73,7 +73,7 @@ def import_named(name: str, what: str) -> Any:
     """The named object; `what` says in messages what it is for: "the torso"."""
     module, _, rest = name.partition(":")
     if not module or not rest:
-        raise ConfigError(f"{what} of your own is written module:Name, and '{name}' is not.")
+        raise ConfigError(f"Your own code for {what} is written module:Name, and '{name}' is not.")
     found: Any = _import_module(module, name, what)
     for part in rest.split("."):
         if not hasattr(found, part):

@@ -1,4 +1,4 @@
-"""An environment on the CPU beside a learner on a GPU: one copy per step each way.
+"""An environment on the CPU for a learner on a GPU: one copy per step in each direction.
 
 The result of a step is packed into one buffer of pinned memory and moves in a single copy, for which the host
 does not wait. There are two such buffers, so the next step can be written while the last one is being copied. The

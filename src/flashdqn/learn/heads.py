@@ -1,6 +1,6 @@
 """What a network's output means: the head turns it into action values, and compares it with a target.
 
-A head's *value* is whatever it learns of a state and an action: a number for the scalar head, a distribution for
+A head's *value* is what it learns about a state and an action: a number for the scalar head, a distribution for
 those in `distributional.py`. `td_loss` never looks inside.
 """
 

@@ -1,4 +1,4 @@
-"""What a picture consists of: a few shapes as plain data, drawn alike by the browser and by Pillow.
+"""What a picture consists of: a few shapes as plain data, drawn the same by the browser and by Pillow.
 
 Places and sizes are in the view's own units. A color is `#rrggbb`, or one of the names in `palette.py`, which
 stand for other colors on a dark page.

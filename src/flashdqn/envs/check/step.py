@@ -238,8 +238,8 @@ def same_bits(first: Tensor | None, second: Tensor | None) -> bool:
     """Whether two tensors are equal bit by bit; NaN equals NaN."""
     if first is None or second is None:
         return first is second
-    alike = first.dtype == second.dtype and first.shape == second.shape and first.device == second.device
-    return alike and torch.equal(view_as_bytes(first), view_as_bytes(second))
+    same_kind = first.dtype == second.dtype and first.shape == second.shape and first.device == second.device
+    return same_kind and torch.equal(view_as_bytes(first), view_as_bytes(second))
 
 
 def find_difference(first: StepResult, second: StepResult) -> str | None:

@@ -37,7 +37,7 @@ SCALES = {
     "canopy_bulk_density": 100.0,
 }
 
-#: LANDFIRE writes no data as −9999 or 32767, whatever a file's own tag says.
+#: LANDFIRE writes no data as −9999 or 32767, even if a file's own tag differs.
 NO_DATA = (-9999.0, 32767.0)
 
 SUFFIXES = (".tif", ".tiff")

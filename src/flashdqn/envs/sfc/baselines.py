@@ -1,7 +1,7 @@
 """Policies to compare with: a rule-based heuristic, random actions, and choosing the data center by its value.
 
-Each is called like a network, with observations [N, …], and returns action values [N, A]. So whatever plays games
-with a network can play them with these: `evaluate(env, Heuristic(env), ScalarHead(0.0), seed)`.
+Each is called like a network, with observations [N, …], and returns action values [N, A]. So code that plays games
+with a network can play with these: `evaluate(env, Heuristic(env), ScalarHead(0.0), seed)`.
 """
 
 from __future__ import annotations

@@ -44,15 +44,15 @@ def outcome_names(tables: Tables) -> tuple[str, ...]:
 
 @inner
 def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
-    """Write the outcomes in the order of `outcome_names`; a chain without requests counts as fully served."""
+    """Write the outcomes in the order of `outcome_names`; a chain without requests counts as accepted."""
     chains = len(net.chains)
     asked, satisfied = np.int64(0), np.int64(0)
     for chain in range(chains):
         asked += net.tally[i, chain, layout.ASKED]
         satisfied += net.tally[i, chain, layout.SATISFIED]
-        nobody = net.tally[i, chain, layout.ASKED] == 0
+        unasked = net.tally[i, chain, layout.ASKED] == 0
         accepted = ratio_or_zero(net.tally[i, chain, layout.SATISFIED], net.tally[i, chain, layout.ASKED])
-        outcomes[i, 1 + chain] = np.float32(1.0) if nobody else accepted
+        outcomes[i, 1 + chain] = np.float32(1.0) if unasked else accepted
     outcomes[i, 0] = ratio_or_zero(satisfied, asked)
     at = 1 + chains
     outcomes[i, at] = ratio_or_zero(net.sums[i, layout.CPU_USED], net.sums[i, layout.CPU_ALL])

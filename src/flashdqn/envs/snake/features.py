@@ -27,7 +27,7 @@ the food, 255. Networks read bytes as 0 … 1. So any body cell differs from a f
 near the tail, which decide whether a cell will be free in time, differ most. Up to S = 10 no two shades are equal.
 
 After a death the observation shows the snake as it was before the fatal move.
-Every float is one division of two small integers: CPU and CUDA round it alike.
+Every float is one division of two small integers: CPU and CUDA round it the same.
 """
 
 from __future__ import annotations

@@ -36,6 +36,6 @@ class Lookahead:
         """Random burnable cells of each board's scene, [N, fires]; some may hold a break, and burn nothing."""
         scenes = self.env.scenes
         size = (len(scene), self.fires)
-        luck = torch.rand(size, generator=self.generator, device=self.env.device, dtype=torch.float64)
-        nth = (luck * scenes.counts[scene][:, None]).to(torch.int64)
+        share = torch.rand(size, generator=self.generator, device=self.env.device, dtype=torch.float64)
+        nth = (share * scenes.counts[scene][:, None]).to(torch.int64)
         return scenes.places[scene].gather(1, nth)

@@ -3,7 +3,7 @@
 A fire is a row `n` of `arrival` (minutes; infinite where it does not arrive in time) and of `parent` (the
 direction by which it entered a cell; NO_PARENT at the ignition and where it did not arrive). The cells to visit
 wait in buckets by time (Dial 1969); a bucket is a list through `AFTER` and `BEFORE`. Within a bucket the order does
-not matter, because a cell that is reached sooner later on is visited again. So the times are those of the best paths,
+not matter, because a cell that is later reached sooner is visited again. So the times are those of the best paths,
 summed from the ignition on, and every other correct algorithm finds the same times to the last bit.
 """
 
