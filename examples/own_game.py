@@ -1,7 +1,7 @@
-"""A game of your own on the kernel layer, in one file: `python examples/own_game.py` checks it and plays it.
+"""Your own game on the kernel layer, in one file: `python examples/own_game.py` checks it and plays it.
 
-*Coins*: a walker on a ring of twelve cells looks for a coin. Left or right; 1 for the coin, which then falls
-somewhere else; the episode is cut off after thirty steps. Written for one board, compiled for CPU and CUDA threads.
+*Coins*: a walker on a ring of twelve cells looks for a coin. It moves left or right. The coin pays 1 and then falls
+somewhere else. The episode is cut off after thirty steps. Written for one board, compiled for CPU and CUDA threads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def play(
 
 
 class Coins:
-    """The game as a vectorised environment: tensors, one launch per step, and the state for checkpoints."""
+    """The game as a vectorized environment: tensors, one launch per step, and the state for checkpoints."""
 
     name = "coins"
     num_actions = 2
@@ -102,17 +102,17 @@ class Coins:
         return self._obs
 
     def step(self, action: Tensor) -> Step:
-        """One action per board."""
+        """Take one action per board."""
         self._action.copy_(action)
         self._launch()
         return Step(self._obs, self._reward, self._never, self._truncated)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of all that changes."""
+        """Copies of all tensors that change."""
         return {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Continue from a saved state."""
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])
 

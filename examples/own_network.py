@@ -1,11 +1,11 @@
-"""A network of your own, in one file. In this folder:
+"""Your own network, in one file. In this folder:
 
     flashdqn train snake-flood --network own_network:Gated --network.kwargs '{"width": 96}'
     flashdqn train snake-grid --network own_network:Rays --env.size 6 --algo rainbow
 
 A torso is any `torch.nn.Module` that is made from the observation's shape, says how many `features` it gives, and
 turns [B, *shape] into [B, features]. Heads, dueling streams and noise come after it, as with our own torsos.
-`python examples/own_network.py` builds both and says how large they are.
+`python examples/own_network.py` builds both and prints their sizes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 class Gated(nn.Module):
-    """Layers that are added to what went in, each as far as a gate lets it: for vectors of features."""
+    """Layers whose output is added to their input, scaled by a gate: for vectors of features."""
 
     def __init__(self, shape: tuple[int, ...], width: int = 128, depth: int = 2) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Gated(nn.Module):
 
 
 class Rays(nn.Module):
-    """Whole rows and whole columns at once, beside a 3x3 convolution: for boards, where what matters is in line."""
+    """Whole rows and columns at once, beside a 3x3 convolution: for boards, where cells in line matter."""
 
     def __init__(self, shape: tuple[int, ...], channels: int = 16, width: int = 128) -> None:
         super().__init__()

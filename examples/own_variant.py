@@ -1,4 +1,4 @@
-"""A variant of your own, in one file. In this folder:
+"""Your own variant, in one file. In this folder:
 
     flashdqn train snake-flood --learn.bootstrap own_variant:Mellowmax
     flashdqn train snake-flood --learn.bootstrap own_variant:Mellowmax --learn.bootstrap-kwargs '{"omega": 20}'
@@ -39,7 +39,7 @@ class Mellowmax:
         output = target(transition.next_obs)
         q = head.q(output)  # [B, A]
         policy, _ = soft_policy(q, transition.next_mask, 1 / self.omega)  # [B, A]
-        # A head may hold a whole distribution: take that of the soft policy, and shift its mean to the mellowmax.
+        # A head may hold a whole distribution: take the soft policy's, and shift its mean to the mellowmax.
         shift = mellowmax(q, transition.next_mask, self.omega) - (policy * q).sum(1)
         reward = transition.reward + transition.discount * shift
         return head.target(head.expect(output, policy), reward, transition.discount)

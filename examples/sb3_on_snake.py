@@ -1,4 +1,4 @@
-"""Our games under somebody else's trainer: Stable-Baselines3 learns `flashdqn/Snake-v0`, unchanged.
+"""Our games with another trainer: Stable-Baselines3 learns `flashdqn/Snake-v0` unchanged.
 
     make bench-setup                                   # Stable-Baselines3 comes with the benchmarks
     .venv-bench/bin/python examples/sb3_on_snake.py    # about a minute
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"size": 8, "features": "flood"}
 
 
 def mean_score(model: DQN, games: int) -> float:
-    """Food per game, played greedily; every game has a seed of its own."""
+    """Food per game, played greedily; every game has its own seed."""
     env = gymnasium.make(GAME, **SETTINGS)
     total = 0.0
     for seed in range(games):
@@ -37,7 +37,7 @@ def mean_score(model: DQN, games: int) -> float:
 
 
 def main() -> None:
-    """Train, and say what it was worth."""
+    """Train, and print the score before and after."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=60_000)
     parser.add_argument("--games", type=int, default=50)

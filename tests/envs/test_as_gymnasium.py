@@ -206,7 +206,7 @@ def test_wrong_settings_are_named(settings: dict[str, Any], message: str) -> Non
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match="render_mode must be one of"):
         OneGame("snake", render_mode="human")
-    with pytest.raises(ConfigError, match="is not drawn"):
+    with pytest.raises(ConfigError, match="cannot be drawn"):
         GameVectorEnv("snake", 2, render_mode="rgb_array")
     with pytest.raises(EnvError, match="One seed serves all games"):
         GameVectorEnv("snake", 2, size=5).reset(seed=[1, 2])  # type: ignore[arg-type]

@@ -217,7 +217,7 @@ def test_the_replay_hands_over_the_masks_of_both_observations(n_step: int) -> No
 
 
 def test_munchausen_with_several_steps_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match=r"every step's reward has a log-policy term of its own"):
+    with pytest.raises(ConfigError, match=r"every step's reward has its own log-policy term"):
         Config(learn=LearnConfig(bootstrap="munchausen"), replay=ReplayConfig(n_step=3))
 
 

@@ -208,7 +208,7 @@ def test_what_breaks_a_contract_is_one_sentence(changes: dict[str, Any], message
     ("changes", "message"),
     [
         ({"learn.head": "catgorical"}, "learn.head must be one of scalar, .*did you mean 'categorical'"),
-        ({"learn.bootstrap": "doubel"}, "or module:Name for one of your own, .*did you mean 'double'"),
+        ({"learn.bootstrap": "doubel"}, "or module:Name for your own, .*did you mean 'double'"),
         (
             {"learn.optimizer": "sgd"},
             r"learn.optimizer must be one of adam, adamw, radam, .* and is 'sgd'\.$",
@@ -217,12 +217,12 @@ def test_what_breaks_a_contract_is_one_sentence(changes: dict[str, Any], message
             {"replay.sampler": "unifrom"},
             "replay.sampler must be one of auto, uniform, .*did you mean 'uniform'",
         ),
-        ({"learn.head_kwargs": {"a": 1}}, "learn.head_kwargs are for a variant of your own, .* 'scalar'"),
+        ({"learn.head_kwargs": {"a": 1}}, "learn.head_kwargs are for your own variant, .* 'scalar'"),
         ({"learn.head": "a:B", "learn.head_kwargs": {"a": {1}}}, "learn.head_kwargs must be plain data"),
         ({"replay.sampler": "prioritized"}, "needs replay.priority above 0"),
         (
             {"replay.sampler": "uniform", "replay.priority": 0.5},
-            "replay.priority 0.5 is for prioritised replay",
+            "replay.priority 0.5 is for prioritized replay",
         ),
         ({"replay.sampler": "a:B", "replay.priority": 0.5}, "replay.sampler is 'a:B'"),
         ({"replay.sampler": "rollout"}, "needs learn.method pqn"),

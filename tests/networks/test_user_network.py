@@ -77,9 +77,9 @@ def test_outputs_compose_with_it(dueling: bool, noisy: bool, fractions: Fraction
         ("own_torsos:Bad", "raises", "cannot be made for observations of shape .* ValueError: no luck"),
         ("own_torsos:Bad", "no features", r"must say how many features it gives, as self.features: None"),
         ("own_torsos:Bad", "a text", "self.features: '8'"),
-        ("own_torsos:Bad", "wrong width", r"must make float32 \[2, 9\] .* and made torch.float32 \[2, 8\]"),
-        ("own_torsos:Bad", "three axes", r"and made torch.float32 \[2, 1, 8\]"),
-        ("own_torsos:Bad", "a tuple", "and made tuple"),
+        ("own_torsos:Bad", "wrong width", r"must turn .* float32 \[2, 9\], and gave torch.float32 \[2, 8\]"),
+        ("own_torsos:Bad", "three axes", r"and gave torch.float32 \[2, 1, 8\]"),
+        ("own_torsos:Bad", "a tuple", "and gave tuple"),
         ("own_torsos:Bad", "forward raises", "cannot read a batch .* no luck"),
         ("own_torsos:Bad", "batch norm", "holds a BatchNorm1d, .* use nn.LayerNorm"),
         ("own_torsos:Bad", "dropout", "holds a Dropout"),
@@ -96,7 +96,7 @@ def test_settings_are_checked() -> None:
         ConfigError, match=r"must be one of auto, mlp.*module:Class.*'cn'; did you mean 'cnn'"
     ):
         NetworkConfig(torso="cn")
-    with pytest.raises(ConfigError, match=r"are for a torso of your own, and network\.torso is 'mlp'"):
+    with pytest.raises(ConfigError, match=r"are for your own torso, and network\.torso is 'mlp'"):
         NetworkConfig(torso="mlp", kwargs={"width": 3})
     with pytest.raises(ConfigError, match="plain data"):
         NetworkConfig(torso="a:B", kwargs={"width": {3}})
@@ -136,7 +136,7 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
     assert done.rows[1].agreement.actions > 0.99
     sys.modules.pop("own_network")
     sys.path.remove(str(EXAMPLES))
-    with pytest.raises(ConfigError, match=r"There is no module 'own_network'.*folder where it lies"):
+    with pytest.raises(ConfigError, match=r"There is no module 'own_network'.*folder where it is"):
         flashdqn.load(whole.path, "cpu", trust=True)
     sys.path.insert(0, str(EXAMPLES))
 

@@ -24,14 +24,14 @@ class GameVectorEnv(VectorEnv[Array, Array, Array]):
     """`gymnasium.make_vec("flashdqn/Snake-v0", 256)`. Episodes start again in the step after their end (NEXT_STEP).
 
     `infos` follow Gymnasium's rule for vectors: `infos["action_mask"]` [N, A] where the task has masks, and
-    `infos["outcomes"]` with an array for each number, which holds where `infos["_outcomes"]` is true.
+    `infos["outcomes"]` with an array for each number, valid where `infos["_outcomes"]` is true.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # type: ignore[misc]
 
     def __init__(self, task: str, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
         if render_mode is not None:
-            raise ConfigError("A batch of games is not drawn: use gymnasium.make for one that is.")
+            raise ConfigError("A batch of games cannot be drawn: use gymnasium.make for one game.")
         self.games = build_task_env(task, num_envs, settings)
         self.num_envs, self.render_mode = num_envs, None
         self.single_observation_space = observation_space(self.games)
@@ -42,7 +42,7 @@ class GameVectorEnv(VectorEnv[Array, Array, Array]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """New episodes everywhere; one seed serves all games."""
+        """Start new episodes in all games; one seed serves all of them."""
         if seed is not None and not isinstance(seed, int | np.integer):
             raise EnvError(f"One seed serves all games: give a whole number, not {seed!r}.")
         super().reset(seed=None if seed is None else int(seed))
@@ -50,7 +50,7 @@ class GameVectorEnv(VectorEnv[Array, Array, Array]):
         return convert_observations(self.games, obs), self._infos()
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """One action for each game; where an episode has ended, it is ignored and the next one starts."""
+        """Take one action in each game; after an end the action is ignored and a new episode starts."""
         step = self.games.step(torch.from_numpy(np.ascontiguousarray(actions, dtype=np.int64)))
         ended = (step.terminated | step.truncated).numpy()
         infos = self._infos()

@@ -12,7 +12,7 @@ NAMES = {entry.gymnasium: name for name, entry in TASKS.items() if entry.gymnasi
 
 
 def register_gymnasium_envs() -> None:
-    """Enter the names into Gymnasium's registry; where it is not installed, there is nothing to do."""
+    """Add the names to Gymnasium's registry; do nothing if Gymnasium is not installed."""
     try:
         import gymnasium
     except ImportError:

@@ -41,14 +41,14 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         self.task, self.game = task, build_task_env(task, 1, settings)
         self.observation_space = observation_space(self.game)
         self.action_space = action_space(self.game)
-        self._over = True  # an end, or no beginning yet: no step may follow
+        self._over = True  # the episode is over, or none has begun: step() is not allowed
         self._seeded = False
         self._view: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """A new episode: by a seed the first of its games, after an end the next one, else one that is drawn."""
+        """Start an episode: with a seed, that seed's first game; after an end, the next one; else a random one."""
         super().reset(seed=seed)
         if seed is None and self._seeded and self._over:
             obs = self.game.step(
@@ -61,7 +61,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         return self._first(obs), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """One action."""
+        """Take one action."""
         if self._over:
             raise ResetNeeded("The episode is over, or none has begun: call reset() before step().")
         step = self.game.step(torch.tensor([int(action)]))
@@ -74,7 +74,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         return self._first(step.obs), float(step.reward[0]), terminated, truncated, info
 
     def render(self) -> Any:
-        """The board as text, or as pixels [height, width, 3]."""
+        """Draw the board as text, or as pixels [height, width, 3]."""
         if self.render_mode is None:
             return None
         from flashdqn.core.drawing.paint import paint_pixels
@@ -85,7 +85,7 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         return paint_pixels((*view.ground, *view.scene()), view.size, WIDTH).copy()
 
     def close(self) -> None:
-        """Nothing runs besides."""
+        """Do nothing: there are no processes to end."""
 
     def _look(self) -> Any:
         if self._view is None:

@@ -1,4 +1,4 @@
-"""Our specifications as Gymnasium's spaces, and what is common to one game and to many."""
+"""Our specifications as Gymnasium's spaces, and the code that one game and many games share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECODED = 1000.0
 
 def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
     """The task with settings by name, as on our command line: `size=12, features="flood"`."""
-    if task not in NAMES.values():  # a task that imports code by its name must not come in by the back door
+    if task not in NAMES.values():  # tasks that import code by name are not allowed here
         raise ConfigError(
             f"Gymnasium's arguments cannot make the task {task!r}{suggest_nearest(task, NAMES.values())}"
         )
@@ -35,7 +35,7 @@ def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv
 
 
 def observation_space(env: VecEnv) -> spaces.Box:
-    """Bytes, or numbers from 0 to 1; what is decoded may be larger, but not as large as this."""
+    """Bytes, or numbers from 0 to 1; decoded observations may be larger, but stay within these bounds."""
     spec, decoding = env.obs_spec, get_decoder(env)
     if decoding is not None:
         return spaces.Box(-DECODED, DECODED, decoding.shape, np.float32)
@@ -45,11 +45,11 @@ def observation_space(env: VecEnv) -> spaces.Box:
 
 
 def convert_observations(env: VecEnv, obs: Tensor) -> Array:
-    """Arrays of the caller's own, [N, …]: as a network reads them, where they are stored in another form."""
+    """Copies for the caller, [N, …]; observations that are stored in another form are decoded as for a network."""
     decoding = get_decoder(env)
     return obs.numpy().copy() if decoding is None else decoding(obs).numpy()
 
 
 def action_space(env: VecEnv) -> spaces.Discrete:
-    """Actions from 0."""
+    """A discrete space of actions that start at 0."""
     return spaces.Discrete(env.num_actions)

@@ -1,9 +1,9 @@
 """The axes of the family: what can be chosen on each, and the few settings that belong to a choice.
 
-A choice has a small dataclass of its own, whose fields are keys of the group that the axis lies in: the atoms of a
-categorical head are `learn.atoms`. Each checks its own values, and says what else settings must know of it.
-`learn/build.py` has what they make. A variant of the user's is written module:Name and has no entry here: what it
-says of itself is asked when it is made.
+Each choice has its own small dataclass. Its fields are keys of the axis's group: the atoms of a categorical head
+are `learn.atoms`. Each dataclass checks its own values, and says what else the settings must know about the choice.
+`learn/build.py` builds the choices. A user's variant is written module:Name and has no entry here: its traits are
+read when it is made.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class DoubleConfig:
 class MunchausenConfig:
     """The settings of `learn.bootstrap munchausen`."""
 
-    single_step_only: ClassVar[bool] = True  # an n-step return has no log-policy terms in between
+    single_step_only: ClassVar[bool] = True  # an n-step return lacks log-policy terms
     munchausen_alpha: float
     munchausen_tau: float
     munchausen_clip: float
@@ -90,8 +90,8 @@ class MunchausenConfig:
     def __post_init__(self) -> None:
         require(
             0 <= self.munchausen_alpha < 1,
-            f"learn.munchausen_alpha must lie in 0 … 1, below 1, and is {self.munchausen_alpha}: "
-            "at 1 the gaps between actions would grow without end.",
+            f"learn.munchausen_alpha must be at least 0 and below 1, and is {self.munchausen_alpha}: "
+            "at 1 the gaps between actions would grow without limit.",
         )
         require(
             self.munchausen_tau > 0, f"learn.munchausen_tau must be above 0, and is {self.munchausen_tau}."
@@ -146,7 +146,7 @@ class RolloutConfig:
 
 @dataclass(frozen=True)
 class Variant:
-    """A built-in entry of an axis: a line about it, and the type of its settings."""
+    """A built-in entry of an axis: one line about it, and the type of its settings."""
 
     about: str
     config: type[Any]
@@ -158,7 +158,7 @@ class VariantAxis:
 
     key: str  # learn.head
     choices: Mapping[str, Variant]
-    automatic: bool = False  # "auto" is allowed, too
+    automatic: bool = False  # whether "auto" is also allowed
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -167,27 +167,27 @@ class VariantAxis:
 
     @property
     def metavar(self) -> str:
-        """The same for --help."""
+        """The allowed words as --help shows them."""
         return "|".join((*self.words, "MODULE:NAME"))
 
     def read(self, name: str, group: Any) -> Any:
-        """The settings of a choice, taken from those of its group; None for "auto" and for one of the user's."""
+        """The settings of a choice, taken from its group; None for "auto" and for a user's variant."""
         if name not in self.choices:
             return None
         config = self.choices[name].config
         return config(**{field.name: getattr(group, field.name) for field in fields(config)})
 
     def check(self, name: str, kwargs: dict[str, Any], group: Any) -> None:
-        """Refuse an unknown word, arguments that nobody takes, and settings that cannot be: those of all choices,
-        because a flag that is wrong today must not surprise the user tomorrow."""
+        """Refuse an unknown word, arguments that nothing takes, and impossible settings. The settings of all
+        choices are checked, because a flag that is wrong today must not surprise the user tomorrow."""
         require(
             name in self.words or names_code(name),
-            f"{self.key} must be one of {', '.join(self.words)}, or module:Name for one of your own, and is "
+            f"{self.key} must be one of {', '.join(self.words)}, or module:Name for your own, and is "
             f"'{name}'{suggest_close(name, self.words)}",
         )
         require(
             not kwargs or names_code(name),
-            f"{self.key}_kwargs are for a variant of your own, and {self.key} is '{name}'.",
+            f"{self.key}_kwargs are for your own variant, and {self.key} is '{name}'.",
         )
         check_json_serializable(f"{self.key}_kwargs", kwargs)
         for choice in self.choices:
@@ -231,5 +231,5 @@ SAMPLERS = VariantAxis(
 
 
 def has_trait(config: object, trait: str) -> bool:
-    """Whether a choice, or what it makes, says this of itself: `single_step_only`, `online_chooses`, …"""
+    """Whether a choice, or what it builds, has a trait: `single_step_only`, `online_chooses`, …"""
     return bool(getattr(config, trait, False))

@@ -1,4 +1,4 @@
-"""Settings of demonstrations: episodes of an expert before the training's own."""
+"""Settings of demonstrations: an expert's episodes, played before the training's own."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from flashdqn.config.values import require
 
 @dataclass(frozen=True)
 class DemosConfig:
-    """Demonstrations that fill the replay before the clock starts; counted and reported apart from the training."""
+    """Demonstrations fill the replay before the clock starts. They are counted and reported separately."""
 
     source: str = "none"
-    """Who shows how: random, for any task; a task's own experts, which `flashdqn envs` lists; none."""
+    """Who plays the demonstrations: none; random, for any task; or one of the task's experts, which `flashdqn envs`
+    lists."""
     episodes: int = 0
-    """Episodes to show."""
+    """Number of demonstration episodes."""
     chance: float = 0.0
-    """Probability of a random legal action instead of the expert's, so that the replay also holds what is worse."""
+    """Probability of a random legal action instead of the expert's. The replay then also holds worse actions."""
     pretrain_steps: int = 0
-    """Gradient steps on the demonstrations alone, before the first transition of the training's own."""
+    """Gradient steps on the demonstrations alone, before the training collects its first transition."""
     keep: int = 0
-    """Transitions of the demonstrations that stay for good, beside the replay, where new ones overwrite old ones;
-    a part of every batch comes from them, and the expert's actions there are taught by a margin (DQfD)."""
+    """Number of demonstration transitions to keep permanently, outside the replay, where new transitions overwrite
+    old ones. A part of every batch comes from them, and a margin loss teaches the expert's actions (DQfD)."""
     share: float = 0.25
-    """Of every batch, the part that is kept demonstrations."""
+    """Share of every batch that comes from the kept demonstrations."""
     margin: float = 0.8
-    """In these, the expert's action shall be worth so much more than any other."""
+    """Margin by which the expert's action must be worth more than any other, in kept demonstrations."""
     margin_weight: float = 1.0
-    """Weight of that in the loss; 0: they teach as other transitions do."""
+    """Weight of the margin loss; 0: kept demonstrations are learned from like other transitions."""
 
     def __post_init__(self) -> None:
         require(self.episodes >= 0, f"demos.episodes must not be negative, and is {self.episodes}.")
@@ -48,21 +49,21 @@ class DemosConfig:
         )
         require(
             self.source == "none" or self.episodes > 0,
-            f"demos.source {self.source} needs demos.episodes above 0: how many to show.",
+            f"demos.source {self.source} needs demos.episodes above 0: the number of episodes to play.",
         )
-        # `--demos.source none` alone turns off all that a preset has; one of the others alone is a mistake.
+        # `--demos.source none` alone turns off what a preset sets; one of the others alone is a mistake.
         shown, alone = self.episodes > 0, self.pretrain_steps > 0 or self.keep > 0
         require(
             self.source != "none" or shown == alone,
-            "demos.episodes, demos.pretrain_steps and demos.keep need demos.source: who shows them.",
+            "demos.episodes, demos.pretrain_steps and demos.keep need demos.source: who plays them.",
         )
 
     @property
     def asked_for(self) -> bool:
-        """Whether there are any."""
+        """Whether any demonstrations are asked for."""
         return self.source != "none"
 
     @property
     def kept(self) -> int:
-        """Transitions to keep for good."""
+        """Number of transitions to keep permanently."""
         return self.keep if self.asked_for else 0

@@ -18,22 +18,22 @@ class ReplayConfig:
     """The replay ring."""
 
     capacity: int = 500_000
-    """Transitions that the ring holds."""
+    """Number of transitions that the ring holds."""
     n_step: int = 1
-    """Steps of reward before bootstrapping."""
+    """Number of reward steps before bootstrapping."""
     priority: float = 0.0
-    """Prioritised replay: transitions are drawn in proportion to (|δ| + ε)^α, and this is α; 0: uniformly."""
+    """α of prioritized replay, which draws transitions in proportion to (|δ| + ε)^α; 0: uniformly."""
     beta: float = 0.4
-    """Exponent β of the importance weights at the start; it rises to 1 (prioritised only)."""
+    """Exponent β of the importance weights at the start; it rises to 1 (prioritized only)."""
     beta_over: int = 5_000_000
-    """Transitions over which β rises, linearly."""
+    """Number of transitions over which β rises linearly to 1."""
     priority_eps: float = 1e-6
-    """ε, which keeps transitions without an error in play."""
+    """ε, which keeps a chance for transitions without an error (prioritized only)."""
     sampler: Annotated[str, tyro.conf.arg(metavar=SAMPLERS.metavar)] = "auto"
-    """What draws from the ring; auto: prioritized where replay.priority is above 0, else uniform, and rollout for
-    pqn. module:Name: one of your own (docs/own-variants.md)."""
+    """What draws batches from the ring. auto: rollout for pqn, else prioritized if replay.priority is above 0, else
+    uniform. module:Name: your own sampler (docs/own-variants.md)."""
     sampler_kwargs: Kwargs = field(default_factory=dict)
-    """Arguments for a sampler of your own."""
+    """Arguments for your own sampler."""
 
     def __post_init__(self) -> None:
         require(self.capacity > 0, f"replay.capacity must be above 0, and is {self.capacity}.")
@@ -43,12 +43,12 @@ class ReplayConfig:
         prioritized = self.priority > 0
         require(
             not prioritized or self.sampler in ("auto", "prioritized"),
-            f"replay.priority {self.priority} is for prioritised replay, and replay.sampler is '{self.sampler}': "
+            f"replay.priority {self.priority} is for prioritized replay, and replay.sampler is '{self.sampler}': "
             "leave one of them out.",
         )
         require(
             prioritized or self.sampler != "prioritized",
-            "replay.sampler prioritized needs replay.priority above 0: how much errors count.",
+            "replay.sampler prioritized needs replay.priority above 0: how strongly errors count.",
         )
 
 
@@ -57,33 +57,33 @@ class LearnConfig:
     """The learner."""
 
     method: Literal["replay", "pqn"] = "replay"
-    """What is learned from: transitions drawn from a replay, against a target network; or, in PQN, λ-returns of
-    the last rollout, with neither."""
+    """What the learner learns from. replay: transitions drawn from a replay, with a target network. pqn: λ-returns
+    of the last rollout, with neither."""
     head: Annotated[str, tyro.conf.arg(metavar=HEADS.metavar)] = "scalar"
     """What the network predicts for each action: the expected return, or its distribution by fixed atoms (C51), by
-    fixed quantiles (QR-DQN), or by any quantile (IQN). module:Name: one of your own (docs/own-variants.md)."""
+    fixed quantiles (QR-DQN), or by any quantile (IQN). module:Name: your own head (docs/own-variants.md)."""
     head_kwargs: Kwargs = field(default_factory=dict)
-    """Arguments for a head of your own."""
+    """Arguments for your own head."""
     bootstrap: Annotated[str, tyro.conf.arg(metavar=BOOTSTRAPS.metavar)] = "double"
-    """How the value of the next state is estimated. module:Name: one of your own."""
+    """How the value of the next state is estimated. module:Name: your own bootstrap."""
     bootstrap_kwargs: Kwargs = field(default_factory=dict)
-    """Arguments for a bootstrap of your own."""
+    """Arguments for your own bootstrap."""
     gamma: float = 0.99
     """Discount γ per step."""
     batch_size: int = 256
-    """Transitions per gradient step (method replay)."""
+    """Number of transitions per gradient step (method replay)."""
     starts: int = 10_000
-    """Transitions to collect before the first gradient step (method replay)."""
+    """Number of transitions to collect before the first gradient step (method replay)."""
     optimizer: Annotated[str, tyro.conf.arg(metavar=OPTIMIZERS.metavar)] = "adam"
-    """The optimizer. module:Name: one of your own."""
+    """The optimizer. module:Name: your own optimizer."""
     optimizer_kwargs: Kwargs = field(default_factory=dict)
-    """Arguments for an optimizer of your own."""
+    """Arguments for your own optimizer."""
     lr: float = 5e-4
     """Learning rate."""
     lr_end: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
-    """Learning rate to fall to; none: it stays."""
+    """Learning rate at the end; none: it stays constant."""
     lr_over: int = 5_000_000
-    """Transitions over which the learning rate falls, linearly."""
+    """Number of transitions over which the learning rate falls linearly."""
     adam_eps: float = 1e-8
     """Adam's ε."""
     weight_decay: float = 0.0
@@ -93,29 +93,29 @@ class LearnConfig:
     huber: float = 1.0
     """Huber's δ: squared loss below, linear above; 0: squared everywhere. For quantiles it is κ; 0: absolute."""
     target_every: int = 1000
-    """Gradient steps between hard copies into the target network; 0: soft updates (method replay)."""
+    """Number of gradient steps between hard copies into the target network; 0: soft updates (method replay)."""
     target_tau: float = 0.005
-    """Soft update per gradient step: target += τ · (online − target)."""
+    """τ of the soft update at every gradient step: target += τ · (online − target)."""
     atoms: int = 51
-    """Atoms of the return's distribution (head categorical)."""
+    """Number of atoms of the return's distribution (head categorical)."""
     v_min: float = -20.0
-    """The least return that an atom stands for; what lies below counts as this."""
+    """The smallest return that an atom stands for; smaller returns count as this (head categorical)."""
     v_max: float = 180.0
-    """The largest return that an atom stands for; what lies above counts as this."""
+    """The largest return that an atom stands for; larger returns count as this (head categorical)."""
     quantiles: int = 32
-    """Quantiles of the return's distribution (head quantile)."""
+    """Number of quantiles of the return's distribution (head quantile)."""
     iqn_learn: int = 8
-    """N: random fractions at which a gradient step compares (head iqn)."""
+    """N: number of random fractions at which a gradient step compares quantiles (head iqn)."""
     iqn_target: int = 8
-    """N': random fractions of the target (head iqn)."""
+    """N': number of random fractions of the target (head iqn)."""
     iqn_choose: int = 16
-    """K: fractions whose mean chooses an action (head iqn)."""
+    """K: number of fractions whose mean chooses an action (head iqn)."""
     munchausen_alpha: float = 0.9
     """α: weight of the log-policy in the reward (bootstrap munchausen)."""
     munchausen_tau: float = 0.03
     """τ: temperature of the soft policy, in units of return (bootstrap munchausen)."""
     munchausen_clip: float = -1.0
-    """l₀: the least that τ log π may count (bootstrap munchausen)."""
+    """l₀: the lower bound of τ log π in the reward (bootstrap munchausen)."""
 
     def __post_init__(self) -> None:
         require(0 <= self.gamma <= 1, f"learn.gamma must lie in 0 … 1, and is {self.gamma}.")
@@ -141,11 +141,11 @@ class PQNConfig:
     """Rollouts and their λ-returns (learn.method pqn only)."""
 
     rollout: int = 32
-    """T: steps of every environment between two rounds of learning."""
+    """T: number of steps of every environment between two rounds of learning."""
     epochs: int = 2
-    """Times that a rollout is gone through."""
+    """Number of passes over each rollout."""
     minibatches: int = 32
-    """Gradient steps in each; rollout · envs must divide by it."""
+    """Number of gradient steps in each pass; rollout · envs must be a multiple of it."""
     trace: float = 0.65
     """λ of the returns; 0: one step, 1: all rewards up to the end of the rollout."""
 
@@ -158,17 +158,17 @@ class PQNConfig:
 
 @dataclass(frozen=True)
 class ExploreConfig:
-    """ε-greedy exploration; every environment throws its own coin."""
+    """ε-greedy exploration; every environment draws its own random actions."""
 
     schedule: Literal["linear", "exponential", "spread"] = "linear"
-    """linear or exponential: ε falls from start to end; spread: environment i keeps its own ε for good,
-    from start down to end in equal factors."""
+    """linear or exponential: ε falls from start to end. spread: environment i always keeps its own ε;
+    these fall from start to end in equal factors."""
     start: float = 1.0
-    """ε at the start (spread: the largest)."""
+    """ε at the start (spread: the largest ε)."""
     end: float = 0.005
-    """ε at the end (spread: the smallest)."""
+    """ε at the end (spread: the smallest ε)."""
     over: int = 1_000_000
-    """Transitions over which ε falls."""
+    """Number of transitions over which ε falls."""
 
     def __post_init__(self) -> None:
         require(
@@ -177,6 +177,6 @@ class ExploreConfig:
         )
         require(
             self.end > 0 or self.schedule == "linear",
-            f"explore.end must be above 0 with the {self.schedule} schedule: it falls by a factor.",
+            f"explore.end must be above 0 with the {self.schedule} schedule, because ε falls by a factor.",
         )
         require(self.over > 0, f"explore.over must be above 0, and is {self.over}.")

@@ -11,7 +11,7 @@ from flashdqn.config.values import require
 from flashdqn.core.suggestions import suggest_close
 from flashdqn.core.user_code import Kwargs, check_json_serializable, names_code
 
-#: The torsos that come with us.
+#: The built-in torsos.
 TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")
 
 
@@ -24,17 +24,17 @@ class NetworkConfig:
     ] = "auto"
     """What reads the observation; auto takes a CNN for planes, nature for large ones (screens), and an MLP for
     vectors. resnet: residual blocks, for boards on a GPU. nature: the three convolutions of DQN. impala: IMPALA's
-    residual network. branches: a vector in parts, each with layers of its own. cells: residual blocks that give one
-    value for each cell of a grid, where the actions are the cells. module:Class: one of your own
+    residual network. branches: a vector in parts, each with its own layers. cells: residual blocks that give one
+    value for each cell of a grid, where the actions are the cells. module:Class: your own torso
     (docs/own-networks.md)."""
     kwargs: Kwargs = field(default_factory=dict)
-    """Arguments for a torso of your own."""
+    """Arguments for your own torso."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the fully connected layers (cells: for each cell, with the same weights)."""
     channels: tuple[int, ...] = (32, 64, 64)
     """Channels of each convolution (cnn), or of each residual block (resnet, cells)."""
     width: int = 1
-    """Times the channels of the paper (impala)."""
+    """Factor on the paper's number of channels (impala)."""
     branches: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SHAPE:WIDTHS")] = ()
     """The parts of the observation and their layers (branches): 14:128,64 is 14 numbers through 128 and 64;
     6x13:64/64 is 6 rows of 13, a layer of 64 for every row, then one of 64 for all of them."""
@@ -42,26 +42,26 @@ class NetworkConfig:
     """Units of the attention that weighs the branches (branches), or heads of the attention over all cells after
     every block (cells); 0: none."""
     layer_norm: bool = False
-    """Normalise each fully connected layer before its ReLU, and in a resnet the planes before theirs."""
+    """Normalize each fully connected layer before its ReLU, and in a resnet also the planes before theirs."""
     dueling: bool = False
-    """Value and advantage in streams of their own; the last hidden layer belongs to the streams."""
+    """Estimate value and advantage in separate streams. Each stream has its own last hidden layer."""
     noisy: bool = False
-    """Learned noise on the fully connected layers, resampled at every gradient step; off in evaluation. ε stays
-    as explore has it."""
+    """Add learned noise to the fully connected layers. It is drawn again at every gradient step, and is off in
+    evaluation. ε still follows explore."""
     noisy_sigma: float = 0.5
     """σ₀, the initial size of the noise (noisy only)."""
     cosines: int = 64
-    """Cosines that embed a quantile's fraction (head iqn only)."""
+    """Number of cosines that embed a quantile's fraction (head iqn only)."""
 
     def __post_init__(self) -> None:
         require(
             self.torso in TORSOS or names_code(self.torso),
-            f"network.torso must be one of {', '.join(TORSOS)}, or module:Class for one of your own, and is "
+            f"network.torso must be one of {', '.join(TORSOS)}, or module:Class for your own, and is "
             f"'{self.torso}'{suggest_close(self.torso, TORSOS)}",
         )
         require(
             not self.kwargs or names_code(self.torso),
-            f"network.kwargs are for a torso of your own, and network.torso is '{self.torso}'.",
+            f"network.kwargs are for your own torso, and network.torso is '{self.torso}'.",
         )
         check_json_serializable("network.kwargs", self.kwargs)
         for name in ("hidden", "channels"):

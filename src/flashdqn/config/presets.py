@@ -1,4 +1,4 @@
-"""Starting points: a task with settings that are known to work. `envs/<task>/presets.py` has those of each task."""
+"""Presets: a task with settings that are known to work. `envs/<task>/presets.py` has the presets of each task."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_preset(name: str) -> tuple[Task[Any], Preset]:
 
 
 def find_named_start(name: str) -> tuple[Task[Any], Preset]:
-    """Where an environment starts from that is not a preset: `task:environment`, or `module:Name` alone."""
+    """The start for an environment without a preset: `task:environment`, or `module:Name` alone."""
     named = {task.name: (task, task.naming) for task in iterate_tasks() if task.naming is not None}
     prefix, colon, rest = name.partition(":")
     if colon and prefix in named:

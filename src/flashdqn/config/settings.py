@@ -1,4 +1,4 @@
-"""Configurations to and from plain data: files, keyword arguments, the run folder.
+"""Convert configurations to and from plain data: files, keyword arguments, the run folder.
 
 Mistakes are named by key: `replay.n_stp: unknown; did you mean n_step?`
 """
@@ -26,7 +26,7 @@ BUDGETS = ("steps", "episodes", "max_time")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Plain data that `apply` understands; `env.task` says which task's settings they are."""
+    """Plain data that `apply_settings` understands; `env.task` names the task of the settings."""
     data = dataclasses.asdict(config)
     if isinstance(config, Config):
         data["env"] = {"task": config.env.task, **data["env"]}
@@ -57,7 +57,7 @@ def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
 
 
 def _select_task_config(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, dict[str, Any]]:
-    """The task's own settings to start from, and the rest of what was given."""
+    """The settings of the named task to start from, and the other given settings."""
     rest = dict(settings)
     task = rest.pop("task")
     if not isinstance(task, str) or task not in TASKS:
@@ -66,7 +66,7 @@ def _select_task_config(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[En
 
 
 def suggest_setting(config: Any, name: str) -> str:
-    """The setting that was perhaps meant: that of a group (`learn.gamma` for `gamma`), or one spelled nearly so."""
+    """The setting that was perhaps meant: one inside a group (`learn.gamma` for `gamma`), or a similar spelling."""
     names = [field.name for field in dataclasses.fields(config)]
     for group in names:
         inner = getattr(config, group)
@@ -76,8 +76,8 @@ def suggest_setting(config: Any, name: str) -> str:
 
 
 def list_named_code(config: Config) -> tuple[str, ...]:
-    """Every `module:Name` that the parts of a training could import: texts with a colon, in every group of settings
-    but `log`, whose texts are addresses. A branch (14:128,64) is a shape."""
+    """Every `module:Name` that a training could import: all texts with a colon, in every group of settings except
+    `log`, whose texts are addresses. A branch (14:128,64) does not count, because it is a shape."""
     groups = {
         name: value for name, value in to_dict(config).items() if isinstance(value, dict) and name != "log"
     }
@@ -86,7 +86,7 @@ def list_named_code(config: Config) -> tuple[str, ...]:
 
 
 def trust_flag(config: Config) -> str:
-    """What a command needs behind a run with this configuration: " --trust", where it names code."""
+    """The flag that a command needs after a run with this configuration: " --trust" if it names code."""
     return " --trust" if list_named_code(config) else ""
 
 
@@ -98,7 +98,7 @@ def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """A JSON or TOML file; a run's config.json is welcome too."""
+    """Read settings from a JSON or TOML file; a run's config.json works too."""
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)

@@ -23,7 +23,7 @@ class Config:
     """A training, fully described."""
 
     preset: tyro.conf.Suppress[str] = DEFAULT_TASK
-    """Where the settings started from."""
+    """The preset that the settings started from."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Stop after this many transitions."""
     episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -31,17 +31,17 @@ class Config:
     max_time: Annotated[Seconds | None, tyro.conf.arg(metavar="TIME")] = None
     """Stop after this much training time: 90s, 1.5m, 2h."""
     envs: int = 256
-    """Environments played at once."""
+    """Number of environments that are played at once."""
     train_ratio: Annotated[Ratio, tyro.conf.arg(aliases=["--train-steps-ratio"])] = RATIOS["fast"]
-    """Gradient steps per collected transition, exact over time whatever the number of environments; a number,
+    """Gradient steps per collected transition, exact over time with any number of environments: a number,
     or debug (0.004), fast (0.03125), balanced (0.0625), better (0.125), quality (0.25). Not used by pqn,
     whose ratio is epochs · minibatches / (rollout · envs)."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Seed of all random numbers."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the network, the replay and the environments live."""
+    """Device of the network, the replay and the environments."""
     out: str = "runs"
-    """The folder that run folders go into."""
+    """Folder in which run folders are created."""
     env: EnvConfig = field(default_factory=make_default_config)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -72,12 +72,12 @@ class Config:
         require(
             self.replay.n_step == 1 or not has_trait(self._bootstrap, "single_step_only"),
             f"learn.bootstrap {self.learn.bootstrap} needs replay.n_step 1, and it is {self.replay.n_step}: every "
-            "step's reward has a log-policy term of its own, and an n-step return has only the rewards. "
+            "step's reward has its own log-policy term, and an n-step return has only the rewards. "
             "Use greedy or double with n steps.",
         )
         require(
             self.learn.method == "pqn" or self.replay.sampler != "rollout",
-            "replay.sampler rollout needs learn.method pqn: it hands out rollouts, and there are none.",
+            "replay.sampler rollout needs learn.method pqn: only pqn collects rollouts.",
         )
         require(
             self.demos.kept == 0 or self.learn.batch_size > 1,
@@ -104,7 +104,7 @@ class Config:
         )
         require(
             self.replay.sampler in ("auto", "rollout"),
-            f"{refused} replay.sampler auto, and it is '{self.replay.sampler}': rollouts have their own.",
+            f"{refused} replay.sampler auto, and it is '{self.replay.sampler}': rollouts have their own sampler.",
         )
         require(
             self.replay.priority == 0,
@@ -112,7 +112,7 @@ class Config:
         )
         require(
             self.replay.n_step == 1,
-            f"{refused} replay.n_step 1, and it is {self.replay.n_step}: λ weighs all n; use --pqn.trace.",
+            f"{refused} replay.n_step 1, and it is {self.replay.n_step}: λ covers all n; use --pqn.trace.",
         )
         require(
             not self.demos.asked_for,
@@ -127,12 +127,12 @@ class Config:
 
     @property
     def _bootstrap(self) -> Any:
-        """The settings of the bootstrap; None for one of the user's."""
+        """The settings of the bootstrap; None for a user's bootstrap."""
         return BOOTSTRAPS.read(self.learn.bootstrap, self.learn)
 
     @property
     def sampler(self) -> str:
-        """What draws the batches, where `replay.sampler` leaves it open."""
+        """The sampler that draws the batches, with `replay.sampler auto` resolved."""
         if self.replay.sampler != "auto":
             return self.replay.sampler
         if self.learn.method == "pqn":

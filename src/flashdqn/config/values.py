@@ -1,4 +1,4 @@
-"""Values that are written in a way of their own (ratios, times), and the check that a setting makes."""
+"""Values with their own notation (ratios, times), and the check that settings use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse_ratio(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """'90', '90s', '1.5m' or '2h', in seconds."""
+    """Seconds of a time that is written '90', '90s', '1.5m' or '2h'."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], units[text[-1]]) if text and text[-1] in units else (text, 1.0)
     try:

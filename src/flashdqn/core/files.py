@@ -1,4 +1,4 @@
-"""Files: whether one can be written, and JSON that may be missing or spoiled."""
+"""Files: whether one can be written, and reading JSON that may be missing or damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_writable_file(path: Path) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """What a JSON file holds by name; nothing where it is missing, spoiled or something else."""
+    """The object in a JSON file; empty where the file is missing, damaged or not an object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

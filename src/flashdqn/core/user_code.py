@@ -1,8 +1,8 @@
-"""The user's own objects by their name, `module:Object`: who may import them, and how they are called.
+"""The user's own objects by name, `module:Object`: which names may be imported, and how objects are called.
 
-Code that the user names is imported: on the command line, or in Python. Code that a *file* names, a run's
-config.json or a `--config` file, needs a `Permission`, because a file may come from a stranger. Every way from a
-file into settings asks for it with `Permission.require`, before anything is imported (docs/trust.md).
+Code that the user names on the command line or in Python is imported. Code that a *file* names (a run's config.json
+or a `--config` file) needs a `Permission`, because a file may come from a stranger. Every way from a file into
+settings calls `Permission.require` before anything is imported (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Permission:
         """Refuse the names that are not allowed, in one sentence."""
         wanted = [] if self.everything else [name for name in dict.fromkeys(names) if name not in self.names]
         if wanted:
-            # As repr, and cut: a stranger's name must neither steer the terminal nor fill it.
+            # As repr, and shortened: a stranger's name must neither control the terminal nor fill it.
             listed = ", ".join(repr(name[:60]) for name in wanted[:3]) + (
                 " and more" if len(wanted) > 3 else ""
             )
@@ -41,7 +41,7 @@ class Permission:
             )
 
     def allow_working_folder(self) -> None:
-        """Let Python look for modules in the present folder, as `python -m` does. Without a permission it must not:
+        """Let Python look for modules in the current folder, as `python -m` does. Without a permission it must not:
         a file there could pass for a package that is not installed."""
         if self.everything or self.names:
             sys.path.append(str(Path.cwd()))
@@ -57,7 +57,7 @@ def names_code(text: str) -> bool:
 
 
 def find_names(data: Any) -> Iterator[str]:
-    """Every text in plain data that may name code, arguments of other code too: all that have a colon."""
+    """Every text in plain data that may name code, also inside arguments of other code: all texts with a colon."""
     if isinstance(data, str):
         if names_code(data):
             yield data
@@ -70,10 +70,10 @@ def find_names(data: Any) -> Iterator[str]:
 
 
 def import_named(name: str, what: str) -> Any:
-    """The object; `what` says in messages what it was wanted for: "the torso"."""
+    """The named object; `what` says in messages what it is for: "the torso"."""
     module, _, rest = name.partition(":")
     if not module or not rest:
-        raise ConfigError(f"{what} of your own is written module:Name, and '{name}' is not.")
+        raise ConfigError(f"Your own code for {what} is written module:Name, and '{name}' is not.")
     found: Any = _import_module(module, name, what)
     for part in rest.split("."):
         if not hasattr(found, part):
@@ -83,7 +83,7 @@ def import_named(name: str, what: str) -> Any:
 
 
 def make_named(name: str, what: str, *parts: Any, **kwargs: Any) -> Any:
-    """Import it and call it; what its code raises becomes one sentence."""
+    """Import the object and call it; an error that its code raises becomes one sentence."""
     make = import_named(name, what)
     try:
         return make(*parts, **kwargs)
@@ -104,7 +104,7 @@ def _import_module(module: str, name: str, what: str) -> Any:
         if module == missing or module.startswith(f"{missing}."):
             raise ConfigError(
                 f"There is no module '{missing}' to take {what} '{name}' from: run the command in the folder where "
-                "it lies, or install it."
+                "it is, or install it."
             ) from None
         raise ConfigError(f"{module} needs the module '{missing}', which is not installed.") from error
     except Exception as error:  # the user's own code
@@ -112,7 +112,7 @@ def _import_module(module: str, name: str, what: str) -> Any:
 
 
 def parse_kwargs(text: str, where: str = "") -> dict[str, Any]:
-    """Arguments by name, as a JSON object; `where` says in a message which they are: " for env.kwargs"."""
+    """Arguments by name, from a JSON object; `where` names them in a message: " for env.kwargs"."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -54,7 +54,7 @@ _HOMES = {
     "check_env": "flashdqn.envs.check",
 }
 
-if not TYPE_CHECKING:  # a type checker must go on refusing names that are not there
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

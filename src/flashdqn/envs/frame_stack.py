@@ -14,8 +14,8 @@ STATE = "stacked."
 
 
 class FrameStack:
-    """`env` with its last `stack` observations along the first axis, the newest last; an episode starts with its
-    first one repeated. Beside a learner on CUDA it stacks there, so that single frames travel.
+    """`env` with its last `stack` observations along the first axis, the newest last. An episode starts with its
+    first observation repeated. For a learner on CUDA they are stacked there, so only single frames are copied.
     """
 
     def __init__(self, env: VecEnv, stack: int) -> None:
@@ -26,7 +26,7 @@ class FrameStack:
         self.obs_spec = ObsSpec((frame.shape[0] * stack, *frame.shape[1:]), frame.dtype, stack)
         self.first_action: int = getattr(env, "first_action", 0)
         self.resumable, self.capturable = is_resumable(env), is_capturable(env)
-        # Buffers that stay where they are: a CUDA graph knows them by their address.
+        # These buffers never move, because a CUDA graph knows them by their address.
         shape = (env.num_envs, *self.obs_spec.shape)
         self._obs = torch.zeros(shape, dtype=frame.dtype, device=self.device)
         self._starting = torch.zeros(env.num_envs, dtype=torch.bool, device=self.device)
@@ -34,12 +34,12 @@ class FrameStack:
 
     @property
     def mask(self) -> Tensor | None:
-        """As the environment's own."""
+        """The environment's legal actions."""
         return self.env.mask
 
     @property
     def outcomes(self) -> Tensor:
-        """As the environment's own."""
+        """The environment's outcomes."""
         return self.env.outcomes
 
     def reset(self, seed: int) -> Tensor:
@@ -49,7 +49,7 @@ class FrameStack:
         return self._obs.clone()
 
     def step(self, action: Tensor) -> Step:
-        """One step of every environment."""
+        """Take one step in every environment."""
         step = self.env.step(action)
         shifted = torch.cat((self._obs[:, step.obs.shape[1] :], step.obs), 1)
         starting = self._starting.view(-1, *[1] * (shifted.dim() - 1))
@@ -58,14 +58,14 @@ class FrameStack:
         return step._replace(obs=self._obs)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The environment's own, and the frames, where the episodes can go on."""
+        """The environment's state, and the frames if the environment is resumable."""
         state = self.env.state_dict()
         if not self.resumable:
             return state
         return state | {f"{STATE}obs": self._obs.clone(), f"{STATE}starting": self._starting.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from there; where games cannot be saved, the next step starts new episodes."""
+        """Continue from a saved state; where games cannot be saved, the next step starts new episodes."""
         self.env.load_state_dict({k: v for k, v in state.items() if not k.startswith(STATE)})
         if self.resumable:
             self._obs.copy_(state[f"{STATE}obs"])
@@ -74,5 +74,5 @@ class FrameStack:
             self._starting.fill_(True)
 
     def close(self) -> None:
-        """As the environment's own."""
+        """Close the environment."""
         close_env(self.env)

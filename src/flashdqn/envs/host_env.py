@@ -1,9 +1,9 @@
-"""An environment on the CPU beside a learner on a GPU: one copy per step each way.
+"""An environment on the CPU for a learner on a GPU: one copy per step in each direction.
 
-All that a step answers is packed into one buffer of pinned memory and goes over in a single copy, which the host
-does not wait for; there are two such buffers, so that the next step can be written while the last one is on its
-way. The actions come back in one copy too, and that is the only thing that the host waits for: by an event of its
-own, and not for all that the device has to do.
+The result of a step is packed into one buffer of pinned memory and moves in a single copy, for which the host
+does not wait. There are two such buffers, so the next step can be written while the last one is being copied. The
+actions come back in one copy too. The host waits for this copy only, by its own event, and not for
+the device's other work.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv, close_env, get_cause_names, get_decoder, is_resumable
 from flashdqn.core.types import Step
 
-#: Buffers that take turns.
+#: Number of buffers that take turns.
 TURNS = 2
-#: Bytes at whose multiples every tensor begins: whatever reads or writes it may do so in its widest steps.
+#: Every tensor begins at a multiple of this many bytes, so it can be read and written in the widest steps.
 ALIGNMENT = 128
 
 
 def place_env(make: Callable[[torch.device], VecEnv], device: torch.device) -> VecEnv:
-    """An environment on kernels for a learner on `device`; on the CPU beside it if kernels cannot run there."""
+    """A kernel environment for a learner on `device`; on the CPU if kernels cannot run there."""
     if device.type != "cuda" or cuda_available():
         return make(device)
     return HostEnv(make(torch.device("cpu")), device)
 
 
 class HostEnv:
-    """`env`, which lies on the CPU, as seen from `device`. Its state stays where it is."""
+    """An environment on the CPU, as seen from `device`. Its state stays on the CPU."""
 
     def __init__(self, env: VecEnv, device: torch.device) -> None:
         self.env, self.device = env, device
@@ -65,12 +65,12 @@ class HostEnv:
         return self._read[self._turn]["outcomes"]
 
     def reset(self, seed: int) -> Tensor:
-        """As the environment's own."""
+        """Start an episode in every environment."""
         obs = self.env.reset(seed)
         return self._send({"obs": obs}).obs
 
     def step(self, action: Tensor) -> Step:
-        """As the environment's own. What it returns holds until the step after the next."""
+        """Take one step in every environment. The result is valid until the step after the next."""
         self._action.copy_(action, non_blocking=True)
         self._acted.mark()
         self._acted.wait()
@@ -79,23 +79,23 @@ class HostEnv:
         return self._send({"obs": step.obs, **answer})
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As the environment's own."""
+        """The environment's state."""
         return self.env.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """As the environment's own."""
+        """Continue from a saved state."""
         self.env.load_state_dict(state)
         if self.env.mask is not None:
             self._read[self._turn]["mask"].copy_(self.env.mask)
 
     def close(self) -> None:
-        """As the environment's own."""
+        """Close the environment."""
         close_env(self.env)
 
     def _send(self, answer: dict[str, Tensor]) -> Step:
-        """Pack, copy, and say where it will lie once the device gets there."""
+        """Pack and copy a result; return the tensors that will hold it when the copy has arrived."""
         self._turn = turn = (self._turn + 1) % TURNS
-        self._sent[turn].wait()  # for the copy before the last, which has long arrived
+        self._sent[turn].wait()  # for the copy before the last, which arrived long ago
         write, read = self._write[turn], self._read[turn]
         for name, tensor in answer.items():
             write[name].copy_(tensor)
@@ -107,7 +107,7 @@ class HostEnv:
         return Step(read["obs"], read["reward"], read["terminated"], read["truncated"], self.mask)
 
     def _example(self) -> dict[str, Tensor]:
-        """What a step answers, in shapes and dtypes."""
+        """An example of a step's result, with its shapes and dtypes."""
         count, spec = self.num_envs, self.obs_spec
         flag = torch.empty(count, dtype=torch.bool)
         tensors = {
@@ -130,19 +130,19 @@ class Arrival:
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
 
     def mark(self) -> None:
-        """Here, in the device's current stream."""
+        """Set the mark here, in the device's current stream."""
         if self._event is not None:
             self._event.record(torch.cuda.current_stream(self.device))
 
     def wait(self) -> None:
-        """Until the device has come to the mark; at once where there is none yet."""
+        """Wait until the device has reached the mark; return at once if there is no mark yet."""
         if self._event is not None:
             self._event.synchronize()
 
 
 @dataclass(frozen=True)
 class Field:
-    """One of the tensors, and where it begins."""
+    """One tensor of a packing, and where it begins."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -155,7 +155,7 @@ class Field:
 
 
 class Packing:
-    """Several tensors in one run of bytes, so that one copy moves them all; `nbytes` is what all of them take."""
+    """Several tensors in one block of bytes, which one copy moves; `nbytes` is its size."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self.fields: dict[str, Field] = {}
@@ -166,11 +166,11 @@ class Packing:
             self.nbytes = -(-field.end // ALIGNMENT) * ALIGNMENT
 
     def buffer(self, device: torch.device, pinned: bool = False) -> Tensor:
-        """Memory for all of them; pinned, it can be copied from while the host goes on."""
+        """Memory for all tensors; pinned memory can be copied while the host continues."""
         return torch.zeros(self.nbytes, dtype=torch.uint8, device=device, pin_memory=pinned)
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
-        """The tensors as they lie in a buffer: nothing is copied."""
+        """The tensors inside a buffer, as views: nothing is copied."""
         return {
             name: buffer[field.begin : field.end].view(field.dtype).view(field.shape)
             for name, field in self.fields.items()

@@ -1,4 +1,4 @@
-"""What every batch of boards on the kernel layer does alike: its device, its actions, its state."""
+"""What all batches of boards on the kernel layer share: device, actions and state."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def copy_actions(own: Tensor, action: Tensor, name: str) -> None:
 
 
 def copy_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state to keep: copies, each laid out by rows whatever the device."""
+    """Copies of a state to keep, laid out by rows on every device."""
     return {name: x.clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
 
 
 def restore_state(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: str, settings: str) -> None:
-    """Write a state into the tensors that are there; one of another game, or of other `settings`, is refused."""
+    """Write a state into the existing tensors; refuse a state of another game or of other `settings`."""
     if state.keys() != own.keys():
         raise CheckpointError(f"A state of {name} holds {', '.join(own)}; this one holds {', '.join(state)}.")
     for part, tensor in own.items():

@@ -1,4 +1,4 @@
-"""Tasks that have no picture of their own: what the agent sees, as numbers or planes."""
+"""A view for tasks without their own: what the agent sees, as numbers or planes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flashdqn.core.drawing.scene import CODES, Cells, Label, Picture, Rect, Scen
 from flashdqn.core.drawing.view import Facts, Grid
 
 WIDE, ROW, GAP = 480.0, 18.0, 12.0
-MOST = 48  # numbers that are listed
-LARGEST = 32  # cells a side of a plane that is drawn cell by cell; larger ones are pictures
-#: Dark to light; one more than the ground, because an empty plane has the color of a cell with nothing in it.
+MOST = 48  # the most numbers that are listed
+LARGEST = 32  # the longest side of a plane that is drawn cell by cell; larger planes are pictures
+#: Dark to light; the first is the color of an empty cell, and so of an empty plane.
 SHADES = tuple(
     f"#{round(24 + 205 * k / 15):02x}{round(40 + 170 * k / 15):02x}{round(60 + 100 * k / 15):02x}"
     for k in range(16)
@@ -38,7 +38,7 @@ class PlainView:
         title: str,
         actions: tuple[str, ...] = (),
     ) -> None:
-        """`obs` gives the present observations, [1, …]."""
+        """`obs` returns the current observations, [1, …]."""
         self.env, self.title, self.obs = env, title, obs
         self.actions = actions or tuple(f"action {k}" for k in range(env.num_actions))
         shape = env.obs_spec.shape
@@ -54,18 +54,18 @@ class PlainView:
         return self._boards(seen) if self.planes else self._bars(seen.reshape(-1))
 
     def text(self) -> Text:
-        """The same in a terminal."""
+        """The observation for a terminal."""
         if self.planes:
             return draw_half_blocks(paint_scene(self.scene(), self.size, 2 * int(self.size[0])), 64, 24)
         seen = self.obs()[0].float().cpu().numpy().reshape(-1)[:MOST]
         return Text("\n".join(f"{self._name(k):<16} {value:>10.3f}" for k, value in enumerate(seen)))
 
     def facts(self) -> Facts:
-        """The score so far, where the task has one that is kept up to date."""
+        """The score so far, if the task keeps it up to date."""
         return []
 
     def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
-        """All that can be known in general."""
+        """How the game ended, as far as every task can tell."""
         return "cut off" if truncated else "ended"
 
     def _size(self) -> tuple[float, float]:
@@ -114,13 +114,13 @@ class PlainView:
 
 
 def planes_to_image(seen: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Planes of pixels, [C, H, W], as one picture: three are red, green, blue; of a stack the newest is shown."""
+    """Planes of pixels [C, H, W] as one picture: three are red, green and blue; a stack shows its newest."""
     top = 255.0 if seen.max() > 1.0 else 1.0
     chosen = seen if len(seen) == 3 else np.repeat(seen[-1:], 3, axis=0)
     return np.asarray(np.clip(chosen.transpose(1, 2, 0) / top * 255, 0, 255), dtype=np.uint8)
 
 
 def enlarge_pixels(array: npt.NDArray[np.uint8], least: int = 160) -> npt.NDArray[np.uint8]:
-    """A picture of few pixels (MinAtar's are 10x10), each of them a square: a browser would blur them."""
+    """Enlarge a picture of few pixels (MinAtar: 10x10) with sharp squares, which a browser would blur."""
     factor = -(-least // array.shape[1])
     return array if factor == 1 else array.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -17,19 +17,19 @@ from flashdqn.envs.tasks import build_evaluation_env, find_task
 
 @dataclass
 class GameStage:
-    """One board and the view of it; `note` says what cannot be shown, and why."""
+    """One board and its view; `note` says what cannot be shown, and why."""
 
     env: VecEnv
     view: View
     note: str = ""
 
     def close(self) -> None:
-        """End what the environment has running."""
+        """Close the environment and its processes."""
         close_env(self.env)
 
 
 def open_stage(config: EnvConfig) -> GameStage:
-    """A board on the CPU: pictures are made there, and one game is little work."""
+    """Open a board on the CPU: pictures are made there, and one game is little work."""
     task = find_task(config.task)
     if task.stage is not None:
         return task.stage(config)
@@ -38,7 +38,7 @@ def open_stage(config: EnvConfig) -> GameStage:
 
 
 def make_plain_stage(env: VecEnv, title: str, note: str = "", actions: tuple[str, ...] = ()) -> GameStage:
-    """The observations instead of a picture."""
+    """A stage that shows the observations instead of a picture."""
     watched = WatchedEnv(env)
     return GameStage(watched, PlainView(env, lambda: watched.seen, title, actions), note)
 
@@ -54,12 +54,12 @@ class WatchedEnv:
         return getattr(self.inner, name)
 
     def reset(self, seed: int) -> Tensor:
-        """As the environment's own."""
+        """Start an episode, and remember its first observation."""
         self.seen = self.inner.reset(seed)
         return self.seen
 
     def step(self, action: Tensor) -> Any:
-        """As the environment's own."""
+        """Take one step, and remember its observation."""
         step = self.inner.step(action)
         self.seen = step.obs
         return step

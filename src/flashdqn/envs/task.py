@@ -1,4 +1,4 @@
-"""What a task is: one object with all that the rest of the system asks about it.
+"""What a task is: one object with all that the rest of the system needs to know about it.
 
 A built-in task is a package, `envs/<task>/`, with its config, rules, environment, view, presets and, in `task.py`,
 this object. `envs/tasks.py` lists the tasks. Nothing else knows any of them by name.
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """What can be chosen about a task's environments; every task has a frozen dataclass on top of this."""
+    """The settings of a task's environments; every task has a frozen subclass of this."""
 
     #: the name of the task that the settings belong to
     task: ClassVar[str]
 
 
-#: `--env.kwargs`: arguments for an environment of the user's.
+#: `--env.kwargs`: arguments for a user's environment.
 EnvKwargs = Annotated[dict[str, Any], make_kwargs_flag(" for env.kwargs")]
 
 C = TypeVar("C", bound=EnvConfig)
 
-#: An expert on an environment that it knows from the inside. Called, it answers with an action for every
-#: environment, [N] int64, in the state that it is in now.
+#: An expert that can read an environment's inner state. A call returns an action for every environment in its
+#: current state, [N] int64.
 Demonstrator = Callable[[], "Tensor"]
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A starting point: settings that differ from those of its base, and one line about them.
+    """A preset: the settings that differ from those of its base, and one line about them.
 
     `settings` are nested by group, as in a configuration file: `{"steps": 50_000, "env": {"size": 12}}`.
     """
 
     about: str
     settings: Mapping[str, Any]
-    #: the preset that these settings come on top of; None: the defaults
+    #: the preset that these settings are applied on top of; None: the defaults
     base: Preset | None = None
 
 
@@ -57,13 +57,13 @@ class Preset:
 class Naming:
     """For a task whose environments have names: `gym:CartPole-v1`, or without the task's name in front."""
 
-    #: what such an environment is called in a message: "a Gymnasium environment"
+    #: the name of such an environment in a message: "a Gymnasium environment"
     noun: str
-    #: the starting point of an environment by its name
+    #: the preset to start from, for an environment's name
     start: Callable[[str], Preset]
-    #: whether `module:Name`, without the task's name in front, is one of this task's
+    #: whether `module:Name`, without the task's name in front, belongs to this task
     claims: Callable[[str], bool]
-    #: whether a name that nobody knows looks like one of this task's
+    #: whether an unknown name looks like one of this task's names
     resembles: Callable[[str], bool] = lambda name: False
 
 
@@ -85,41 +85,41 @@ class Reading(NamedTuple):
     mask: npt.NDArray[Any] | None  # [B, A] bool, where the observation itself holds one
 
 
-#: Reads what an outside environment returns from `reset` and `step`; None where it is not one of its observations.
+#: Reads what an outside environment returns from `reset` and `step`; None if it is not such an observation.
 ReadObservation = Callable[[Any], Reading | None]
 
 
 @dataclass(frozen=True)
 class Task(Generic[C]):
-    """One task. Only the first three fields are needed; the others say what the task has besides."""
+    """One task. Only the first three fields are required; the others are optional parts of a task."""
 
     #: one line for `flashdqn envs`
     about: str
     config: type[C]
-    #: (config, number of environments, device, held out): `held_out` is for evaluation and for looking at; a task
-    #: may then use other data than in training, and plays whole games, in this process
+    #: (config, number of environments, device, held out): `held_out` is for evaluation and for display. A task
+    #: may then use other data than in training, and plays whole games in this process
     make: Callable[[C, int, torch.device, bool], VecEnv]
     presets: Mapping[str, Preset] = field(default_factory=dict)
     #: the view of an environment; None: its observations are shown
     view: Callable[[Any], View] | None = None
     #: one game and its view, where these must be made together; None: `make` and `view`
     stage: Callable[[C], GameStage] | None = None
-    #: what the actions are called; None: by their numbers
+    #: the names of the actions; None: their numbers
     actions: Callable[[C], tuple[str, ...]] | None = None
-    #: by name, what makes an expert for an environment from a seed
+    #: by name, functions that make an expert from an environment and a seed
     experts: Mapping[str, Callable[[Any, int], Demonstrator]] = field(default_factory=dict)
-    #: for environments that have names of their own
+    #: for environments that have their own names
     naming: Naming | None = None
     #: what reads an outside environment's own observations
     reader: Callable[[VecEnv], ReadObservation | None] | None = None
-    #: (config, environments now): how many environments are worth a trial; None: any number
+    #: (config, current number of environments): the most environments that a trial may use; None: any number
     most_envs: Callable[[C, int], int] | None = None
     #: cheaper variants of the task, for `flashdqn profile`
     trials: Callable[[C], Sequence[Trial]] = lambda config: ()
 
     @property
     def name(self) -> str:
-        """The task's name: `flashdqn envs` lists it, and config.json says it as `env.task`."""
+        """The task's name: `flashdqn envs` lists it, and config.json has it as `env.task`."""
         return self.config.task
 
     def name_actions(self, config: C, count: int) -> tuple[str, ...]:

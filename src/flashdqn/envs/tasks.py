@@ -21,7 +21,7 @@ class TaskEntry(NamedTuple):
 
     module: str
     object: str
-    #: the name under which Gymnasium knows it; empty: not at all
+    #: its name in Gymnasium; empty: it is not registered there
     gymnasium: str = ""
 
 
@@ -38,7 +38,7 @@ DEFAULT_TASK = next(iter(TASKS))
 
 
 def find_task(name: str) -> Task[Any]:
-    """The task of a name, which must be in the list."""
+    """The task with this name, which must be in the list."""
     entry = TASKS[name]
     task: Task[Any] = getattr(importlib.import_module(entry.module), entry.object)
     return task
@@ -56,10 +56,10 @@ def make_default_config() -> EnvConfig:
 
 
 def build_env(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
-    """The environment that a configuration describes. Without numba-cuda the games run on the CPU."""
+    """Build the environment that a configuration describes. Without numba-cuda the games run on the CPU."""
     return find_task(config.task).make(config, num_envs, device, False)
 
 
 def build_evaluation_env(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
-    """The same for evaluation, or to look at: never in separate processes, because there may be hundreds."""
+    """Build it for evaluation or display: never in separate processes, because there may be hundreds."""
     return find_task(config.task).make(config, num_envs, device, True)

@@ -1,4 +1,4 @@
-"""A batched environment of the user's by its name: `my_game:Coins`, called with `num_envs` and, if it takes one, a
+"""A user's batched environment by its name: `my_game:Coins`, called with `num_envs` and, if it takes one, a
 `device`. `docs/own-games.md` shows how to write one."""
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ NEEDED = (
 
 @dataclass(frozen=True)
 class UserEnvConfig(EnvConfig):
-    """A game of your own on the kernel layer, or any batched environment that keeps our contract."""
+    """Your own game on the kernel layer, or any batched environment that follows our contract."""
 
     task: ClassVar[str] = "own"
 
     id: str = "my_game:MyGame"
-    """module:Class, or module:function; called as Class(num_envs=…, device=…, **kwargs)."""
+    """Your environment: module:Class or module:function. It is called as Class(num_envs=…, device=…, **kwargs)."""
     kwargs: EnvKwargs = field(default_factory=dict)
-    """Arguments for it."""
+    """Arguments for your environment."""
 
     def __post_init__(self) -> None:
         if ":" not in self.id:
@@ -51,8 +51,7 @@ class UserEnvConfig(EnvConfig):
 
 
 def takes_num_envs(name: str) -> bool:
-    """Whether `module:object` is something that takes `num_envs`, as batched environments do; False where it cannot
-    be found."""
+    """Whether `module:object` takes `num_envs`, as batched environments do; False if it cannot be found."""
     try:
         return "num_envs" in _parameter_names(import_named(name, "the environment"))
     except ConfigError:
@@ -60,7 +59,7 @@ def takes_num_envs(name: str) -> bool:
 
 
 def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
-    """Make it on the device, or on the CPU beside it if it takes no device or cannot run kernels there."""
+    """Make it on the device, or on the CPU if it does not take a device or cannot run kernels there."""
     make = import_named(config.id, "the environment")
     if not callable(make) or "num_envs" not in _parameter_names(make):
         raise ConfigError(
@@ -94,9 +93,9 @@ def _parameter_names(make: Callable[..., Any]) -> set[str]:
 
 
 def find_user_start(name: str) -> Preset:
-    """Settings that do for many games."""
+    """Settings that work for many games."""
     return Preset(
-        "a batched game of your own",
+        "your own batched game",
         {
             "steps": 500_000,
             "env": {"id": name},
@@ -110,7 +109,7 @@ def find_user_start(name: str) -> Preset:
 
 
 USER_ENV = Task(
-    about="a batched game of your own: my_game:Coins (docs/own-games.md)",
+    about="your own batched game: my_game:Coins (docs/own-games.md)",
     config=UserEnvConfig,
     make=build_user_env,
     naming=Naming(noun="a batched game", start=find_user_start, claims=takes_num_envs),

@@ -1,7 +1,7 @@
-"""The algorithms of the family by name: each spells out its place on every axis, so that it means the same on any
-task. `--algo NAME` puts one on top of the task's preset; a file and flags come on top of that.
+"""The algorithms of the family by name. Each sets every axis, so it means the same on any task.
+`--algo NAME` applies one on top of the task's preset; a file and flags are applied on top of that.
 
-docs/algorithms.md has their equations, and where we deviate from the papers.
+docs/algorithms.md has their equations, and the differences from the papers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Algorithm:
     settings: Mapping[str, Any]
 
 
-#: Mnih et al. 2015 on every axis; the others name what they change.
+#: Mnih et al. 2015 on every axis; the other algorithms list what they change.
 _DQN: dict[str, Any] = {
     "learn.method": "replay",
     "learn.head": "scalar",
@@ -34,7 +34,7 @@ _DQN: dict[str, Any] = {
     "replay.priority": 0.0,
     "replay.n_step": 1,
 }
-#: The noise explores; ε does not.
+#: The noise explores, not ε.
 _NOISY: dict[str, Any] = {
     "network.noisy": True,
     "network.noisy_sigma": 0.5,
@@ -54,7 +54,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         _DQN | {"learn.bootstrap": "double", "network.dueling": True},
     ),
     "per": Algorithm(
-        "double, with prioritised replay (Schaul et al. 2016)",
+        "double, with prioritized replay (Schaul et al. 2016)",
         _DQN | {"learn.bootstrap": "double", "replay.priority": 0.6, "replay.beta": 0.4},
     ),
     "noisy": Algorithm("learned noise explores (Fortunato et al. 2018)", _DQN | _NOISY),

@@ -23,9 +23,9 @@ T = TypeVar("T")
 class Bootstrap(Protocol):
     """The target for Q(s, a), from the transition and the two networks.
 
-    Where it applies, it also says of itself, as an attribute that is True:
-    `online_chooses`: the online network chooses the next action, so that the target network only judges;
-    `single_step_only`: it needs the transition of a single step, and no n-step return.
+    A bootstrap may have these attributes, set to True:
+    `online_chooses`: the online network chooses the next action, and the target network only judges it;
+    `single_step_only`: it needs single-step transitions, and does not support n-step returns.
     """
 
     def __call__(self, online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
@@ -33,7 +33,7 @@ class Bootstrap(Protocol):
 
 
 def mark_as(trait: str) -> Callable[[T], T]:
-    """Let a function say something of itself, as a class does by an attribute."""
+    """Set a trait on a function, as a class does with an attribute."""
 
     def mark(function: T) -> T:
         vars(function)[trait] = True
@@ -73,7 +73,7 @@ class Munchausen:
     single_step_only: ClassVar[bool] = MunchausenConfig.single_step_only
     alpha: float  # α: weight of the log-policy
     tau: float  # τ: temperature
-    clip: float  # l₀ < 0: the least that τ log π may be
+    clip: float  # l₀ < 0: the lower bound of τ log π
 
     def __call__(self, online: Net, target: Net, transition: Transition, head: Head) -> Tensor:
         """The head's target value, [B, …]."""
@@ -95,7 +95,7 @@ def soft_policy(q: Tensor, mask: Tensor | None, tau: float) -> tuple[Tensor, Ten
     """
     legal = None
     if mask is not None:
-        legal = mask | ~mask.any(1, keepdim=True)  # no legal action: over for good, and any value will do
+        legal = mask | ~mask.any(1, keepdim=True)  # no legal action: it is over, any value will do
         q = q.masked_fill(~legal, -float("inf"))
     advantage = q - q.amax(1, keepdim=True)
     scaled_log = advantage - tau * torch.logsumexp(advantage / tau, 1, keepdim=True)
@@ -103,5 +103,5 @@ def soft_policy(q: Tensor, mask: Tensor | None, tau: float) -> tuple[Tensor, Ten
     return policy, scaled_log if legal is None else scaled_log.masked_fill(~legal, 0.0)
 
 
-#: The bootstraps without settings of their own.
+#: The bootstraps without settings.
 BOOTSTRAPS: dict[str, Bootstrap] = {"greedy": greedy_target, "double": double_target}

@@ -1,4 +1,4 @@
-"""What a configuration names on each axis: the head, the bootstrap, the optimizer and the sampler."""
+"""Build what a configuration names on each axis: the head, the bootstrap, the optimizer and the sampler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from flashdqn.replay import PrioritizedSampler, Ring, Sampler, UniformSampler
 
 
 class Optimizer(Protocol):
-    """What moves the flat parameters; it counts its steps on the device."""
+    """Moves the flat parameters, and counts its steps on the device."""
 
     steps: Tensor  # []
 
@@ -39,13 +39,13 @@ class Optimizer(Protocol):
         """Move the parameters by their gradient."""
 
     def step_by_formula(self, gradient: Tensor) -> None:
-        """The same in plain operations, which compile well, with a gradient from elsewhere."""
+        """Move the parameters by the given gradient, in plain operations that compile well."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What resuming needs."""
+        """The tensors that resuming needs."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint, in the same tensors."""
+        """Continue from a checkpoint, in the same tensors."""
 
 
 def _make_implicit_head(config: axes.ImplicitHeadConfig, device: torch.device) -> Head:
@@ -63,7 +63,7 @@ def _make_adam(_: Any, config: LearnConfig, flat: Flat, lr: Tensor) -> Optimizer
 
 
 class SamplerParts(NamedTuple):
-    """What a sampler may be made of."""
+    """The parts that a sampler can be built from."""
 
     config: Config
     ring: Ring
@@ -84,7 +84,7 @@ def _make_prioritized(own: axes.PrioritizedConfig, parts: SamplerParts) -> Sampl
 
 
 def make_rollout_sampler(parts: SamplerParts) -> RolloutSampler:
-    """The rollouts of PQN, with values from the learner's own network."""
+    """The sampler of PQN's rollouts, with values from the learner's own network."""
     config, ring, policy, head, generator = parts
     return RolloutSampler(ring, policy, head, config.pqn, config.learn.gamma, generator)
 
@@ -130,30 +130,30 @@ SAMPLERS: Registry[Sampler] = Registry(
 
 
 def build_head(config: LearnConfig, device: torch.device) -> Head:
-    """The head, with its constants on a device."""
+    """Build the head, with its constants on a device."""
     return HEADS.build(config.head, config, config.head_kwargs, device)
 
 
 def build_bootstrap(config: LearnConfig) -> Bootstrap:
-    """The bootstrap; a rollout's returns need none."""
+    """Build the bootstrap; the returns of rollouts do not need one."""
     if config.method == "pqn":
         return given_target
     return BOOTSTRAPS.build(config.bootstrap, config, config.bootstrap_kwargs)
 
 
 def build_optimizer(config: LearnConfig, flat: Flat, lr: Tensor) -> Optimizer:
-    """What moves the flat parameters, at the learning rate that the tensor `lr` holds."""
+    """Build what moves the flat parameters, at the learning rate in the tensor `lr`."""
     return OPTIMIZERS.build(config.optimizer, config, config.optimizer_kwargs, config, flat, lr)
 
 
 def build_sampler(parts: SamplerParts) -> Sampler:
-    """What draws batches from the ring."""
+    """Build what draws batches from the ring."""
     config = parts.config
     return SAMPLERS.build(config.sampler, config.replay, config.replay.sampler_kwargs, parts)
 
 
 def check_variants(config: Config, head: Head, num_actions: int, device: torch.device) -> None:
-    """Ask the user's own head and bootstrap what the settings could not know, and try them."""
+    """Check the traits of the user's head and bootstrap, which the settings could not know, and try them."""
     learn = config.learn
     named = [
         f"The {axis} '{name}'"
@@ -165,7 +165,7 @@ def check_variants(config: Config, head: Head, num_actions: int, device: torch.d
     bootstrap = build_bootstrap(learn)
     if learn.method == "pqn" and not has_trait(head, "single_number"):
         raise ConfigError(
-            f"learn.method pqn needs a head of one number, and {learn.head} does not say single_number."
+            f"learn.method pqn needs a head of one number, and {learn.head} does not have single_number = True."
         )
     if config.replay.n_step > 1 and has_trait(bootstrap, "single_step_only"):
         raise ConfigError(

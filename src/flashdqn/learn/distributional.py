@@ -56,9 +56,9 @@ class CategoricalHead:
 def project_distribution(
     probability: Tensor, reward: Tensor, discount: Tensor, support: Tensor, v_min: float, step: float
 ) -> Tensor:
-    """Φ T z: shift and shrink the atoms, then share each one's probability between its two neighbours.
+    """Φ T z: shift and shrink the atoms, then share each one's probability between its two neighbors.
 
-    Bellemare et al. 2017, algorithm 1. `discount` is that of the transition, so that n-step returns and
+    Bellemare et al. 2017, algorithm 1. `discount` is that of the transition, so n-step returns and
     terminations are right by construction.
     """
     last = len(support) - 1
@@ -74,8 +74,8 @@ def project_distribution(
 
 
 def project_without_scatter(probability: Tensor, place: Tensor) -> Tensor:
-    """The same without scattering, which on CUDA adds in no fixed order: the same seed would not give the same
-    weights. Atom j gets of each probability what lies within one step of it, [B, atoms]."""
+    """Project without scattering. On CUDA, scattering adds in an order that changes, and the same seed would not
+    give the same weights. Atom j gets the part of each probability that lies within one step of it, [B, atoms]."""
     atoms = torch.arange(probability.shape[1], device=place.device)
     near = (1 - (place[:, None, :] - atoms[:, None]).abs()).clamp(min=0)  # [B, atoms j, atoms i]
     return (near * probability[:, None, :]).sum(2)

@@ -1,6 +1,6 @@
 """What a network's output means: the head turns it into action values, and compares it with a target.
 
-A head's *value* is whatever it learns of a state and an action: a number for the scalar head, a distribution for
+A head's *value* is what it learns about a state and an action: a number for the scalar head, a distribution for
 those in `distributional.py`. `td_loss` never looks inside.
 """
 
@@ -17,7 +17,7 @@ from flashdqn.networks.implicit import Fractions
 
 
 class Head(Protocol):
-    """The meaning of a network's output. One whose value is a single number says so: `single_number = True`."""
+    """The meaning of a network's output. A head whose value is a single number has `single_number = True`."""
 
     @property
     def size(self) -> int:
@@ -25,7 +25,7 @@ class Head(Protocol):
 
     @property
     def fractions(self) -> Fractions | None:
-        """Not None: the network must give implicit quantiles, at so many fractions."""
+        """Not None: the network must give implicit quantiles, at these numbers of fractions."""
 
     def q(self, output: Tensor) -> Tensor:
         """Expected values, [B, A]."""
@@ -34,13 +34,13 @@ class Head(Protocol):
         """The value of one action per row, [B, …]."""
 
     def expect(self, output: Tensor, policy: Tensor) -> Tensor:
-        """The value of an action drawn from `policy`, [B, A]: as `select` gives it, [B, …]."""
+        """The value of an action drawn from `policy` [B, A], in the form of `select`, [B, …]."""
 
     def mean(self, value: Tensor) -> Tensor:
         """The expectation of a value, [B]."""
 
     def target(self, value: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-        """The value of reward + discount · value, as `compare` wants it."""
+        """The value of reward + discount · value, in the form that `compare` needs."""
 
     def compare(self, value: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and priority of each sample, [B] and [B]."""

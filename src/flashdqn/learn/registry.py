@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """A built-in choice: a line about it, its small configuration, and `make(configuration, *parts)`."""
+    """A built-in choice: one line about it, its small configuration, and `make(configuration, *parts)`."""
 
     about: str
     config: type[Any]
@@ -21,7 +21,7 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """The built-in entries of an axis, and how one of the user's is made: `make_own(name, kwargs, *parts)`."""
+    """The built-in entries of an axis, and how a user's variant is made: `make_own(name, kwargs, *parts)`."""
 
     def __init__(
         self, axis: VariantAxis, makers: Mapping[str, Callable[..., T]], make_own: Callable[..., T]
@@ -36,8 +36,8 @@ class Registry(Generic[T]):
         }
 
     def build(self, name: str, group: Any, kwargs: dict[str, Any], *parts: Any) -> T:
-        """What a name stands for. A built-in entry takes its settings from the group that the axis lies in, one of
-        the user's its `kwargs`."""
+        """Build what a name stands for. A built-in entry takes its settings from the axis's group, a user's variant
+        takes `kwargs`."""
         if name in self.entries:
             return self.entries[name].make(self.axis.read(name, group), *parts)
         return self.make_own(name, kwargs, *parts)

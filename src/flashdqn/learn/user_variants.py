@@ -1,6 +1,6 @@
-"""Heads, bootstraps, samplers and optimizers of the user's, each made from its name and checked before it is used.
+"""The user's own heads, bootstraps, samplers and optimizers, each made from its name and checked before it is used.
 
-`docs/own-variants.md` has the contracts. What breaks one is said in a sentence, before the training starts.
+`docs/own-variants.md` has the contracts. A broken contract is reported in one sentence before the training starts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEAD_METHODS = ("q", "select", "expect", "mean", "target", "compare")
 
 
 def make_user_head(name: str, kwargs: dict[str, Any], device: torch.device) -> Head:
-    """`Name(**kwargs)`, with `device=…` if it takes one."""
+    """Make the head by `Name(**kwargs)`, with `device=…` if it takes one."""
     made = _make_with_device(name, "the head", kwargs, device)
     _require_methods(made, "the head", name, HEAD_METHODS)
     size, fractions = getattr(made, "size", None), getattr(made, "fractions", None)
@@ -45,7 +45,7 @@ def make_user_head(name: str, kwargs: dict[str, Any], device: torch.device) -> H
 
 
 def make_user_bootstrap(name: str, kwargs: dict[str, Any]) -> Bootstrap:
-    """`Name(**kwargs)`, which must give something to call."""
+    """Make the bootstrap by `Name(**kwargs)`, which must return a callable."""
     made = make_named(name, "the bootstrap", **kwargs)
     if not callable(made):
         raise ConfigError(
@@ -56,17 +56,17 @@ def make_user_bootstrap(name: str, kwargs: dict[str, Any]) -> Bootstrap:
 
 
 def try_variants(head: Head, bootstrap: Bootstrap, name: str, num_actions: int, device: torch.device) -> None:
-    """Compute the loss of two transitions with a network that knows nothing; what fails is said by `name`."""
+    """Compute the loss of two transitions with a network whose output is zero; `name` is for messages."""
     if head.fractions is not None:
-        return  # its output is the network's own form
-    known = torch.zeros(2, num_actions * head.size, device=device)
+        return  # the network itself decides the form of its output
+    output = torch.zeros(2, num_actions * head.size, device=device)
     obs, number = torch.zeros(2, 1, device=device), torch.ones(2, device=device)
     action = torch.zeros(2, dtype=torch.int64, device=device)
     legal = torch.ones(2, num_actions, dtype=torch.bool, device=device)
     batch = Batch(Transition(obs, action, number, number, obs, legal, legal), number, action)
-    net: Net = lambda _: known  # noqa: E731
+    net: Net = lambda _: output  # noqa: E731
     try:
-        q, (loss, priority, _) = head.q(known), td_loss(net, net, batch, head, bootstrap)
+        q, (loss, priority, _) = head.q(output), td_loss(net, net, batch, head, bootstrap)
     except Exception as error:  # the user's own code
         raise ConfigError(
             f"{name} cannot learn from two transitions: {type(error).__name__}: {error}"
@@ -84,9 +84,9 @@ def try_variants(head: Head, bootstrap: Bootstrap, name: str, num_actions: int, 
 
 
 class UserOptimizer:
-    """An optimizer of the user's as the learner calls it: its `step(gradient)` moves the flat parameters in place.
+    """A user's optimizer as the learner calls it: its `step(gradient)` moves the flat parameters in place.
 
-    Its state is written into its own tensors when a run is resumed, because graphs know their addresses.
+    When a run is resumed, its state is written into the same tensors, because graphs know their addresses.
     """
 
     def __init__(self, name: str, kwargs: dict[str, Any], flat: Flat, lr: Tensor) -> None:
@@ -100,23 +100,23 @@ class UserOptimizer:
         self.step_by_formula(self.flat.gradient)
 
     def step_by_formula(self, gradient: Tensor) -> None:
-        """The same with a gradient from elsewhere, [P]."""
+        """Move the parameters by the given gradient, [P]."""
         self.steps.add_(1)
         self.own.step(gradient)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Its own tensors, and the number of steps."""
+        """The optimizer's tensors, and the number of steps."""
         return {"steps": self.steps} | {f"own.{key}": x for key, x in self.own.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 
 
 class UserSampler:
-    """A sampler of the user's as the loop calls it. It must have `batches(count, size)`; what it need not hear of,
-    it leaves out."""
+    """A user's sampler as the loop calls it. It must have `batches(count, size)`; it leaves out the other methods
+    that it does not need."""
 
     wants_priorities = True
     draws_on_device = True
@@ -136,43 +136,43 @@ class UserSampler:
         _require_methods(self.own, "the sampler", name, ("batches",))
 
     def sample(self, size: int) -> Batch:
-        """One batch."""
+        """Draw one batch."""
         return self.batches(1, size)[0]
 
     def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
-        """`count` batches of `size` transitions."""
+        """Draw `count` batches of `size` transitions."""
         return self.own.batches(count, size)  # type: ignore[no-any-return]
 
     def update(self, index: Tensor, priority: Tensor) -> None:
-        """The learner's priorities for what lay at `index`."""
+        """Take the learner's priorities for the transitions at `index`."""
         self._tell("update", index, priority)
 
     def appended(self) -> None:
-        """The ring has one more row."""
+        """Tell the sampler that the ring has one more row."""
         self._tell("appended")
 
     def rows_added(self) -> None:
-        """The same, for the host."""
+        """The host's part of `appended`."""
         self._tell("rows_added")
 
     def drawing(self, count: int) -> None:
-        """The next call of `batches` asks for `count` of them."""
+        """The host's part of drawing `count` batches, before they are drawn."""
         self._tell("drawing", count)
 
     def draw_again(self) -> None:
-        """The same may be drawn once more."""
+        """Allow the same batches to be drawn once more."""
         self._tell("draw_again")
 
     def set_beta(self, beta: float) -> None:
-        """The exponent of importance weights, as its schedule has it."""
+        """Set the exponent of the importance weights, from its schedule."""
         self._tell("set_beta", beta)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What resuming needs besides the ring and the generator."""
+        """The tensors that resuming needs besides the ring and the generator."""
         return self._tell("state_dict") or {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint, after the ring did."""
+        """Continue from a checkpoint, after the ring has been loaded."""
         self._tell("load_state_dict", state)
 
     def _tell(self, method: str, *parts: Any) -> Any:

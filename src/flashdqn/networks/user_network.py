@@ -1,14 +1,14 @@
-"""A torso of the user's: any module that is made from the observation's shape and says how many features it gives.
+"""A user's torso: any module that is made from the observation's shape and says how many features it gives.
 
     class MyTorso(nn.Module):
-        def __init__(self, shape, width=64):    # network.kwargs come by name
+        def __init__(self, shape, width=64):    # network.kwargs are passed by name
             …
             self.features = width
 
         def forward(self, obs):                 # [B, *shape] float32 → [B, features]
             …
 
-Its weights start as it starts them, from the run's seed. `docs/own-networks.md` has the whole contract.
+The torso initializes its own weights, from the run's seed. `docs/own-networks.md` has the whole contract.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from flashdqn.core.user_code import import_named, names_code
 _REFUSED = (
     (
         nn.modules.batchnorm._BatchNorm,
-        "normalises over the batch, and its running means would not reach the target network: use nn.LayerNorm",
+        "normalizes over the batch, and its running means would not reach the target network: use nn.LayerNorm",
     ),
     (nn.modules.dropout._DropoutNd, "draws random numbers that no checkpoint holds: leave it out"),
 )
 
 
 def is_user_torso(torso: str) -> bool:
-    """Whether a setting names a torso of the user's."""
+    """Whether a setting names a user's torso."""
     return names_code(torso)
 
 
 def build_user_torso(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], seed: int) -> nn.Module:
-    """Make it, with its own initial weights from `seed`, and try it on two observations."""
+    """Make the torso, with its own initial weights from `seed`, and try it on two observations."""
     make = import_named(name, "the torso")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -55,7 +55,7 @@ def build_user_torso(name: str, shape: tuple[int, ...], kwargs: dict[str, Any], 
 
 
 def check_torso(torso: object, name: str, shape: tuple[int, ...]) -> None:
-    """Refuse what breaks the contract, with the reason."""
+    """Refuse a torso that breaks the contract, and say why."""
     where = f"The torso '{name}'"
     if not isinstance(torso, nn.Module):
         raise ConfigError(f"{where} must be a torch.nn.Module, and is a {type(torso).__name__}.")
@@ -78,4 +78,4 @@ def check_torso(torso: object, name: str, shape: tuple[int, ...]) -> None:
         ) from error
     if not isinstance(out, torch.Tensor) or out.shape != (2, features) or out.dtype != torch.float32:
         got = f"{out.dtype} {list(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
-        raise ConfigError(f"{where} must make float32 [2, {features}] of two observations, and made {got}.")
+        raise ConfigError(f"{where} must turn two observations into float32 [2, {features}], and gave {got}.")

@@ -24,7 +24,7 @@ Place = tuple[float, float]
 def paint_scene(
     scene: Iterable[Shape], size: Place, width: int, palette: dict[str, str] = LIGHT, ground: str = "#ffffff"
 ) -> Image.Image:
-    """An image `width` pixels wide, as high as the scene's proportions ask."""
+    """Draw a scene as an image `width` pixels wide; the height follows from the scene's proportions."""
     height = max(1, round(width * size[1] / size[0]))
     brush = Brush(width * SMOOTH, height * SMOOTH, width * SMOOTH / size[0], palette, ground)
     for shape in scene:
@@ -33,19 +33,19 @@ def paint_scene(
 
 
 def paint_pixels(scene: Iterable[Shape], size: Place, width: int) -> npt.NDArray[np.uint8]:
-    """The same as an array, [height, width, 3]."""
+    """Draw a scene as an array, [height, width, 3]."""
     return np.asarray(paint_scene(scene, size, width))
 
 
 class Brush:
-    """Draws one shape after the other on an enlarged image."""
+    """Draws one shape after another on an enlarged image."""
 
     def __init__(self, width: int, height: int, scale: float, palette: dict[str, str], ground: str) -> None:
         self.image = Image.new("RGB", (width, height), color_to_rgb(ground, palette))
         self.on, self.scale, self.palette = ImageDraw.Draw(self.image), scale, palette
 
     def draw(self, shape: Shape) -> None:
-        """Any shape."""
+        """Draw any shape."""
         match shape:
             case Rect():
                 self.rect(shape)
@@ -67,14 +67,14 @@ class Brush:
                 self.picture(shape)
 
     def rect(self, shape: Rect) -> None:
-        """A box; Pillow's corners are inclusive."""
+        """Draw a box; Pillow's corners are inclusive."""
         if shape.width <= 0 or shape.height <= 0:
             return
         box = self._box(shape.x, shape.y, shape.width, shape.height)
         self.on.rounded_rectangle(box, shape.radius * self.scale, color_to_rgb(shape.fill, self.palette))
 
     def trail(self, shape: Trail) -> None:
-        """From the far end to the near one, so that the near lies on top."""
+        """Draw a trail from its far end to its near end, which then lies on top."""
         near, far = color_to_rgb(shape.near, self.palette), color_to_rgb(shape.far, self.palette)
         places = list(zip(shape.points[::2], shape.points[1::2], strict=True))
         last = max(1, len(places) - 1)
@@ -86,7 +86,7 @@ class Brush:
             self._disc(places[k], shape.width / 2, shade)
 
     def label(self, shape: Label) -> None:
-        """One line of text."""
+        """Draw one line of text."""
         anchor = {"left": "lm", "center": "mm", "right": "rm"}[shape.align]
         place = (shape.x * self.scale, shape.y * self.scale)
         self.on.text(
@@ -98,7 +98,7 @@ class Brush:
         )
 
     def cells(self, shape: Cells) -> None:
-        """A grid."""
+        """Draw a grid of cells."""
         colors = [color_to_rgb(name, self.palette) for name in shape.palette]
         for k, code in enumerate(shape.codes):
             row, column = divmod(k, shape.columns)
@@ -106,7 +106,7 @@ class Brush:
             self.on.rectangle(box, colors[CODES.index(code)])
 
     def picture(self, shape: Picture) -> None:
-        """An image file over a box."""
+        """Draw an image file over a box."""
         left, top, right, bottom = self._box(shape.x, shape.y, shape.width, shape.height)
         inside = Image.open(io.BytesIO(shape.data)).convert("RGB")
         size = (max(1, round(right - left) + 1), max(1, round(bottom - top) + 1))
@@ -129,12 +129,12 @@ class Brush:
 
 @functools.lru_cache(maxsize=32)
 def load_font(size: float) -> Any:
-    """Pillow's own typeface: there on every machine."""
+    """Pillow's own typeface, which every machine has."""
     return ImageFont.load_default(max(1.0, size))
 
 
 def encode_image(array: npt.NDArray[np.uint8], width: int) -> bytes:
-    """A picture of a game as a small file: few colors make a PNG, many a JPEG."""
+    """A picture of a game as a small file: a PNG if it has few colors, else a JPEG."""
     image = Image.fromarray(array)
     if image.width > width:
         image = image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.BOX)

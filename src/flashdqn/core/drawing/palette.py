@@ -40,18 +40,18 @@ DARK = {
 
 
 def resolve_color(name: str, palette: dict[str, str] = LIGHT) -> str:
-    """The `#rrggbb` that a name stands for; such a one stands for itself."""
+    """The `#rrggbb` that a name stands for; a `#rrggbb` stands for itself."""
     return palette.get(name, name)
 
 
 def color_to_rgb(name: str, palette: dict[str, str] = LIGHT) -> tuple[int, int, int]:
-    """The same as three numbers."""
+    """A color as three numbers, 0 to 255."""
     text = resolve_color(name, palette).lstrip("#")
     red, green, blue = (int(text[k : k + 2], 16) for k in (0, 2, 4))
     return red, green, blue
 
 
 def blend_colors(near: tuple[int, int, int], far: tuple[int, int, int], share: float) -> tuple[int, int, int]:
-    """Between two colors."""
+    """The color at `share` of the way from `near` to `far`."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(near, far, strict=True))
     return red, green, blue

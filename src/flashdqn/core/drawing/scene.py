@@ -1,7 +1,7 @@
-"""What a picture consists of: a few shapes as plain data, drawn alike by the browser and by Pillow.
+"""What a picture consists of: a few shapes as plain data, drawn the same by the browser and by Pillow.
 
 Places and sizes are in the view's own units. A color is `#rrggbb`, or one of the names in `palette.py`, which
-stand for something else on a dark page.
+stand for other colors on a dark page.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-#: a cell's color as one character: its place in the palette
+#: a cell's color as one character: its index in the palette
 CODES = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """A line that pales from its first point to its last, with round joints."""
+    """A line with round joints that fades from its first point to its last."""
 
     points: tuple[float, ...]
     width: float
@@ -88,7 +88,7 @@ Scene = tuple[Shape, ...]
 
 
 def scene_to_json(scene: Iterable[Shape]) -> list[list[Any]]:
-    """For JSON: each shape as its name and its fields in order."""
+    """A scene for JSON: each shape as its name and its fields in order."""
     return [[type(shape).__name__.lower(), *(_value_to_json(value) for value in shape)] for shape in scene]
 
 
@@ -103,6 +103,6 @@ def _value_to_json(value: Any) -> Any:
 
 
 def data_url(data: bytes) -> str:
-    """An image inside a text."""
+    """An image file as a `data:` URL."""
     kind = "png" if data[:4] == b"\x89PNG" else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

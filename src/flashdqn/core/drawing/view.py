@@ -28,7 +28,7 @@ class Grid:
 
 
 class View(Protocol):
-    """One game as pictures and words. It holds the environment and speaks of its first board."""
+    """One game as pictures and words. It holds the environment and describes its first board."""
 
     title: str
     #: width and height of the scene, in its own units
@@ -37,13 +37,13 @@ class View(Protocol):
     actions: tuple[str, ...]
     #: what a Q-value means here, in a few words
     value_name: str
-    #: where the actions lie on the board, or None: then their values are drawn as bars
+    #: where the actions lie on the board; None: their values are drawn as bars
     heat: Grid | None
     #: what lies under every scene and never changes, such as the lines of a board
     ground: Scene
 
     def scene(self) -> Scene:
-        """The board as it is now: plain data, which `paint` makes an RGB image of, and the browser a canvas."""
+        """The board as it is now: plain data, from which `paint` makes an RGB image and the browser a canvas."""
 
     def text(self) -> Text:
         """The board for a terminal."""

@@ -1,7 +1,7 @@
-"""Tests an environment against the contract of `VecEnv`: run `check_env` on one of your own before training.
+"""Tests an environment against the contract of `VecEnv`: run `check_env` on your own before training.
 
-It plays random legal actions, then plays them again in three ways: as they were, with other actions where the
-contract says that they are ignored, and from states saved on the way. All must agree, bit by bit.
+It plays random legal actions, then plays them again in three ways: unchanged, with other actions where the contract
+says that they are ignored, and from states saved on the way. All must agree bit by bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flashdqn.envs.check.episode import (
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check_env` saw of an environment that keeps the contract."""
+    """What `check_env` saw of an environment that follows the contract."""
 
     steps: int  # steps of each environment
     terminated: int  # episodes that ended by their own rules
@@ -99,9 +99,9 @@ def _check_attributes(env: VecEnv) -> None:
 def _make_report(env: VecEnv, record: PlayRecord) -> CheckReport:
     notes = []
     if not any(bool(answer.ended.any()) for answer in record.answers[:-1]):
-        notes.append("Autoreset was not tried, for no step followed an end: give more `steps`.")
+        notes.append("Autoreset was not tried, because no step followed an end: give more `steps`.")
     elif env.num_actions == 1:
-        notes.append("With a single action one cannot see whether the step after an end ignores it.")
+        notes.append("With a single action, check_env cannot see whether the step after an end ignores it.")
     if not is_resumable(env):
         notes.append("It cannot save its games (`resumable` is False): a resumed run starts new episodes.")
     return CheckReport(

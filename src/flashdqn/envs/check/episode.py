@@ -22,7 +22,7 @@ from flashdqn.envs.check.step import (
 
 @dataclass(frozen=True)
 class PlayRecord:
-    """One play: `answers[0]` came of the reset, and `answers[t]` of `actions[t - 1]`."""
+    """One play: `answers[0]` is the result of the reset, and `answers[t]` of `actions[t - 1]`."""
 
     seed: int
     actions: list[Tensor]
@@ -30,7 +30,7 @@ class PlayRecord:
 
 
 def play_random_actions(env: VecEnv, steps: int, seed: int) -> PlayRecord:
-    """Play random legal actions, with every answer checked."""
+    """Play random legal actions, and check every answer."""
     generator = torch.Generator().manual_seed(seed)
     record = PlayRecord(seed, [], [reset_checked(env, seed)])
     for number in range(1, steps + 1):
@@ -44,7 +44,7 @@ def play_random_actions(env: VecEnv, steps: int, seed: int) -> PlayRecord:
 
 
 def draw_legal_actions(env: VecEnv, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-    """One action per environment, uniform over the legal ones; over all where a terminated row has none."""
+    """One action per environment, uniform over the legal ones; over all actions if a terminated row has none."""
     legal = torch.ones(env.num_envs, env.num_actions, dtype=torch.bool) if mask is None else mask.cpu()
     weight = legal | ~legal.any(dim=1, keepdim=True)
     return torch.multinomial(weight.float(), 1, generator=generator).squeeze(1).to(env.device)
@@ -53,9 +53,9 @@ def draw_legal_actions(env: VecEnv, mask: Tensor | None, generator: torch.Genera
 def replay_actions(
     env: VecEnv, record: PlayRecord, actions: list[Tensor], begin: int, end: int
 ) -> str | None:
-    """Go on from `answers[begin]` to `answers[end]`; say where an answer is not the recorded one.
+    """Play from `answers[begin]` to `answers[end]`; say where an answer differs from the recorded one.
 
-    The values are not checked again: an answer that equals the recorded one is as right as that was.
+    The values are not checked again: an answer that equals the recorded one is as correct as it was.
     """
     for number in range(begin + 1, end + 1):
         answer = step_checked(env, actions[number - 1], number)
@@ -67,7 +67,7 @@ def replay_actions(
 
 def check_repeats(env: VecEnv, record: PlayRecord) -> None:
     """The same seed and the same actions give the same answers, bit by bit."""
-    advice = "Seed every random generator in reset, draw from no other, and reset all state."
+    advice = "Seed every random generator in reset, do not use any other, and reset all state."
     difference = find_difference(record.answers[0], reset_checked(env, record.seed))
     if difference is not None:
         rule = f"reset({record.seed}) must give the same start every time, also after steps in between"
@@ -96,15 +96,15 @@ def check_action_ignored(env: VecEnv, record: PlayRecord) -> None:
 
 
 class Saved(NamedTuple):
-    """A state taken on the way, and a copy of it."""
+    """A state saved during the play, and a copy of it."""
 
-    after: int  # steps before it was taken
+    after: int  # number of steps before it was saved
     state: dict[str, Tensor]  # what the environment gave
-    copy: dict[str, Tensor]  # how that was at the time
+    copy: dict[str, Tensor]  # its values at that time
 
 
 def check_saved_states(env: VecEnv, record: PlayRecord) -> None:
-    """From a saved state the play goes on as it did."""
+    """From a saved state the play must continue as before."""
     saved = save_states_midway(env, record)
     for point in saved:
         check_unchanged(env, point, "state_dict must return copies")
@@ -114,7 +114,7 @@ def check_saved_states(env: VecEnv, record: PlayRecord) -> None:
 
 
 def save_states_midway(env: VecEnv, record: PlayRecord) -> list[Saved]:
-    """Repeat the play, and take states without leaving a trace in it."""
+    """Repeat the play, and save states, which must not change it."""
     last = len(record.actions)
     cuts = choose_save_points(record)
     saved = []
@@ -125,13 +125,13 @@ def save_states_midway(env: VecEnv, record: PlayRecord) -> list[Saved]:
         saved.append(Saved(cut, state, {key: value.clone() for key, value in state.items()}))
         difference = difference or replay_actions(env, record, record.actions, cut, next_cut)
     if difference is not None:
-        advice = "Draw, advance and reset nothing in it."
+        advice = "It must not draw, advance or reset anything."
         raise contract_error(env, "state_dict must only read", f"after a call of it {difference}", advice)
     return saved
 
 
 def choose_save_points(record: PlayRecord) -> list[int]:
-    """Where to save: in the middle, and where a new episode is due, which is easily forgotten in a state."""
+    """Where to save: in the middle, and where a new episode is due, which a state easily forgets."""
     last = len(record.actions)
     middle = last // 2
     ends = [number for number in range(1, last) if record.answers[number].ended.any()]
@@ -155,7 +155,7 @@ def read_checked_state(env: VecEnv) -> dict[str, Tensor]:
 
 
 def check_unchanged(env: VecEnv, saved: Saved, rule: str) -> None:
-    """A saved state must not change while the environment plays on."""
+    """A saved state must not change while the environment continues."""
     for key, value in saved.copy.items():
         if not same_bits(saved.state.get(key), value):
             raise contract_error(
@@ -164,8 +164,8 @@ def check_unchanged(env: VecEnv, saved: Saved, rule: str) -> None:
 
 
 def check_continuation(env: VecEnv, record: PlayRecord, saved: Saved) -> None:
-    """Load a state after having been elsewhere, and go on."""
-    reset_checked(env, record.seed + 1)  # go elsewhere, so that what the state lacks is not there by chance
+    """Load a state after other steps, and continue from it."""
+    reset_checked(env, record.seed + 1)  # another game, so a gap in the state is not filled by chance
     env.load_state_dict(saved.state)
     advice = "Save all that changes: clocks, flags, generators, rows that are due to start again."
     if not same_bits(env.mask, record.answers[saved.after].mask):
@@ -183,7 +183,7 @@ def check_continuation(env: VecEnv, record: PlayRecord, saved: Saved) -> None:
 
 
 def check_new_start(env: VecEnv, record: PlayRecord) -> None:
-    """Where games cannot be saved: after loading, new episodes, the same ones every time, whatever the action."""
+    """Where games cannot be saved: loading must start the same new episodes every time, with any action."""
     reset_checked(env, record.seed)
     replay_actions(env, record, record.actions, 0, len(record.actions) // 2)
     state = read_checked_state(env)

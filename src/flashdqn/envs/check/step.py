@@ -13,7 +13,7 @@ from flashdqn.core.types import Step
 
 
 class StepResult(NamedTuple):
-    """What came of a reset or a step, as copies: the environment may overwrite its own tensors."""
+    """The result of a reset or a step, as copies: the environment may overwrite its own tensors."""
 
     obs: Tensor  # [N, *obs]
     reward: Tensor  # [N]
@@ -29,12 +29,12 @@ class StepResult(NamedTuple):
 
 
 def contract_error(env: VecEnv, rule: str, came: str, advice: str) -> EnvError:
-    """The error for a broken rule: what was expected, what came, what to do."""
+    """The error for a broken rule: what was expected, what was found, what to do."""
     return EnvError(f"{env.name}: {rule}, but {came}. {advice}")
 
 
 def reset_checked(env: VecEnv, seed: int) -> StepResult:
-    """Reset, check what came, copy it: in the form of a step that starts an episode, reward 0 and no flag."""
+    """Reset, check the result, and copy it as a step that starts an episode: reward 0 and no flags."""
     obs = env.reset(seed)
     check_tensor(env, "what reset returns", obs, env.obs_spec.shape, env.obs_spec.dtype)
     check_finite(env, "the observation of reset", obs)
@@ -49,7 +49,7 @@ def reset_checked(env: VecEnv, seed: int) -> StepResult:
 
 
 def step_checked(env: VecEnv, action: Tensor, number: int) -> StepResult:
-    """Step, check the form of what came, copy it. `number` counts from 1, for the messages."""
+    """Step, check the form of the result, and copy it. `number` counts from 1, for the messages."""
     given = action.clone()
     try:
         step = env.step(given)
@@ -89,7 +89,7 @@ def check_form(env: VecEnv, step: object) -> None:
 
 
 def check_values(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
-    """Numbers, flags, masks and fresh rows, against the answer before."""
+    """Check numbers, flags, masks and new episodes against the answer before."""
     check_finite(env, f"`obs` of step {number}", step.obs)
     check_finite(env, f"`reward` of step {number}", step.reward)
     check_flags(env, step, number)
@@ -111,7 +111,7 @@ def check_flags(env: VecEnv, step: StepResult, number: int) -> None:
 
 
 def check_masks(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
-    """Masks come always or never, are those of `env.mask`, and leave an action."""
+    """Masks are always or never there, equal `env.mask`, and leave a legal action."""
     if (step.mask is None) != (before.mask is None):
         raise contract_error(
             env,
@@ -132,7 +132,7 @@ def check_masks(env: VecEnv, step: StepResult, before: StepResult, number: int) 
 
 
 def check_fresh_rows(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
-    """The step after an end starts an episode: it earns nothing and ends nothing."""
+    """The step after an end starts an episode: its reward is 0, and it does not end."""
     earned = before.ended & (step.reward != 0)
     if earned.any():
         row = first_true_row(earned)
@@ -154,7 +154,7 @@ def check_fresh_rows(env: VecEnv, step: StepResult, before: StepResult, number: 
 
 
 def check_stack(env: VecEnv, step: StepResult, before: StepResult, number: int) -> None:
-    """Where observations are stacks, all but the newest frame were seen before; an episode starts with one."""
+    """In stacked observations, all but the newest frame were seen before; an episode starts with one frame."""
     spec = env.obs_spec
     if spec.stack == 1:
         return
@@ -172,7 +172,7 @@ def check_stack(env: VecEnv, step: StepResult, before: StepResult, number: int) 
 
 
 def check_tensor(env: VecEnv, what: str, value: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """One row of `shape` per environment, of `dtype`, on the environment's device."""
+    """A tensor has one row per environment, this `shape` and `dtype`, and lies on the environment's device."""
     shape = (env.num_envs, *shape)
     rule = f"{what} must be a {dtype} tensor of shape {list(shape)} on {env.device}"
     if not isinstance(value, Tensor):
@@ -189,7 +189,7 @@ def check_tensor(env: VecEnv, what: str, value: object, shape: tuple[int, ...], 
 
 
 def check_finite(env: VecEnv, what: str, value: Tensor) -> None:
-    """No NaN and no infinity."""
+    """A tensor has no NaN and no infinity."""
     wrong = ~value.isfinite()
     if wrong.any():
         came = f"it holds {value[wrong][0].item()} in environment {first_true_row(wrong)}"
@@ -199,7 +199,7 @@ def check_finite(env: VecEnv, what: str, value: Tensor) -> None:
 
 
 def check_mask(env: VecEnv, what: str, mask: Tensor | None, alive: Tensor) -> None:
-    """At least one legal action in every row that goes on."""
+    """Every row that continues has at least one legal action."""
     if mask is None:
         return
     check_tensor(env, what, mask, (env.num_actions,), torch.bool)
@@ -230,16 +230,16 @@ def copy_step(step: Step, outcomes: Tensor) -> StepResult:
 
 
 def view_as_bytes(tensor: Tensor) -> Tensor:
-    """Bytes, so that −0 is not 0 and NaN equals itself."""
+    """A tensor as bytes, in which −0 differs from 0 and NaN equals itself."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def same_bits(first: Tensor | None, second: Tensor | None) -> bool:
-    """Equal bit by bit, so NaN equals NaN."""
+    """Whether two tensors are equal bit by bit; NaN equals NaN."""
     if first is None or second is None:
         return first is second
-    alike = first.dtype == second.dtype and first.shape == second.shape and first.device == second.device
-    return alike and torch.equal(view_as_bytes(first), view_as_bytes(second))
+    same_kind = first.dtype == second.dtype and first.shape == second.shape and first.device == second.device
+    return same_kind and torch.equal(view_as_bytes(first), view_as_bytes(second))
 
 
 def find_difference(first: StepResult, second: StepResult) -> str | None:

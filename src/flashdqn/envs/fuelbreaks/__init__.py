@@ -1,4 +1,4 @@
-"""Wildfire fuel breaks: where to take the fuel away so that fires burn less, on CPU threads or on CUDA."""
+"""Wildfire fuel breaks: where to remove fuel so that fires burn less, on CPU threads or on CUDA."""
 
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.env import FuelBreaks

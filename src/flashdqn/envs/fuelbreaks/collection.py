@@ -1,4 +1,4 @@
-"""The landscapes of a training: those to learn on first, then those held out for evaluation."""
+"""The landscapes of a training: first those to learn on, then those held out for evaluation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import Landscape
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
-#: A window with less to burn than this share is not a task: chance draws another one.
+#: A window with a smaller burnable share than this is not a task: another one is drawn.
 LEAST_BURNABLE, TRIES = 0.25, 200
 
 
 def collect_landscapes(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
-    """All landscapes, and how many of them are to learn on. Where none is held out, evaluation plays on those."""
+    """All landscapes, and how many of them are to learn on. If none is held out, evaluation uses these too."""
     if not config.rasters:
         count = config.landscapes + config.held_out
         seeds = range(config.landscape_seed, config.landscape_seed + count)
@@ -49,7 +49,7 @@ def require_raster_size(raster: Landscape, size: int) -> Landscape:
 
 
 def check_same_cell_size(rasters: list[Landscape]) -> None:
-    """All rasters of a training have cells of one size."""
+    """Refuse rasters whose cells differ in size."""
     for raster in rasters:
         if raster.cell_size != rasters[0].cell_size:
             raise EnvError(
@@ -65,7 +65,7 @@ def crop_center(raster: Landscape, size: int) -> Landscape:
 
 
 def crop_random_window(random: np.random.Generator, rasters: list[Landscape], size: int) -> Landscape:
-    """A window of any of the rasters, each position of each alike, with enough to burn."""
+    """A random window of the rasters with enough to burn; every position has the same probability."""
     places = np.array([(r.shape[0] - size + 1) * (r.shape[1] - size + 1) for r in rasters])
     for _ in range(TRIES):
         raster = rasters[int(random.choice(len(rasters), p=places / places.sum()))]

@@ -1,4 +1,4 @@
-"""What can be chosen about the placing of fuel breaks."""
+"""The settings of fuel break placement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks.fire.weather import WEATHERS, Weather
 from flashdqn.envs.task import EnvConfig
 
-#: Budgets and scenes are two bytes each in an observation.
+#: Budget and scene take two bytes each in an observation.
 MAX_SIZE, MAX_FIRES, MAX_SCENES = 255, 1000, 65_536
 
 _WEATHER = re.compile(r"([a-z]+)(?:@([\d.]+))?(?:/([\d.]+))?")
@@ -22,44 +22,43 @@ _WEATHER = re.compile(r"([a-z]+)(?:@([\d.]+))?(?:/([\d.]+))?")
 
 @dataclass(frozen=True)
 class FuelBreaksConfig(EnvConfig):
-    """Landscapes, weather, budget and fires of the placing of fuel breaks."""
+    """Landscapes, weather, budget and fires of fuel break placement."""
 
     task: ClassVar[str] = "fuelbreaks"
 
     size: int = 50
-    """Cells a side; a cell is 30 m wide, or what the rasters say."""
+    """Number of cells per side; a cell is 30 m wide, or as wide as the rasters say."""
     landscapes: int = 64
-    """Landscapes to learn on; every episode draws one."""
+    """Number of landscapes to learn on; every episode draws one."""
     held_out: int = 16
-    """Further landscapes that evaluation plays on, and training never sees."""
+    """Number of further landscapes for evaluation, which training never sees."""
     landscape_seed: int = 0
-    """Where generated landscapes, and random windows of rasters, come from."""
+    """Seed of generated landscapes, and of random windows of rasters."""
     rasters: str = ""
-    """A folder of GeoTIFF layers as LANDFIRE has them, an .npz file, or a folder of such; empty: landscapes are
-    generated. It must stay where it is."""
+    """A folder of GeoTIFF layers in LANDFIRE's form, an .npz file, or a folder of these; empty: landscapes are
+    generated. It must stay in its place."""
     crop: Literal["centre", "random"] = "random"
-    """How rasters are cut to `size`. random: windows drawn again, `landscapes` to learn on and `held_out` others;
-    centre: the middle of each raster, the last `held_out` of them to evaluate on."""
+    """How rasters are cut to `size`. random: random windows, `landscapes` to learn on and `held_out` others.
+    centre: the middle of each raster, the last `held_out` of them for evaluation."""
     weathers: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[@FROM][/KMH]")] = (
         "dry@0",
         "dry@90",
         "dry@180",
         "dry@270",
     )
-    """Kinds of weather; every episode draws one: mild, dry or extreme, where the wind blows from in degrees,
-    and its speed in km/h: dry, dry@90, extreme@225/60."""
+    """Kinds of weather; every episode draws one. A weather is mild, dry or extreme, and may add where the wind
+    blows from in degrees and its speed in km/h: dry, dry@90, extreme@225/60."""
     budget: float = 0.05
-    """Breaks of an episode: below 1 a share of all cells, from 1 on a number."""
+    """Number of breaks in an episode; a value below 1 is a share of all cells."""
     least_budget: float = 0.0
-    """Where above 0, every episode draws its budget between this and `budget`, so that one agent learns them
-    all."""
+    """If above 0, every episode draws its budget between this and `budget`. One agent then learns all budgets."""
     fires: int = 3
-    """Fires that every break is judged by: the same ignitions before and after. 3 is fast, 100 normal, 200
-    thorough; an episode draws its own."""
+    """Number of fires that judge every break, with the same ignitions before and after. Every episode draws its own
+    ignitions. 3 is fast, 100 normal, 200 thorough."""
     duration: float = 240.0
-    """Minutes that a fire burns."""
+    """Duration of a fire in minutes."""
     ignitions: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROW,COLUMN")] = ()
-    """Cells where the fires of every episode start, in turn; none: burnable cells drawn by chance."""
+    """Cells where the fires of every episode start, in turn; none: random burnable cells."""
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -99,12 +98,12 @@ class FuelBreaksConfig(EnvConfig):
 
     @property
     def most_breaks(self) -> int:
-        """Breaks of the largest budget."""
+        """Number of breaks of the largest budget."""
         return self._breaks(self.budget)
 
     @property
     def fewest_breaks(self) -> int:
-        """Breaks of the smallest budget."""
+        """Number of breaks of the smallest budget."""
         return self._breaks(self.least_budget) if self.least_budget > 0 else self.most_breaks
 
     def _breaks(self, budget: float) -> int:

@@ -1,4 +1,4 @@
-"""The placing of fuel breaks as a vectorized environment."""
+"""Fuel break placement as a vectorized environment."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from flashdqn.envs.fuelbreaks.observation import stored_obs_spec
 from flashdqn.envs.fuelbreaks.scenes import Scenes, check_breaks_fit, check_ignitions, make_scenes
 from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 
-# What surrounds the fires is a microsecond of work.
+# The work besides the fires takes a microsecond.
 PARALLEL_FROM = 1024
 
 
 class FuelBreaks:
-    """`num_envs` landscapes on one device; a step is a break on each, and all fires again.
+    """`num_envs` landscapes on one device; a step places a break on each, and burns all fires again.
 
-    An action is the flat index of a cell. One that is not legal places nothing, and costs its share of the budget.
+    An action is the flat index of a cell. An illegal action places nothing, and costs its share of the budget.
     Outputs are static buffers, overwritten by the next step. The reward is the drop in burned area, a mean over the
-    fires, in percent of the landscape; so an episode's return is all that its breaks have saved.
+    fires, in percent of the landscape. So an episode's return is the sum of what its breaks saved.
     """
 
     name = "fuelbreaks"
@@ -41,7 +41,7 @@ class FuelBreaks:
         held_out: bool = False,
         scenes: Scenes | None = None,
     ) -> None:
-        """`held_out`: play on the landscapes that training never sees. `scenes`: on these, instead of the
+        """`held_out`: play on the landscapes that training never sees. `scenes`: play on these instead of the
         configuration's own."""
         if num_envs < 1:
             raise EnvError(f"Fuel breaks need at least one landscape; num_envs is {num_envs}.")
@@ -93,7 +93,7 @@ class FuelBreaks:
 
     @property
     def mask(self) -> Tensor:
-        """Cells that burn and hold no break, [N, cells]."""
+        """Cells that burn and do not hold a break, [N, cells]."""
         mask = self._step.mask
         assert mask is not None
         return mask
@@ -108,8 +108,8 @@ class FuelBreaks:
         return self._step.obs
 
     def begin(self, scene: Tensor, ignition: Tensor, budget: int) -> Tensor:
-        """Start given episodes instead of drawn ones, to compare with: scenes [N], ignitions [N, fires], a
-        budget for all. Returns the observations."""
+        """Start given episodes instead of random ones, for comparisons: scenes [N], ignitions [N, fires], one
+        budget for all. Return the observations."""
         self.spread.table.copy_(scene)
         self.spread.ignition.copy_(ignition)
         self.spread.breaks.zero_()
@@ -122,7 +122,7 @@ class FuelBreaks:
         return self._step.obs
 
     def step(self, action: Tensor) -> Step:
-        """One break, [N] of any integer dtype, on every board."""
+        """Place one break, [N] of any integer dtype, on every board."""
         copy_actions(self._action, action, "Fuel breaks")
         self._play()
         return self._step
@@ -133,11 +133,11 @@ class FuelBreaks:
         self._settle()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything needed to go on from here, as copies; how the fires burn follows from it."""
+        """Everything needed to continue from here, as copies; the fires follow from it."""
         return copy_state(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken, on any device."""
+        """Continue from where `state_dict` was taken, on any device."""
         restore_state(self._tensors(), state, "fuel breaks", "size, fires, number of boards")
         self.spread.command.fill_(BURN)
         self.spread.launch()

@@ -1,7 +1,7 @@
-"""Landscapes out of nothing: fractal hills, fuels that follow slope and moisture, a lake, roads, fields.
+"""Generated landscapes: fractal hills, fuels that follow slope and moisture, a lake, roads, fields.
 
 Everything is drawn from one seed. All sums are plain arithmetic in float64 and the layers are rounded as LANDFIRE
-rounds them (whole meters, degrees and percent), so that every machine makes the same landscape.
+rounds them (whole meters, degrees and percent), so every machine makes the same landscape.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CANOPY = {
 
 
 def generate_landscape(seed: int, size: int = 50, cell_size: float = 30.0) -> Landscape:
-    """The landscape of a seed: `size` x `size` cells. Other sizes of the same seed are other landscapes."""
+    """The landscape of a seed: `size` x `size` cells. Another size of the same seed is another landscape."""
     if not SMALLEST <= size <= LARGEST:
         raise EnvError(
             f"A generated landscape has {SMALLEST} to {LARGEST} cells a side; {size} was asked for."
@@ -95,7 +95,7 @@ def fractal_noise(random: np.random.Generator, size: int, span: float, roughness
 
 
 def smooth_noise(random: np.random.Generator, size: int, span: float) -> Field:
-    """One octave: random heights on a lattice, `span` cells apart and shifted by chance, joined smoothly."""
+    """One octave: random heights on a lattice, `span` cells apart with a random shift, joined smoothly."""
     at = (np.arange(size) + random.random() * span) / span
     across = (np.arange(size) + random.random() * span) / span
     lattice = random.standard_normal((int(at[-1]) + 2, int(across[-1]) + 2))
@@ -108,7 +108,7 @@ def smooth_noise(random: np.random.Generator, size: int, span: float) -> Field:
 
 
 def smoother_step(share: Field) -> Field:
-    """0 … 1 with a slope and a curvature of 0 at both ends."""
+    """A curve from 0 to 1 with a slope and a curvature of 0 at both ends."""
     return share * share * share * (share * (share * 6.0 - 15.0) + 10.0)
 
 
@@ -127,7 +127,7 @@ def make_terrain(
 def grow_fuels(
     random: np.random.Generator, elevation: Field, slope: NDArray[Any], aspect: NDArray[Any], country: Country
 ) -> Fuel:
-    """Fuels in patches: wetter low down, on slopes that face north, and where chance has it."""
+    """Fuels in patches: wetter in low places, on slopes that face north, and at random."""
     size = len(elevation)
     high = (elevation - elevation.mean()) / max(float(elevation.std()), 1.0)
     northward = np.cos(np.radians(aspect.astype(np.float64))) * np.minimum(1.0, slope / 15.0)
@@ -157,8 +157,8 @@ def place_ground_features(
 
 
 def draw_road(random: np.random.Generator, fuel: Fuel) -> None:
-    """A road from one edge to the opposite one, a cell wide, with bends; now and then under trees, where it does
-    not stop a fire. It keeps its side joined to the next, so that fire cannot slip through a corner."""
+    """Draw a road from one edge to the opposite one, a cell wide, with bends. Some parts lie under trees, where it
+    does not stop a fire. Its cells share sides, so fire cannot slip through a corner."""
     size = len(fuel)
     along = fuel if random.random() < 0.5 else fuel.T
     position = random.uniform(0.15, 0.85) * size
@@ -176,7 +176,7 @@ def draw_road(random: np.random.Generator, fuel: Fuel) -> None:
 
 
 def make_canopy(random: np.random.Generator, fuel: Fuel) -> dict[str, NDArray[np.float32]]:
-    """The canopy that goes with the fuel, thicker here and thinner there; none where no trees are."""
+    """The canopy for each fuel, with varying density; zero where there are no trees."""
     size = len(fuel)
     vary = np.clip(1.0 + 0.25 * fractal_noise(random, size, max(6.0, 0.25 * size)), 0.3, 1.6)
     layers = np.zeros((4, size, size))

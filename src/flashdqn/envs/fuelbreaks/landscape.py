@@ -1,7 +1,7 @@
-"""A landscape: eight layers of a raster, as LANDFIRE has them, that nobody can change.
+"""A landscape: eight read-only layers of a raster, in LANDFIRE's form.
 
-Row 0 is the north, column 0 the west. A break is never written into a landscape: the game keeps its own, and
-gives it to the fire as a mask. So a thousand episodes on one landscape all begin on the same ground.
+Row 0 is the north, column 0 the west. A break is never written into a landscape: the game keeps its breaks, and
+gives them to the fire as a mask. So all episodes on one landscape begin on the same ground.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ Raster = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """Layers [H, W]; float32 but for the fuel models. The arrays are copies that cannot be written to."""
+    """Layers [H, W]; float32 except the fuel models. The arrays are read-only copies."""
 
     elevation: Raster  # m
     slope: Raster  # degrees
-    aspect: Raster  # degrees clockwise from north: the direction that the slope faces, downhill
+    aspect: Raster  # degrees clockwise from north: the downhill direction
     canopy_cover: Raster  # 0 … 1
     canopy_height: Raster  # m
     canopy_base_height: Raster  # m
@@ -117,7 +117,7 @@ class Landscape:
 
     @property
     def burnable(self) -> NDArray[np.bool_]:
-        """Where there is something to burn, [H, W]."""
+        """Cells with something to burn, [H, W]."""
         return ~np.isin(self.fuel_model, list(NON_BURNABLE))
 
     def window(self, row: int, column: int, size: int, name: str | None = None) -> Landscape:
@@ -149,10 +149,10 @@ class Landscape:
 def slope_and_aspect(elevation: NDArray[Any], cell_size: float) -> tuple[Raster, Raster]:
     """Slope and aspect in degrees, by central differences of the elevation in meters.
 
-    The aspect is the direction downhill, clockwise from north; of flat ground it is 0.
+    The aspect is the downhill direction, clockwise from north; it is 0 for flat ground.
     """
     by_row, by_column = np.gradient(np.asarray(elevation, dtype=np.float64), cell_size)
-    # Rows grow southwards: by_row is the rise towards the south, by_column that towards the east.
+    # Rows go south: by_row is the rise toward the south, by_column the rise toward the east.
     slope = np.degrees(np.arctan(np.hypot(by_row, by_column)))
     aspect = np.degrees(np.arctan2(-by_column, by_row)) % 360.0
     return slope.astype(np.float32), np.where(slope > 0, aspect, 0.0).astype(np.float32)

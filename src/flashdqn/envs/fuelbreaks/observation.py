@@ -1,13 +1,13 @@
-"""What is observed, in two forms: a few bytes for the ring, and fourteen planes for the network.
+"""The observation in two forms: a few bytes for the ring, and fourteen planes for the network.
 
-Of a 50x50 landscape the planes are 140 KB, of which only the breaks and the budget ever change. So an
+For a 50x50 landscape the planes take 140 KB, and only the breaks and the budget ever change. So an
 observation is stored as
 
     bytes 0, 1    the scene: landscape · weathers + weather     (low byte first)
     bytes 2, 3    breaks left in the budget
     bytes 4 …     the breaks, a bit for each cell: cell c is bit c mod 8 of byte 4 + c div 8
 
-which is 317 bytes, and the network's first step looks the rest up in tables on its device. The planes, in order:
+which is 317 bytes. The network's first step looks up the rest in tables on its device. The planes, in order:
 
      0 slope          4 canopy bulk density   8 intensity to the north   12 breaks so far
      1 aspect         5 canopy base height    9 … to the east            13 budget left
@@ -60,7 +60,7 @@ HOTTEST = 50_000.0
 
 
 def stored_obs_spec(cells: int) -> ObsSpec:
-    """Of the observation as it is stored."""
+    """The specification of the stored observation."""
     return ObsSpec((HEADER + (cells + 7) // 8,), torch.uint8)
 
 
@@ -79,7 +79,7 @@ def layer_planes(landscape: Landscape) -> NDArray[np.float32]:
 
 
 def fuel_share(fuel: NDArray[Any]) -> NDArray[np.float32]:
-    """A fuel model's place among those that burn, in (0, 1]; 0 for those that do not."""
+    """A fuel model's rank among those that burn, in (0, 1]; 0 for those that do not."""
     burning = np.array(sorted(FUEL_MODELS - set(NON_BURNABLE)))
     place = (np.searchsorted(burning, fuel) + 1) / len(burning)
     return np.where(np.isin(fuel, burning), place, 0.0).astype(np.float32)
@@ -95,12 +95,12 @@ def intensity_planes(behavior: FireBehavior) -> NDArray[np.float32]:
     return planes
 
 
-#: Layers [L, 8, H, W] by landscape; intensities [S, 4, H, W] and burnable cells [S, H · W] by scene; 0 … 7.
+#: Layers [L, 8, H, W] by landscape; intensities [S, 4, H, W] and burnable cells [S, H · W] by scene; bits 0 … 7.
 Tables = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Planes:
-    """The decoder: from bytes to planes, with its tables on every device that asked for them."""
+    """The decoder from bytes to planes, with its tables on every device that needs them."""
 
     def __init__(self, layers: Tensor, intensities: Tensor, burnable: Tensor) -> None:
         """Layers [L, 8, H, W] by landscape; intensities [S, 4, H, W] and burnable cells [S, H · W] by scene."""
@@ -126,7 +126,7 @@ class Planes:
         return torch.cat((known, intensities[scene] * standing, breaks, budget), 1)
 
     def legal(self, obs: Tensor) -> Tensor:
-        """[B, bytes] → [B, H · W] bool: cells that burn, and hold no break."""
+        """[B, bytes] → [B, H · W] bool: cells that burn and do not hold a break."""
         _, _, burnable, shifts = self.tables(obs.device)
         scene, _ = read_header(obs)
         return burnable[scene] & ~self._breaks(obs, shifts).view(-1, self.cells)
@@ -136,7 +136,7 @@ class Planes:
         return bits.flatten(1)[:, : self.cells].to(torch.bool)
 
     def tables(self, device: torch.device) -> Tables:
-        """Layers, intensities, burnable cells and the numbers of bits, there."""
+        """Layers, intensities, burnable cells and bit numbers, on a device."""
         if device == self.device:
             return self._own
         if device not in self._copies:

@@ -31,7 +31,7 @@ FUELS = (
     (204, "slash", "#8a6d4f"),
 )
 
-#: What each layer is drawn with: title, unit, color map.
+#: Title, unit and color map of each layer.
 STYLES = {
     "elevation": ("elevation", "m", "terrain"),
     "slope": ("slope", "degrees", "YlOrBr"),
@@ -76,7 +76,7 @@ def draw_fuel(landscape: Landscape, axes: Any, legend: bool = True) -> None:
     if legend:
         present = [FUELS[k] for k in np.unique(group)]
         patches = [Patch(facecolor=color, label=name) for _, name, color in present]
-        axes.legend(  # below, so that the panels keep their size
+        axes.legend(  # below the panels, which then keep their size
             handles=patches,
             fontsize=7,
             loc="upper left",
@@ -159,14 +159,14 @@ def draw_order(landscape: Landscape, breaks: Sequence[int], axes: Any) -> None:
 
 
 def shade_unburnable(landscape: Landscape, axes: Any) -> None:
-    """Gray where nothing burns."""
+    """Draw gray where nothing burns."""
     shade = np.zeros((*landscape.shape, 4))
     shade[np.isin(landscape.fuel_model, list(NON_BURNABLE))] = (0.55, 0.6, 0.65, 1.0)
     axes.imshow(shade, interpolation="nearest")
 
 
 def make_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
-    """Panels without ticks."""
+    """A figure of panels without ticks."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Starting points for wildfire fuel breaks."""
+"""Presets for wildfire fuel breaks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SMALL = Preset(
             "dueling": True,
         },
         "replay": {"capacity": 200_000},
-        # What a break is worth shows at once and in the next few, while all that follows is nearly the same
-        # whichever cell is taken: with γ near 1 that sum drowns the differences between cells.
+        # The value of a break shows at once and in the next few steps. All later rewards are nearly the same for
+        # every cell: with γ near 1 their sum hides the differences between cells.
         "learn": {
             "gamma": 0.5,
             "batch_size": 32,

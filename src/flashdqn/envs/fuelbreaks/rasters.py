@@ -1,4 +1,4 @@
-"""Landscapes on disk: a folder of GeoTIFF files as LANDFIRE gives them out, or one .npz file.
+"""Landscapes on disk: a folder of GeoTIFF files as LANDFIRE publishes them, or one .npz file.
 
 A folder holds a file for each layer, with the layer in its name (`LC22_CBH_220.tif`, `elevation.tif`), or one file
 with eight bands whose descriptions name them. LANDFIRE's units: canopy cover in percent, canopy height and base
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
 
-#: Words in file names and band descriptions that mean a layer; the field's own abbreviations among them.
+#: Words in file names and band descriptions that mean a layer, including the usual abbreviations.
 WORDS = {
     "elevation": ("elevation", "elev", "dem"),
     "slope": ("slope", "slp", "slpd"),
@@ -37,7 +37,7 @@ SCALES = {
     "canopy_bulk_density": 100.0,
 }
 
-#: LANDFIRE writes no data as −9999 or 32767, whatever a file's own tag says.
+#: LANDFIRE writes no data as −9999 or 32767, even if a file's own tag differs.
 NO_DATA = (-9999.0, 32767.0)
 
 SUFFIXES = (".tif", ".tiff")
@@ -55,14 +55,14 @@ def read_landscape(path: Path) -> Landscape:
 
 
 def is_landscape(path: Path) -> bool:
-    """Whether it looks like one: an .npz file, or a folder with GeoTIFF files right in it."""
+    """Whether a path looks like a landscape: an .npz file, or a folder that holds GeoTIFF files."""
     if path.is_dir():
         return any(file.suffix.lower() in SUFFIXES for file in path.iterdir())
     return path.suffix == ".npz"
 
 
 def find_landscapes(folder: Path) -> list[Path]:
-    """All landscapes at a path: itself, or those right in it, by name."""
+    """All landscapes at a path: the path itself, or those directly in it, by name."""
     if is_landscape(folder):
         return [folder]
     found = sorted(path for path in folder.iterdir() if is_landscape(path)) if folder.is_dir() else []
@@ -70,13 +70,13 @@ def find_landscapes(folder: Path) -> list[Path]:
         raise EnvError(
             f"There is no landscape in {folder}: it must be a folder of GeoTIFF layers, an .npz file, or a "
             "folder of "
-            "such. `flashdqn landscapes make` makes some."
+            "these. `flashdqn landscapes make` makes some."
         )
     return found
 
 
 def read_folder(folder: Path) -> Landscape:
-    """The layers of a folder, checked against one another."""
+    """Read the layers of a folder, and check that they match."""
     bands = find_bands(folder)
     if missing := [layer for layer in LAYERS if layer not in bands]:
         words = ", ".join(f"{layer} (a file with '{WORDS[layer][-1]}' in its name)" for layer in missing)
@@ -92,7 +92,7 @@ def read_folder(folder: Path) -> Landscape:
 
 
 def find_bands(folder: Path) -> dict[str, tuple[Path, int]]:
-    """The file and the band of every layer that is there."""
+    """The file and the band of every layer in a folder."""
     rasterio = import_rasterio()
     bands: dict[str, tuple[Path, int]] = {}
 
@@ -122,7 +122,7 @@ def find_bands(folder: Path) -> dict[str, tuple[Path, int]]:
 
 
 def match_layer_name(text: str) -> str | None:
-    """The layer that a file name or a description speaks of."""
+    """The layer that a file name or a description names."""
     words = [word for word in re.split(r"[^a-z0-9]+", text.lower()) if word]
     pairs = ["".join(words[k : k + n]) for n in (3, 2, 1) for k in range(len(words) - n + 1)]
     for word in pairs:  # three words before one: canopy_base_height is not a height
@@ -133,7 +133,7 @@ def match_layer_name(text: str) -> str | None:
 
 
 def read_band(path: Path, band: int, layer: str) -> tuple[NDArray[Any], dict[str, Any]]:
-    """One layer in its unit, and the grid that it lies on."""
+    """Read one layer in its unit, and its grid."""
     rasterio = import_rasterio()
     with rasterio.open(path) as file:
         raw = file.read(band)
@@ -173,10 +173,10 @@ def check_same_grid(folder: Path, layer: str, about: dict[str, Any], first: dict
 
 
 def write_folder(landscape: Landscape, folder: Path) -> None:
-    """A GeoTIFF file for each layer, in LANDFIRE's units, as whole numbers."""
+    """Write a GeoTIFF file for each layer, in LANDFIRE's units, as whole numbers."""
     rasterio = import_rasterio()
     folder.mkdir(parents=True, exist_ok=True)
-    # An equal-area grid, as LANDFIRE's own; a generated landscape lies nowhere in particular.
+    # An equal-area grid, as LANDFIRE's own; a generated landscape does not have a real place.
     side = landscape.cell_size
     transform = rasterio.Affine(side, 0.0, 0.0, 0.0, -side, 0.0)
     rows, columns = landscape.shape
@@ -199,7 +199,7 @@ def write_folder(landscape: Landscape, folder: Path) -> None:
 
 
 def read_npz(path: Path) -> Landscape:
-    """The layers in their own units, and the cell size."""
+    """Read the layers in their own units, and the cell size."""
     try:
         with np.load(path, allow_pickle=False) as file:
             data = {name: file[name] for name in file.files}
@@ -212,7 +212,7 @@ def read_npz(path: Path) -> Landscape:
 
 
 def write_npz(landscape: Landscape, path: Path) -> None:
-    """All layers in one file, in their own units."""
+    """Write all layers to one file, in their own units."""
     path.parent.mkdir(parents=True, exist_ok=True)
     layers: dict[str, Any] = {**landscape.layers()}
     np.savez_compressed(path, **layers, cell_size=np.float64(landscape.cell_size))

@@ -1,7 +1,7 @@
-"""The rules of placing breaks, for one board: what an action does before the fire, and what comes of it after.
+"""The rules of placing breaks, for one board: what an action does before the fire, and its results after.
 
 A step is three launches: `place` (start an episode, or take an action), the fire itself, and `settle` (reward,
-ends, observation). Rewards are whole numbers of cells until one division, so that all devices agree bit by bit.
+ends, observation). Rewards are whole numbers of cells until one division, so all devices agree bit by bit.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP
 from flashdqn.envs.fuelbreaks.observation import HEADER
 
-#: Numbers of a board's state.
+#: Number of values in a board's state.
 STATE = 5
 OVER, LEFT, PLACED, FIRST, NOW = range(STATE)  # FIRST, NOW: burned cells, all fires together
 
-#: Numbers that hold for all boards.
+#: Parameters that all boards share.
 FIRST_SCENE, END_SCENE, FEWEST, MOST, GIVEN = range(5)
 
-#: The score is the share of the burned area that the breaks saved, in percent of what burned without them; the
-#: others
-#: are shares of the landscape, 0 … 1: burned without the breaks and with them, and the breaks themselves.
+#: The score is the share of the burned area that the breaks saved, in percent of what burned without them.
+#: The others are shares of the landscape, 0 … 1: burned without the breaks, burned with them, and the breaks.
 OUTCOMES = ("score", "burned_before", "burned_after", "breaks")
 
 
@@ -101,7 +100,7 @@ def finish_step(
     terminated: Array,
     outcomes: Array,
 ) -> None:
-    """What the fires left of board `i`."""
+    """Write reward, ends and observation of board `i` after its fires."""
     fires, cells = burned.shape[1], mask.shape[1]
     total = np.int64(0)
     for f in range(fires):
@@ -131,7 +130,7 @@ def finish_step(
 
 @scalar
 def observe_scene(i: Scalar, burnable: Array, scene: Array, mask: Array, obs: Array) -> None:
-    """The first observation of an episode: the scene, and no breaks."""
+    """Write the first observation of an episode: the scene without breaks."""
     obs[i, 0], obs[i, 1] = scene[i] % 256, scene[i] // 256
     for c in range(mask.shape[1]):
         mask[i, c] = burnable[scene[i], c]

@@ -1,5 +1,4 @@
-"""All that is known before the first episode: for every landscape in every weather its fire, its planes, its
-cells."""
+"""The scenes, made before the first episode: fire, planes and cells of every landscape in every weather."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 from flashdqn.envs.fuelbreaks.observation import Planes, intensity_planes, layer_planes
 
-#: What the scenes follow from; budget, fires and ignitions are not among it.
+#: The settings that determine the scenes. Budget, fires and ignitions do not.
 _SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers")
 
 
@@ -33,21 +32,21 @@ class Scenes:
     spread: SpreadTables
     planes: Planes
     burnable: Tensor  # [S, cells] bool: where fire spreads in this weather
-    places: Tensor  # [S, cells] int32: the burnable cells, one after the other
-    counts: Tensor  # [S] int32: how many these are
+    places: Tensor  # [S, cells] int32: the numbers of the burnable cells, in order
+    counts: Tensor  # [S] int32: the number of burnable cells
 
     def __len__(self) -> int:
         return len(self.landscapes) * len(self.weathers)
 
     def split(self, held_out: bool) -> tuple[int, int]:
-        """First scene and end of those to learn on, or of those held out; where none are, the same ones."""
+        """First and end of the scenes to learn on, or of those held out; if none are held out, the same ones."""
         border = self.learn * len(self.weathers)
         if held_out and border < len(self):
             return border, len(self)
         return 0, border
 
     def name(self, scene: int) -> str:
-        """For messages."""
+        """A scene's name for messages."""
         return self.landscapes[scene // len(self.weathers)].name
 
 
@@ -66,7 +65,7 @@ def _make_cached(config: FuelBreaksConfig, device: torch.device) -> Scenes:
 def build_scenes(
     landscapes: list[Landscape], weathers: list[Weather], learn: int, device: torch.device
 ) -> Scenes:
-    """From landscapes of one shape."""
+    """Build the scenes of landscapes that have one shape."""
     if len(landscapes) * len(weathers) > MAX_SCENES:
         raise ConfigError(
             f"{len(landscapes)} landscapes in {len(weathers)} kinds of weather are more than {MAX_SCENES} "
@@ -92,7 +91,7 @@ def build_scenes(
 
 
 def check_breaks_fit(config: FuelBreaksConfig, scenes: Scenes) -> None:
-    """Refuse a budget that some landscape has no room for."""
+    """Refuse a budget that does not fit into some landscape."""
     scene = int(scenes.counts.argmin())
     fewest = int(scenes.counts[scene])
     if config.most_breaks > fewest:

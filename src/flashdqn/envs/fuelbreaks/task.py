@@ -15,12 +15,12 @@ from flashdqn.envs.task import Task
 
 
 def make_fuel_breaks(config: FuelBreaksConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
-    """Landscapes; those for evaluation are not seen in training."""
+    """Landscapes; training never sees those for evaluation."""
     return place_env(lambda place: FuelBreaks(config, num_envs, place, held_out), device)
 
 
 def view_fuel_breaks(env: FuelBreaks) -> View:
-    """The landscape, its fires and its breaks."""
+    """The view of the landscape, its fires and its breaks."""
     from flashdqn.envs.fuelbreaks.view import FuelBreaksView
 
     return FuelBreaksView(env)

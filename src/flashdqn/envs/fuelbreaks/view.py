@@ -1,4 +1,4 @@
-"""Fuel breaks: the landscape in relief, where fires come and how often, the breaks, and where fires start."""
+"""The view of fuel breaks: the landscape in relief, how often fires reach each cell, breaks and ignitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashdqn.envs.fuelbreaks import FuelBreaks, rules
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 
 WIDE = 600.0
-RELIEF, BURNED = 7, 6  # shades of the ground, and of how many of the fires come there
+RELIEF, BURNED = 7, 6  # shades of the ground, and of the share of fires that reach a cell
 DARK_LAND, LIGHT_LAND = color_to_rgb("#4d6b3c"), color_to_rgb("#c9d6a3")
 DARK_ROCK, LIGHT_ROCK = color_to_rgb("#7d8794"), color_to_rgb("#d5dbe2")
 FIRE, BREAK = color_to_rgb("#d9481c"), "#1d1d24"
@@ -28,7 +28,7 @@ def _rgb_to_hex(color: tuple[int, int, int]) -> str:
 
 
 def _build_palette() -> tuple[str, ...]:
-    """Land by relief and fire, then what does not burn by relief, then a break."""
+    """Colors of land by relief and fire, then of unburnable land by relief, then of a break."""
     shades = [k / (RELIEF - 1) for k in range(RELIEF)]
     land = [blend_colors(DARK_LAND, LIGHT_LAND, share) for share in shades]
     burning = [
@@ -43,7 +43,7 @@ ROCK, BREAK_CODE = RELIEF * BURNED, RELIEF * BURNED + RELIEF
 
 
 class FuelBreaksView:
-    """The first board of some."""
+    """Shows the first board of an environment."""
 
     value_name = "percent of the land saved from now on"
     ground: Scene = ()
@@ -57,7 +57,7 @@ class FuelBreaksView:
         self.heat: Grid | None = Grid(0, 0, self.side, size, size * size)
 
     def scene(self) -> Scene:
-        """One code a cell, and a dot where each fire starts; of many fires, the first ten."""
+        """One code per cell, and a dot where each of the first ten fires starts."""
         size = self.env.config.size
         cells = Cells(0, 0, self.side, size, PALETTE, self.codes())
         starts = dict.fromkeys(cell for cell in self.env.spread.ignition[0].tolist()[:10] if cell >= 0)
@@ -70,7 +70,7 @@ class FuelBreaksView:
         return (cells, *dots)
 
     def codes(self) -> str:
-        """The board as a text."""
+        """The codes of all cells."""
         spread, land = self.env.spread, self.landscape()
         light = shade_relief(land).reshape(-1)
         share = torch.isfinite(spread.arrival[0]).float().mean(0).cpu().numpy()
@@ -81,12 +81,12 @@ class FuelBreaksView:
         return "".join(CODES[code] for code in codes)
 
     def landscape(self) -> Landscape:
-        """The one of this episode."""
+        """The landscape of this episode."""
         scenes = self.env.scenes
         return scenes.landscapes[int(self.env.spread.table[0]) // len(scenes.weathers)]
 
     def text(self) -> Text:
-        """Two characters a cell where they fit, else half of one."""
+        """Two characters per cell if they fit, else half a character."""
         size = self.env.config.size
         columns, rows = (2 * size, size) if size <= 25 else (size, -(-size // 2))
         return draw_half_blocks(paint_scene(self.scene(), self.size, 8 * size), columns, rows)
@@ -104,13 +104,13 @@ class FuelBreaksView:
         ]
 
     def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
-        """What it was all worth."""
+        """What the breaks saved."""
         before, after = 100 * outcomes["burned_before"], 100 * outcomes["burned_after"]
         return f"the budget is spent: {after:.1f}% burns instead of {before:.1f}%"
 
 
 def shade_relief(land: Landscape) -> npt.NDArray[np.int64]:
-    """Light from the north-west on the slopes, as levels [H, W]."""
+    """Brightness of the slopes in light from the north-west, as levels [H, W]."""
     south, east = np.gradient(land.elevation.astype(np.float64), land.cell_size)
     light = 0.55 + 0.9 * (south + east) / np.sqrt(1 + south**2 + east**2)
     return np.asarray(np.clip(np.round(light * (RELIEF - 1)), 0, RELIEF - 1), dtype=np.int64)

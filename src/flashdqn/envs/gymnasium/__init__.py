@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete actions, to our contract. The package gymnasium is optional."""
+"""Any Gymnasium environment with discrete actions, under our contract. The package gymnasium is optional."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GymConfig", "build_gym"]
 
 
 def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
-    """The environment that a configuration describes, on the CPU."""
+    """Build the environment that a configuration describes, on the CPU."""
     try:
         import gymnasium  # noqa: F401
     except ImportError:
@@ -23,5 +23,5 @@ def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
     from flashdqn.envs.gymnasium.make import make_vector
 
     vector = make_vector(config, num_envs)
-    life_loss = config.atari.life_loss and config.vectorization != "envpool"  # which has it built in
+    life_loss = config.atari.life_loss and config.vectorization != "envpool"  # EnvPool has it built in
     return GymVecEnv(vector, config.id, config.channels, config.timeout, config.clip_reward, life_loss)

@@ -1,23 +1,23 @@
-"""Atari games of the Arcade Learning Environment, at the settings of DQN (Mnih et al. 2015), brought up to date.
+"""Atari games of the Arcade Learning Environment, with updated settings of DQN (Mnih et al. 2015).
 
-What is kept: the network, γ, a million frames of replay, a gradient step of 32 transitions for every four steps, 50
-million steps, which are 200 million frames. What is not, and why:
+Unchanged: the network, γ, a million frames of replay, a gradient step of 32 transitions for every four steps, 50
+million steps, which are 200 million frames. Changed:
 
 - Sticky actions instead of no-op starts, and a lost life ends nothing (Machado et al. 2018).
 - Adam at 6.25e-5 with ε 1.5e-4 instead of RMSProp at 2.5e-4; a target network copied every 2,000 gradient steps
   instead of 10,000; exploration that falls to 0.01 over 250,000 steps instead of to 0.1 over a million; learning
-  from 20,000 steps on instead of 50,000: as Dopamine and Rainbow have it (Castro et al. 2018, Hessel et al. 2018).
-- The action of the next state is chosen by the online network (double).
-- 32 games at once instead of one; the ratio of gradient steps to transitions stays what it was.
+  from 20,000 steps on instead of 50,000: as in Dopamine and Rainbow (Castro et al. 2018, Hessel et al. 2018).
+- The online network chooses the action of the next state (double).
+- 32 games at once instead of one; the ratio of gradient steps to transitions stays the same.
 """
 
 from __future__ import annotations
 
 from flashdqn.envs.task import Preset
 
-#: Where any ALE/… game starts from.
+#: The preset that any ALE/… game starts from.
 ATARI = Preset(
-    "an Atari game as DQN's paper has it, 200 million frames, for a GPU: --env.id ALE/Breakout-v5",
+    "an Atari game as in DQN's paper, 200 million frames, for a GPU: --env.id ALE/Breakout-v5",
     {
         "steps": 50_000_000,
         "envs": 32,
@@ -41,7 +41,7 @@ ATARI = Preset(
 )
 
 PONG = Preset(
-    "Atari Pong in a short while, for a GPU with many cores beside it (pip install ale-py)",
+    "Atari Pong in a short time, for a GPU with many CPU cores (pip install ale-py)",
     # Batches eight times as large, a quarter of the gradient steps, and a larger step size to go with them. A point
     # is decided long before it is counted, so returns over several steps help.
     {

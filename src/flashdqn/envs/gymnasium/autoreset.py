@@ -1,18 +1,18 @@
-"""How episodes end and start again: Gymnasium's three autoreset rules, translated to ours, its *next step*.
+"""How episodes end and start again: Gymnasium's three autoreset rules, translated to our rule, *next step*.
 
     rule        at the end of an episode                     what we do
     NEXT_STEP   last observation; the next step resets       nothing
-    SAME_STEP   first observation of the new episode; the    answer the last observation; let the next step
+    SAME_STEP   first observation of the new episode; the    return the last observation; let the next step
                 last one lies in infos["final_obs"]          pass, then reset that row
     DISABLED    last observation; the caller must reset      reset that row, let the next step pass, reset again
 
-A vector environment steps all its rows together, so where one must pause for its reset row, it takes a step that
-nobody sees, with the first legal action, and is reset afterwards: the row answers with a true first observation.
+A vector environment steps all its rows together. So a row that must pause for its reset takes a hidden step with
+the first legal action, and is reset afterwards: the row returns a true first observation.
 
 A lost life may end an episode too, while the game goes on (Mnih et al. 2015). The step that loses a life
-terminates; the step after it, which by our rule ignores its action, does nothing for one turn of the same game and
-answers with the first observation of the next life. If the game is over just then, a new one starts there. The last
-life ends with the game itself.
+terminates. The step after it ignores its action by our rule: it takes a no-op in the same game and returns the
+first observation of the next life. If the game ends in that step, a new one starts there. The last life ends with
+the game itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flashdqn.envs.gymnasium.vector import Vector, VectorStep
 
 
 def step_with_autoreset(vector: Vector, action: Array, starting: Array) -> VectorStep:
-    """One step by our rule; `starting` are the rows whose episode ended in the last one."""
+    """Take one step by our rule; `starting` are the rows whose episode ended in the last step."""
     if vector.mode == AutoresetMode.NEXT_STEP:
         return vector.step(action)
     waiting = bool(starting.any())
@@ -64,16 +64,16 @@ class LifeLoss:
 
     def __init__(self, vector: Vector) -> None:
         if vector.lives is None:
-            raise EnvError(f"{vector.name} gives no info['lives'], which --env.atari.life-loss goes by.")
+            raise EnvError(f"{vector.name} gives no info['lives'], which --env.atari.life-loss needs.")
         self.vector = vector
         self._between = np.zeros(vector.num_envs, dtype=np.bool_)
 
     def reset(self) -> None:
-        """All games were started again."""
+        """Note that all games were started again."""
         self._between[:] = False
 
     def step(self, action: Array, starting: Array) -> VectorStep:
-        """One step by our rule; `starting` are the rows whose episode ended in the last one."""
+        """Take one step by our rule; `starting` are the rows whose episode ended in the last step."""
         vector, between = self.vector, self._between
         before = vector.lives
         answer = step_with_autoreset(vector, np.where(between, vector.legal(), action), starting & ~between)

@@ -1,4 +1,4 @@
-"""Calls into Gymnasium, with whatever goes wrong there turned into one `EnvError` that says where."""
+"""Calls into Gymnasium. Every error there becomes one `EnvError` that says where."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Calls:
         self.env, self.name, self.timeout = env, name, timeout
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """As Gymnasium's."""
+        """Reset as in Gymnasium."""
         env = self.env
         if not isinstance(env, Worked):
             return self._here(lambda: env.reset(**arguments))
@@ -42,7 +42,7 @@ class Calls:
         return self._there(env, wait)
 
     def step(self, action: npt.NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """As Gymnasium's."""
+        """Step as in Gymnasium."""
         env = self.env
         if not isinstance(env, Worked):
             return self._here(lambda: env.step(action))
@@ -54,19 +54,19 @@ class Calls:
         return self._there(env, wait)
 
     def close(self) -> None:
-        """End the environments, and their processes."""
+        """Close the environments and their processes."""
         if not self.env.closed:
             self.env.close()
 
     def _here(self, call: Callable[[], T]) -> T:
         try:
             return call()
-        except Exception as error:  # whatever the environment's own code may raise
+        except Exception as error:  # any error of the environment's own code
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise self._raised(type(error).__name__, error, f"{last.filename}, line {last.lineno}") from error
 
     def _there(self, env: Worked, call: Callable[[], T]) -> T:
-        # Gymnasium tells a worker's traceback by way of warnings
+        # Gymnasium reports a worker's traceback in warnings
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
@@ -77,7 +77,7 @@ class Calls:
                     "takes longer: then raise --env.timeout."
                 )
             except (EOFError, OSError):
-                # its pipes break before a process is gone: wait for one to end, but not for ever
+                # a pipe breaks before its process has ended: wait for that, but not forever
                 gone = multiprocessing.connection.wait([p.sentinel for p in env.processes], timeout=5.0)
                 for process in env.processes:
                     if process.sentinel in gone:
@@ -89,7 +89,7 @@ class Calls:
                 )
             except WorkerError as error:
                 problem = self._raised(error.kind, error, error.where)
-            except Exception as error:  # whatever the environment's own code may raise
+            except Exception as error:  # any error of the environment's own code
                 text = "".join(str(warning.message) for warning in said)
                 places = re.findall(r'File "(.+?)", line (\d+)', text)
                 where = f"{places[-1][0]}, line {places[-1][1]}" if places else "a worker process"
@@ -102,7 +102,7 @@ class Calls:
 
 
 def _kill_workers(env: Worked) -> None:
-    """End all workers, whatever they are doing: one that hangs would not hear a request."""
+    """Kill all workers: a worker that hangs would not answer a request to end."""
     for process in env.processes:
         process.kill()
     for process in env.processes:

@@ -1,4 +1,4 @@
-"""What can be chosen about a Gymnasium environment."""
+"""The settings of Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ MAX_FRAMES = 108_000
 
 @dataclass(frozen=True)
 class AtariConfig:
-    """Frames and episodes of Atari games (ALE/…), as Machado et al. 2018 advise; others take no notice."""
+    """Frames and episodes of Atari games (ALE/…), as Machado et al. 2018 advise. Other games ignore this."""
 
     preprocess: bool = True
-    """Small gray frames, by the settings below. Off: the environment as it is registered."""
+    """Use small gray frames with the settings below. Off: use the environment as it is registered."""
     size: int = 84
-    """Height and width of a frame."""
+    """Height and width of a frame in pixels."""
     frame_skip: int = 4
-    """Frames that an action is held for; what is seen is the maximum of the last two."""
+    """Number of frames that an action is repeated for. The agent sees the maximum of the last two."""
     sticky: float = 0.25
-    """Chance that a frame repeats the last action instead of the one that was chosen."""
+    """Probability that a frame repeats the last action instead of the chosen one."""
     noops: int = 0
     """Do nothing for up to this many frames at the start of a game (30 in Mnih et al. 2015)."""
     fire: bool = False
-    """Press the button at the start of a game where it has one."""
+    """Press the fire button at the start of a game that has one."""
     life_loss: bool = False
-    """A lost life ends the episode, while the game goes on; evaluation plays whole games in any case."""
+    """End the episode at a lost life, while the game goes on. Evaluation always plays whole games."""
     full_actions: bool = False
-    """All 18 actions, also those that do nothing in this game."""
+    """Use all 18 actions, including those that do nothing in this game."""
 
     def __post_init__(self) -> None:
         for name, least in (("size", 8), ("frame_skip", 1), ("noops", 0)):
@@ -47,28 +47,28 @@ class AtariConfig:
 
 @dataclass(frozen=True)
 class GymConfig(EnvConfig):
-    """Any environment of Gymnasium's, or a function that makes one."""
+    """Any Gymnasium environment, or a function that makes one."""
 
     task: ClassVar[str] = "gym"
 
     id: str = "CartPole-v1"
-    """The registered name (module:Name imports the module first), or module:function for one of your own."""
+    """The registered name (module:Name imports the module first), or module:function for your own environment."""
     vectorization: Vectorization = "auto"
-    """sync: in this process, one after the other. async: in worker processes. envpool: EnvPool's threads, for what
-    it has. auto: the environment's own vectorized version where it has one, else sync. Evaluation never uses
-    processes."""
+    """How environments run. sync: in this process, one after another. async: in worker processes. envpool: in
+    EnvPool's threads, for games that it has. auto: the environment's own vectorized version if it has one, else
+    sync. Evaluation never uses processes."""
     workers: int = 0
-    """Worker processes that share the environments among them (async); 0: as many as there are cores."""
+    """Number of worker processes that share the environments (async); 0: one for each core."""
     kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for the environment."""
     max_steps: int = 0
     """Truncate an episode after this many steps; 0: the environment's own limit."""
     channels: Channels = "auto"
-    """Where an image has its channels. auto: first where that axis is the shortest, else last."""
+    """Position of an image's channels. auto: first if that axis is the shortest, else last."""
     stack: int = 1
-    """Observe this many of the last frames at once. The replay holds every frame once all the same."""
+    """Number of last frames in an observation. The replay still holds every frame only once."""
     clip_reward: float = 0.0
-    """Learn from rewards cut off at plus and minus this; 0: as they are. Scores are the true ones."""
+    """Clip rewards to plus and minus this for learning; 0: no clipping. Scores stay the true ones."""
     timeout: float = 60.0
     """Seconds to wait for a worker process (async)."""
     atari: AtariConfig = field(default_factory=AtariConfig)

@@ -1,4 +1,4 @@
-"""A vector environment of Gymnasium's as a `VecEnv`."""
+"""A Gymnasium vector environment as a `VecEnv`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashdqn.envs.gymnasium.vector import Vector
 
 
 class GymVecEnv:
-    """Steps on the CPU; `layout` says which numbers of an observation came from where.
+    """Steps on the CPU; `layout` says where the numbers of an observation come from.
 
     A Gymnasium environment cannot be saved in general. `state_dict` holds what a deterministic new start needs:
     after `load_state_dict` every unfinished episode counts as cut off, and the next step ignores its action and
@@ -44,7 +44,7 @@ class GymVecEnv:
         self.layout: tuple[Place, ...] = self.vector.encoder.layout
         self.name, self.num_envs, self.num_actions = name, env.num_envs, self.vector.num_actions
         self.obs_spec, self.device = self.vector.encoder.spec, torch.device("cpu")
-        self.first_action = self.vector.first_action  # what the environment calls our action 0
+        self.first_action = self.vector.first_action  # the environment's number for our action 0
         self.mask: Tensor | None = _mask_tensor(self.vector.mask)
         self._over: Array
         self._score: Array
@@ -53,7 +53,7 @@ class GymVecEnv:
 
     @property
     def outcomes(self) -> Tensor:
-        """The return of each episode, as the environment rewards, whatever is learned from."""
+        """The return of each episode, from the environment's true rewards."""
         return torch.from_numpy(self._score.astype(np.float32))[:, None]
 
     def reset(self, seed: int) -> Tensor:
@@ -67,9 +67,9 @@ class GymVecEnv:
         return torch.from_numpy(self.vector.obs.copy())
 
     def step(self, action: Tensor) -> Step:
-        """One step of every environment."""
+        """Take one step in every environment."""
         if self._restart:
-            return self._start_anew()
+            return self._start_again()
         if self.lives is None:
             answer = step_with_autoreset(self.vector, action.numpy(), self._over)
         else:
@@ -87,18 +87,18 @@ class GymVecEnv:
         )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The seed of the last reset and the steps since: what a new start follows from."""
+        """The seed of the last reset and the steps since then, which determine a new start."""
         return {"seed": torch.tensor(self._seed), "steps": torch.tensor(self._steps)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """New episodes from the next step on; see the class."""
+        """Start new episodes in the next step; see the class."""
         self._seed, self._steps = int(state["seed"]), int(state["steps"])
         self._restart = True
         if self.mask is not None:
-            self.mask = torch.ones_like(self.mask)  # the next action is ignored: any will do
+            self.mask = torch.ones_like(self.mask)  # the next action is ignored, so all are legal
 
     def close(self) -> None:
-        """End the environments, and their processes."""
+        """Close the environments and their processes."""
         self.vector.calls.close()
 
     def _begin(self, seed: int) -> None:
@@ -106,7 +106,7 @@ class GymVecEnv:
         self._score = np.zeros(self.num_envs)
         self._over = np.zeros(self.num_envs, dtype=np.bool_)
 
-    def _start_anew(self) -> Step:
+    def _start_again(self) -> Step:
         words = np.random.SeedSequence([self._seed % 2**64, self._steps]).generate_state(1, np.uint64)
         obs = self.reset(int(words[0] >> 1))
         never = torch.zeros(self.num_envs, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""From a name to a vector environment of Gymnasium's."""
+"""From a name to a Gymnasium vector environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
 from flashdqn.envs.gymnasium.processes import ProcessVector
 
-#: packages whose environments are registered only when asked: by namespace, the module, the function, the package
+#: packages that register their environments only on request: by namespace, the module, the function, the package
 PLUGINS = {
     "ALE": ("ale_py", None, "ale-py"),
     "MinAtar": ("minatar.gym", "register_envs", "minatar"),
@@ -28,7 +28,7 @@ Make = Callable[[], gymnasium.Env[Any, Any]]
 
 
 def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
-    """`num_envs` copies, reset by Gymnasium's next-step rule where we have the choice."""
+    """Make `num_envs` copies, which reset by Gymnasium's next-step rule if we can choose."""
     if config.vectorization == "envpool":
         return make_pool(config, num_envs)
     found = find_env(config.id)
@@ -45,12 +45,12 @@ def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
         return SyncVectorEnv(makers, copy=False)
     except (EnvError, ConfigError):
         raise
-    except Exception as error:  # whatever a constructor may raise
+    except Exception as error:  # any error of a constructor
         raise EnvError(f"{config.id} cannot be made: {type(error).__name__}: {error}") from error
 
 
 def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
-    """One environment, here or in a worker process."""
+    """Make one environment, here or in a worker process."""
     if is_atari(found, config):
         from flashdqn.envs.gymnasium.atari import OneAtari
 
@@ -64,17 +64,17 @@ def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[A
 
 
 def is_atari(found: object, config: GymConfig) -> bool:
-    """Whether a name stands for an Atari game, to be seen as small gray frames."""
+    """Whether a name stands for an Atari game that is played from small gray frames."""
     return isinstance(found, EnvSpec) and found.namespace == "ALE" and config.atari.preprocess
 
 
 def constructor_arguments(config: GymConfig) -> dict[str, Any]:
-    """What a registered environment is made with."""
+    """The arguments of a registered environment."""
     return config.kwargs | ({"max_episode_steps": config.max_steps} if config.max_steps else {})
 
 
 def find_env(name: str) -> EnvSpec | Make:
-    """What a name stands for: a registered environment, or a function of the user's."""
+    """What a name stands for: a registered environment, or a user's function."""
     module, colon, rest = name.partition(":")
     if colon:
         function = getattr(_import_env_module(module, name), rest, None)

@@ -1,4 +1,4 @@
-"""EnvPool's environments as a vector environment of Gymnasium's; the package envpool is optional.
+"""EnvPool's environments as a Gymnasium vector environment; the package envpool is optional.
 
 EnvPool steps in C++ threads and resets by the next-step rule: the step after an end ignores its action and returns
 the first observation. Its seeds are given when a pool is made, so a reset with seeds makes a new pool.
@@ -33,7 +33,7 @@ class PoolVector(VectorEnv[Any, Any, Any]):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """As Gymnasium's, always of all environments."""
+        """Reset as in Gymnasium, always all environments."""
         if seed is not None:
             self.pool.close()
             self.pool = self.make([int(one) for one in seed])
@@ -41,7 +41,7 @@ class PoolVector(VectorEnv[Any, Any, Any]):
         return obs, _keep_arrays(info)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """As Gymnasium's."""
+        """Step as in Gymnasium."""
         obs, reward, terminated, truncated, info = self.pool.step(np.asarray(actions, dtype=np.int32))
         return obs, reward, terminated, truncated, _keep_arrays(info)
 
@@ -51,7 +51,7 @@ class PoolVector(VectorEnv[Any, Any, Any]):
 
 
 def make_pool(config: GymConfig, num_envs: int) -> PoolVector:
-    """The environment that a configuration describes, by EnvPool: ALE/Pong-v5 is its Pong-v5."""
+    """Make the environment of a configuration with EnvPool: ALE/Pong-v5 is its Pong-v5."""
     try:
         import envpool
     except ImportError:
@@ -74,12 +74,12 @@ def make_pool(config: GymConfig, num_envs: int) -> PoolVector:
 
     try:
         return PoolVector(make, num_envs)
-    except Exception as error:  # whatever EnvPool may raise
+    except Exception as error:  # any error of EnvPool
         raise EnvError(f"{config.id} cannot be made by EnvPool: {type(error).__name__}: {error}") from error
 
 
 def envpool_atari_settings(config: GymConfig) -> dict[str, Any]:
-    """What EnvPool calls our settings."""
+    """Our settings by EnvPool's names."""
     atari = config.atari
     return {
         "img_height": atari.size,
@@ -89,7 +89,7 @@ def envpool_atari_settings(config: GymConfig) -> dict[str, Any]:
         "repeat_action_probability": atari.sticky,
         "noop_max": max(1, atari.noops),  # it takes at least one
         "use_fire_reset": atari.fire,
-        "episodic_life": atari.life_loss,  # its own goes on with the game, as ours does
+        "episodic_life": atari.life_loss,  # its own also continues the game, as ours does
         "reward_clip": False,
         "full_action_space": atari.full_actions,
         "max_episode_steps": config.max_steps or MAX_FRAMES // atari.frame_skip,
@@ -97,10 +97,10 @@ def envpool_atari_settings(config: GymConfig) -> dict[str, Any]:
 
 
 def time_limit_settings(config: GymConfig) -> dict[str, Any]:
-    """A time limit, where one is set."""
+    """The time limit, if one is set."""
     return {"max_episode_steps": config.max_steps} if config.max_steps else {}
 
 
 def _keep_arrays(info: dict[str, Any]) -> dict[str, Any]:
-    """Its infos are arrays by name already; what is nested in them is nobody's here."""
+    """Keep the arrays of EnvPool's infos; nested entries are not needed here."""
     return {name: value for name, value in info.items() if isinstance(value, np.ndarray)}

@@ -1,13 +1,13 @@
-"""Starting points for Gymnasium's environments; those of Atari are in `atari_presets.py`."""
+"""Presets for Gymnasium environments; those of Atari are in `atari_presets.py`."""
 
 from __future__ import annotations
 
 from flashdqn.envs.gymnasium.atari_presets import ATARI, ATARI_PRESETS
 from flashdqn.envs.task import Preset
 
-#: Where an environment without a preset of its own starts from.
+#: The preset for an environment without its own.
 ANY = Preset(
-    "any environment of Gymnasium",
+    "any Gymnasium environment",
     {
         "steps": 500_000,
         "envs": 16,
@@ -117,7 +117,7 @@ BREAKOUT = Preset(
 
 
 def make_minatar_preset(game: str, largest: float) -> Preset:
-    """Another game of MinAtar at the settings of Breakout; `largest` is the largest return that C51 can say."""
+    """Another MinAtar game with the settings of Breakout; `largest` is the largest return for C51."""
     return Preset(
         f"MinAtar {game} (pip install minatar), a small CNN, the settings of Breakout",
         {"env": {"id": f"MinAtar/{game}-v1"}, "learn": {"v_max": largest}},
@@ -139,7 +139,7 @@ PRESETS = {
 
 
 def find_gym_start(name: str) -> Preset:
-    """The preset that was made for this environment, or else settings that do for many."""
+    """The preset of this environment, or else settings that work for many."""
     for preset in PRESETS.values():
         if preset.settings["env"]["id"] == name:
             return preset

@@ -1,8 +1,8 @@
 """A vector environment in worker processes, several environments in each.
 
-Gymnasium's own gives every environment a process: with sixteen of them on two cores, most of the time goes into
-waking processes. Here every step is one message to a worker and one back. Observations, actions, rewards and flags
-lie in memory that all share; only infos travel, where an environment gives any.
+Gymnasium's own class gives every environment a process: with sixteen of them on two cores, most of the time goes
+into waking processes. Here every step is one message to a worker and one back. Observations, actions, rewards and
+flags lie in shared memory; only infos are sent, if an environment gives any.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Make = Callable[[], gymnasium.Env[Any, Any]]
 
 @dataclass(frozen=True)
 class Failure:
-    """An error in words: the error itself may not survive the way to another process."""
+    """An error as text, because the error itself may not be picklable."""
 
     kind: str
     message: str
@@ -51,9 +51,9 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True)
 class Shared:
-    """What all processes see, for all environments; `view` makes arrays of it."""
+    """The memory that all processes share, for all environments; `arrays` gives views of it."""
 
-    obs: Any  # as Gymnasium lays observations out
+    obs: Any  # in Gymnasium's layout of observations
     action: Any
     reward: Any
     terminated: Any
@@ -61,7 +61,7 @@ class Shared:
 
     @staticmethod
     def make(space: gymnasium.Space[Any], count: int, context: Any) -> Shared:
-        """Memory for `count` environments."""
+        """Allocate memory for `count` environments."""
         action, reward, terminated, truncated = (context.RawArray(kind, count) for kind in "qdbb")
         return Shared(create_shared_memory(space, count, context), action, reward, terminated, truncated)
 
@@ -108,7 +108,7 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
             self.processes.append(process)
 
     def reset_async(self, *, seed: Any = None, options: Any = None) -> None:
-        """Ask all workers for new episodes; `reset_wait` hears what they say."""
+        """Ask all workers for new episodes; `reset_wait` receives their answers."""
         chosen = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, dtype=np.bool_)))
         seeds = [None] * self.num_envs if seed is None else list(seed)
         for pipe, group in zip(self.parent_pipes, self.groups, strict=True):
@@ -120,28 +120,28 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
         return self._obs, self._gather(timeout)
 
     def step_async(self, actions: Any) -> None:
-        """Ask all workers for a step; `step_wait` hears what they say."""
+        """Ask all workers for a step; `step_wait` receives their answers."""
         self._action[:] = actions
         for pipe in self.parent_pipes:
             pipe.send(("step",))
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """As `step`. The arrays are shared: the next step overwrites them."""
+        """Wait for the step's results. The arrays are shared: the next step overwrites them."""
         info = self._gather(timeout)
         return self._obs, self._reward, self._terminated, self._truncated, info
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """As Gymnasium's, with a seed for each; `options["reset_mask"]` chooses environments."""
+        """Reset as in Gymnasium, with a seed for each; `options["reset_mask"]` chooses environments."""
         self.reset_async(seed=seed, options=options)
         return self.reset_wait()
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """As Gymnasium's."""
+        """Step as in Gymnasium."""
         self.step_async(actions)
         return self.step_wait()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """End the workers; one that does not hear is ended without asking."""
+        """End the workers; kill a worker that does not answer."""
         for pipe in self.parent_pipes:
             try:
                 pipe.send(("close",))
@@ -156,7 +156,7 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
             pipe.close()
 
     def _gather(self, timeout: float | None) -> dict[str, Any]:
-        """Wait for every worker, and put the infos together."""
+        """Wait for every worker, and merge the infos."""
         info: dict[str, Any] = {}
         stop = None if timeout is None else time.monotonic() + timeout
         failed: Failure | None = None
@@ -184,17 +184,17 @@ def run_worker(
     space: gymnasium.Space[Any],
 ) -> None:
     """A worker process: make its environments, and answer until asked to close."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks the trainer, which then ends the workers
-    other_end.close()  # so that this process sees when the trainer is gone
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then ends the workers
+    other_end.close()  # so this process notices when the trainer has ended
     envs: list[gymnasium.Env[Any, Any]] = []
     try:
         envs += [make() for make in makers.fn]  # type: ignore[attr-defined]
         group = WorkerEnvs(envs, first, shared, space)
         while (message := pipe.recv())[0] != "close":
             pipe.send(group.step() if message[0] == "step" else group.reset(*message[1:]))
-    except EOFError:  # the trainer is gone
+    except EOFError:  # the trainer has ended
         pass
-    except Exception as error:  # whatever the environment's own code may raise
+    except Exception as error:  # any error of the environment's own code
         last = traceback.extract_tb(error.__traceback__)[-1]
         pipe.send(Failure(type(error).__name__, str(error), f"{last.filename}, line {last.lineno}"))
     finally:
@@ -203,7 +203,7 @@ def run_worker(
 
 
 class WorkerEnvs:
-    """The environments of one worker, `first` … in all."""
+    """The environments of one worker; `first` is the number of its first one among all."""
 
     def __init__(
         self, envs: list[gymnasium.Env[Any, Any]], first: int, shared: Shared, space: gymnasium.Space[Any]
@@ -213,7 +213,7 @@ class WorkerEnvs:
         self.over = [False] * len(envs)
 
     def reset(self, seeds: list[int | None], chosen: list[bool]) -> list[dict[str, Any] | None]:
-        """New episodes in the chosen ones, and their infos."""
+        """Start new episodes in the chosen environments; return their infos."""
         infos: list[dict[str, Any] | None] = [None] * len(self.envs)
         for i, env in enumerate(self.envs):
             if chosen[i]:
@@ -223,7 +223,7 @@ class WorkerEnvs:
         return infos
 
     def step(self) -> list[dict[str, Any]] | None:
-        """A step of each, or where an episode ended in the last one, a new episode. None: nobody has an info."""
+        """Step each environment, or start a new episode after an end. None: no environment has an info."""
         infos: list[dict[str, Any]] = []
         for i, env in enumerate(self.envs):
             at = self.first + i

@@ -13,14 +13,14 @@ from flashdqn.envs.task import Reading
 
 
 class Reader:
-    """Reads observations of a space, alone or in a batch. With a stack they come as `FrameStackObservation` of
-    Gymnasium's gives them: the frames along a first axis."""
+    """Reads observations of a space, alone or in a batch. With a stack they have the form of Gymnasium's
+    `FrameStackObservation`: the frames along a first axis."""
 
     def __init__(self, encoder: Encoder, stack: int) -> None:
         self.encoder, self.stack = encoder, stack
 
     def read(self, obs: Any) -> Reading | None:
-        """None where it is not an observation of this space."""
+        """Read observations; None if they are not of this space."""
         lead = self._lead(obs)
         alone = () if self.stack == 1 else (self.stack,)
         if lead is None or lead not in (alone, (lead[:1] + alone)):
@@ -33,7 +33,7 @@ class Reader:
         return Reading(out.reshape(-1, *shape), lead == alone, self.encoder.mask(batch))
 
     def _lead(self, obs: Any) -> tuple[int, ...] | None:
-        """The axes in front of those of one observation; None where its parts disagree, or are missing."""
+        """The axes in front of those of one observation; None if its parts disagree or are missing."""
         found: set[tuple[int, ...]] = set()
         for part in self.encoder.parts:
             try:
@@ -50,7 +50,7 @@ class Reader:
 
 
 def _merge_batch_axes(obs: Any, axes: int, count: int) -> Any:
-    """The same observation with its first axes made one of `count`."""
+    """The observation with its first axes merged into one axis of `count`."""
     if isinstance(obs, dict):
         return {key: _merge_batch_axes(part, axes, count) for key, part in obs.items()}
     if isinstance(obs, tuple):
@@ -60,7 +60,7 @@ def _merge_batch_axes(obs: Any, axes: int, count: int) -> Any:
 
 
 def find_reader(env: VecEnv) -> Reader | None:
-    """What reads the raw observations of an environment, however wrapped; None where it is not Gymnasium's."""
+    """The reader of an environment's raw observations, also inside wrappers; None if it is not a Gymnasium one."""
     inner: Any = env
     while not isinstance(inner, GymVecEnv):
         if not hasattr(inner, "env"):

@@ -1,12 +1,12 @@
 """Observation spaces as one tensor per observation, with a record of what lies where.
 
-Box            as it is: float32, or uint8 where it is bytes up to 255 (the network reads those as 0 … 1)
+Box            unchanged: float32, or uint8 where it is bytes up to 255 (the network reads those as 0 … 1)
 Box, rank 3    an image, channels first; planes of booleans become bytes 0 and 255
 Discrete       one-hot
 MultiDiscrete  one-hot for each number
 MultiBinary    0 and 1
 Dict, Tuple    their parts one after the other, flat, as float32 (bytes up to 255 scaled to 0 … 1);
-               a single part stays as it would be alone
+               a single part is encoded as if it were alone
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SpacePart:
     """One plain space inside the observation."""
 
     path: tuple[str | int, ...]  # keys and positions from the outermost space inwards
-    kind: str  # what was done with it
+    kind: str  # how it was encoded
     shape: tuple[int, ...]  # of its numbers in the tensor
     dtype: npt.DTypeLike  # float32 or uint8
     given: tuple[int, ...]  # its own shape, as the environment returns it
@@ -42,7 +42,7 @@ class SpacePart:
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the layout: these numbers of the tensor came from that part."""
+    """A line of the layout: which numbers of the tensor come from which part."""
 
     path: tuple[str | int, ...]
     kind: str
@@ -66,7 +66,7 @@ class Encoder:
         self.layout = _make_layout(self.parts)
 
     def empty(self, count: int) -> Array:
-        """Room for `count` observations."""
+        """An uninitialized array for `count` observations."""
         dtype = np.uint8 if self.spec.dtype == torch.uint8 else np.float32
         return np.empty((count, *self.spec.shape), dtype=dtype)
 
@@ -88,7 +88,7 @@ class Encoder:
 
 
 def _holds_mask(space: Space[Any], num_actions: int) -> bool:
-    """Whether a Dict has an `action_mask` with a number for each action: then it is not an observation."""
+    """Whether a Dict has an `action_mask` with a number for each action; this entry is not observed."""
     if not isinstance(space, spaces.Dict) or MASK_KEY not in space.spaces:
         return False
     mask = space.spaces[MASK_KEY]
@@ -179,7 +179,7 @@ def _make_layout(parts: list[SpacePart]) -> tuple[Place, ...]:
 
 
 def find_part(batch: Any, path: tuple[str | int, ...]) -> Array:
-    """One plain part of an observation, or of a batch of them."""
+    """One plain part of an observation, or of a batch of observations."""
     for key in path:
         batch = batch[key]
     return np.asarray(batch)

@@ -18,26 +18,26 @@ from flashdqn.envs.stage import GameStage, make_plain_stage
 from flashdqn.envs.task import Naming, ReadObservation, Task
 from flashdqn.envs.user_env import takes_num_envs
 
-#: Copies cost memory each: a trial has at most this many times those of the training.
+#: Every copy costs memory: a trial has at most this many times the copies of the training.
 MOST_TIMES = 4
 
 
 def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
-    """Copies of an environment, on the CPU beside the learner's device."""
+    """Make copies of an environment on the CPU, for a learner on `device`."""
     games: VecEnv = build_gym_env(make_evaluation_config(config) if held_out else config, num_envs)
     games = games if device.type == "cpu" else HostEnv(games, device)
     return games if config.stack == 1 else FrameStack(games, config.stack)
 
 
 def make_evaluation_config(config: GymConfig) -> GymConfig:
-    """For evaluation: no worker processes, and a game that ends when it is over, not with a life."""
+    """The settings for evaluation: no worker processes, and whole games instead of single lives."""
     atari = dataclasses.replace(config.atari, life_loss=False)
     vectorization = "sync" if config.vectorization == "async" else config.vectorization
     return dataclasses.replace(config, vectorization=vectorization, atari=atari)
 
 
 def open_gym_stage(config: GymConfig) -> GameStage:
-    """A copy that draws itself; where it cannot, what the agent sees."""
+    """Open a copy that draws itself; if it cannot, show what the agent sees."""
     from flashdqn.envs.gymnasium.view import GymView, is_atari_frames, look_up_action_names, make_drawing_env
 
     config, note = make_evaluation_config(config), ""
@@ -57,7 +57,7 @@ def open_gym_stage(config: GymConfig) -> GameStage:
 
 
 def find_gym_reader(env: VecEnv) -> ReadObservation | None:
-    """What reads the raw observations of an environment, however wrapped."""
+    """The function that reads an environment's raw observations, also inside wrappers."""
     from flashdqn.envs.gymnasium.reading import find_reader
 
     reader = find_reader(env)
@@ -65,12 +65,12 @@ def find_gym_reader(env: VecEnv) -> ReadObservation | None:
 
 
 def limit_gym_envs(config: GymConfig, envs: int) -> int:
-    """Copies cost memory, or a process each: of the latter there are as many as there shall be."""
+    """The most copies in a trial, because each costs memory; 0 with worker processes: no trial changes them."""
     return 0 if config.vectorization == "async" else MOST_TIMES * envs
 
 
 GYMNASIUM = Task(
-    about="any Gymnasium environment: gym:CartPole-v1, or one of your own: gym:my_module:make_env",
+    about="any Gymnasium environment: gym:CartPole-v1, or your own: gym:my_module:make_env",
     config=GymConfig,
     make=make_gym,
     presets=PRESETS,
@@ -78,7 +78,7 @@ GYMNASIUM = Task(
     naming=Naming(
         noun="a Gymnasium environment",
         start=find_gym_start,
-        claims=lambda name: not takes_num_envs(name),  # that would be a batched game
+        claims=lambda name: not takes_num_envs(name),  # those are batched games
         resembles=lambda name: re.search(r"-v\d+$", name) is not None,
     ),
     reader=find_gym_reader,

@@ -1,6 +1,6 @@
-"""A vector environment of Gymnasium's, seen as plain arrays: observations encoded, actions from 0, legal actions.
+"""A Gymnasium vector environment as plain arrays: encoded observations, actions from 0, legal actions.
 
-It resets as that environment does; `autoreset.py` translates.
+It resets as that environment does; `autoreset.py` translates this to our rule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
 
 
 class VectorStep(NamedTuple):
-    """What came of a step. The arrays are the caller's own."""
+    """The result of a step. The arrays belong to the caller."""
 
     obs: Array  # [N, *obs]
     reward: Array  # [N] float64
@@ -30,7 +30,7 @@ class VectorStep(NamedTuple):
 
 
 class Vector:
-    """`env` in arrays. `obs` and `mask` are those of the states in which its copies really are."""
+    """An environment as arrays. `obs` and `mask` are those of its copies' current states."""
 
     def __init__(
         self, env: VectorEnv[Any, Any, Any], name: str, channels: Channels = "auto", timeout: float = 60.0
@@ -40,14 +40,14 @@ class Vector:
         self.first_action, self.num_actions = _action_range(env.single_action_space, name)
         self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
         self.mode = _autoreset_mode(env, name)
-        self.masked: bool | None = None  # shows in the first answer
+        self.masked: bool | None = None  # known after the first answer
         self.lives: Array | None = None  # [N], where the environment counts them
         self.obs: Array
         self.mask: Array | None
         self.reset(0)
 
     def reset(self, seed: int) -> None:
-        """Start every episode again; every row has its own seed, drawn from this one."""
+        """Start all episodes again; every row has its own seed, drawn from `seed`."""
         seeds = np.random.SeedSequence(seed % 2**64).generate_state(self.num_envs).tolist()
         each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv) or hasattr(self.env, "takes_seeds")
         if type(self.env).__module__.startswith(
@@ -62,7 +62,7 @@ class Vector:
         self.mask = self._mask(batch, info, np.ones(self.num_envs, dtype=np.bool_))
 
     def step(self, action: Array) -> VectorStep:
-        """One step of every copy."""
+        """Take one step in every copy."""
         batch, reward, terminated, truncated, info = self.calls.step(action + self.first_action)
         terminated = np.array(terminated, dtype=np.bool_)
         truncated = np.asarray(truncated, dtype=np.bool_) & ~terminated
@@ -79,7 +79,7 @@ class Vector:
         obs, mask = self._encode(batch, self.num_envs), self._mask(batch, info, rows)
         if not np.array_equal(obs[~rows], self.obs[~rows], equal_nan=obs.dtype.kind == "f"):
             raise EnvError(
-                f"{self.name} resets by the rule {self.mode.value}, which can only be followed where "
+                f"{self.name} resets by the rule {self.mode.value}, which can only be followed if "
                 "reset(options={'reset_mask': …}) leaves the other rows alone, and here it does not."
             )
         self.obs = obs
@@ -89,7 +89,7 @@ class Vector:
             self.lives[rows] = np.asarray(info["lives"])[rows]
 
     def final(self, answer: VectorStep, rows: Array) -> tuple[Array, Array | None]:
-        """The true last observations of some rows, and masks, that the same-step rule leaves in its info."""
+        """The true last observations and masks of some rows, which the same-step rule puts into its info."""
         info = answer.info
         if "final_obs" not in info:
             raise EnvError(
@@ -118,7 +118,7 @@ class Vector:
         return out
 
     def _mask(self, batch: Any, info: dict[str, Any], acting: Array) -> Array | None:
-        """Legal actions, [N, A]; the rows in which somebody will act must have them."""
+        """Legal actions, [N, A]; the rows that will act must have them."""
         if self.encoder.mask_in_obs:
             return self.encoder.mask(batch)
         given = info.get(MASK_KEY)

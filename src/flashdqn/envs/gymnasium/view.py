@@ -20,7 +20,7 @@ from flashdqn.envs.gymnasium import GymConfig, build_gym_env
 from flashdqn.envs.plain_view import enlarge_pixels
 
 WIDE = 600.0
-PIXELS = 480  # a picture for the browser is at most so wide
+PIXELS = 480  # the largest width of a picture for the browser
 
 #: names of actions where Gymnasium has none, by the beginning of the environment's name
 ACTIONS = {
@@ -37,7 +37,7 @@ ACTIONS = {
 
 
 class GymView:
-    """The first of some environments, as it draws itself."""
+    """Shows the first environment, as it draws itself."""
 
     heat: Grid | None = None
     ground: Scene = ()
@@ -57,15 +57,15 @@ class GymView:
         name = self.env.name
         try:
             drawn = self.env.vector.env.render()[0]
-        except Exception as error:  # whatever the environment's own code may raise
-            if isinstance(error, NameError) and error.name == "sns":  # MinAtar's only word of it
+        except Exception as error:  # any error of the environment's own code
+            if isinstance(error, NameError) and error.name == "sns":  # how MinAtar reports this
                 raise EnvError(f"{name} needs the package seaborn to draw itself") from None
             raise EnvError(f"{name} cannot draw itself: {type(error).__name__}: {error}") from error
         array: npt.NDArray[Any] = np.asarray(drawn)
         if array.ndim == 3 and array.shape[2] == 3:
             if array.dtype == np.uint8:
                 return np.asarray(array, dtype=np.uint8)
-            if array.dtype.kind == "f":  # MinAtar draws in parts of one
+            if array.dtype.kind == "f":  # MinAtar draws numbers from 0 to 1
                 return np.asarray(np.clip(array, 0, 1) * 255, dtype=np.uint8)
         raise EnvError(
             f"{name} must draw [height, width, 3] uint8, and draws {array.dtype} {list(array.shape)}."
@@ -84,24 +84,24 @@ class GymView:
         return [("score", f"{float(self.env.outcomes[0, 0]):.4g}")]
 
     def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
-        """All that Gymnasium says."""
+        """How the game ended, as far as Gymnasium says."""
         return "out of time" if truncated else "ended by its own rules"
 
 
 def find_gym_action_names(inner: Any, config: GymConfig, count: int) -> tuple[str, ...]:
-    """The environment's own names, or those that its makers give in words."""
+    """The environment's own action names, or those from its documentation."""
     return read_action_meanings(inner, count) or look_up_action_names(config, count)
 
 
 def read_action_meanings(inner: Any, count: int) -> tuple[str, ...]:
-    """What the environment itself calls its actions; empty where it does not say."""
+    """The action names that the environment itself gives; empty if it does not."""
     meanings = getattr(inner, "get_action_meanings", None)
     names = meanings() if callable(meanings) else ()
     return tuple(str(word).lower() for word in names) if len(names) == count else ()
 
 
 def look_up_action_names(config: GymConfig, count: int) -> tuple[str, ...]:
-    """By the environment's name; empty where nobody knows."""
+    """Action names by the environment's name; empty if unknown."""
     if is_atari_frames(config):
         return _read_atari_meanings(config, count)
     known = next((names for start, names in ACTIONS.items() if start in config.id), ())
@@ -109,27 +109,27 @@ def look_up_action_names(config: GymConfig, count: int) -> tuple[str, ...]:
 
 
 def is_atari_frames(config: GymConfig) -> bool:
-    """Whether it is an Atari game seen as small gray frames, which are all there is to show."""
+    """Whether it is an Atari game with small gray frames, which are then all that can be shown."""
     return config.id.startswith("ALE/") and config.atari.preprocess
 
 
 def _read_atari_meanings(config: GymConfig, count: int) -> tuple[str, ...]:
-    """As ALE calls them in a game of its own."""
+    """ALE's action names, read from a separate game."""
     import gymnasium
 
     try:
         env = gymnasium.make(config.id, full_action_space=config.atari.full_actions)
         names = read_action_meanings(env.unwrapped, count)
         env.close()
-    except Exception:  # whatever ALE may raise: names are a courtesy
+    except Exception:  # any error of ALE: names are optional
         return ()
     return names
 
 
 def make_drawing_env(config: GymConfig) -> Any:
-    """One copy that can draw itself; what goes wrong is an `EnvError`."""
+    """Make one copy that can draw itself; every error is an `EnvError`."""
     if not os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL looks for a screen, and complains aloud
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL looks for a screen and prints errors
     kwargs = config.kwargs | {"render_mode": "rgb_array"}
     env = build_gym_env(dataclasses.replace(config, vectorization="sync", kwargs=kwargs), 1)
     if env.vector.env.envs[0].render_mode != "rgb_array":  # type: ignore[attr-defined]

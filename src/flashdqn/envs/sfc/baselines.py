@@ -1,7 +1,7 @@
 """Policies to compare with: a rule-based heuristic, random actions, and choosing the data center by its value.
 
-Each is called as a network is, with observations [N, …], and answers action values [N, A], so that whatever plays
-games with a network plays them with these: `evaluate(env, Heuristic(env), ScalarHead(0.0), seed)`.
+Each is called like a network, with observations [N, …], and returns action values [N, A]. So code that plays games
+with a network can play with these: `evaluate(env, Heuristic(env), ScalarHead(0.0), seed)`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def choose_by_rule(i: Scalar, chosen: Array, makes_room: Array, *arrays: Array) 
 
 class Heuristic:
     """A rule without learning. Serve the most urgent request that can be served here, by P1 + P2 + P3, on an idle
-    instance or a new one; if there is none, uninstall an idle instance that nobody waits for; else wait.
+    instance or a new one. If there is none, uninstall an idle instance that no request waits for; else wait.
 
-    With `makes_room` it also uninstalls what is needed: where the most urgent request finds no room, the idle
-    instance goes whose own next request is the least urgent.
+    With `makes_room` it also uninstalls instances that are needed: if the most urgent request finds no room, it
+    removes the idle instance whose next request is the least urgent.
     """
 
     def __init__(self, env: ServiceChains, makes_room: bool = False) -> None:
@@ -58,7 +58,7 @@ class Heuristic:
         self._launch = Kernel(choose_by_rule, PARALLEL_FROM).bind(env.num_envs, self.chosen, flag, *env.net)
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """1 for the action of the rule, 0 for the others; the networks themselves are looked at, not `obs`."""
+        """1 for the rule's action, 0 for the others; this reads the networks themselves, not `obs`."""
         return F.one_hot(self.choose(), self.num_actions).to(torch.float32)
 
     def choose(self) -> Tensor:
@@ -68,21 +68,21 @@ class Heuristic:
 
 
 class Chance:
-    """Any action, all alike; masked, any legal one."""
+    """Random actions with equal probability; with masks, random legal ones."""
 
     def __init__(self, env: ServiceChains, seed: int = 0) -> None:
         self.num_actions = env.num_actions
         self.generator = torch.Generator(env.device).manual_seed(seed)
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """Random values."""
+        """Random action values."""
         size = (len(obs), self.num_actions)
         return torch.rand(size, generator=self.generator, device=obs.device)
 
 
 @inner
 def observe_all_centers(i: Scalar, views: Array, masks: Array, *arrays: Array) -> None:
-    """What every data center would see and could do if it were in turn; where there is none, nothing."""
+    """What every data center would see and could do if it were its turn; empty for unused numbers."""
     net = Net(*arrays)
     most, actions, over = len(net.order[i]), len(net.mask[i]), net.state[i, OVER] != 0
     for d in range(most):
@@ -103,10 +103,10 @@ def observe_all_centers(i: Scalar, views: Array, masks: Array, *arrays: Array) -
 
 
 class ByValue:
-    """Let the data center act whose best legal action is worth most, instead of the one in turn.
+    """Instead of the data center in turn, let the one act whose best legal action is worth most.
 
     The idea of Onsu et al., arXiv:2411.12851, with the value that the Q-network has learned. Waiting counts only
-    where nobody can do anything else.
+    where no data center can do anything else.
     """
 
     def __init__(self, env: ServiceChains, q: Callable[[Tensor], Tensor]) -> None:
@@ -120,7 +120,7 @@ class ByValue:
         )
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """The values of the data center that was chosen; it is in turn from now on."""
+        """The values of the chosen data center, whose turn it is from now on."""
         self._launch()
         n, actions = self.env.num_envs, self.env.num_actions
         q = self.q(self.views).masked_fill(~self.masks, -torch.inf).view(n, self.most, actions)

@@ -1,4 +1,4 @@
-"""What can be chosen about the provisioning of service chains."""
+"""The settings of service chain provisioning."""
 
 from __future__ import annotations
 
@@ -37,71 +37,72 @@ class SfcConfig(EnvConfig):
     task: ClassVar[str] = "sfc"
 
     tables: str = ""
-    """A TOML or JSON file with VNFs, chains or a topology of your own; empty: the paper's. It must stay where it
-    is."""
+    """A TOML or JSON file with your own VNFs, chains or topology; empty: the paper's. The file must stay in its
+    place."""
     min_dcs: int = 2
-    """Fewest data centers of an episode's network."""
+    """Smallest number of data centers in an episode's network."""
     max_dcs: int = 8
-    """Most data centers; every episode draws their number. A topology of your own has its own."""
+    """Largest number of data centers; every episode draws its number. Your own topology has its own number."""
     min_bundles: int = 1
-    """Fewest bundles of an episode."""
+    """Smallest number of bundles in an episode."""
     max_bundles: int = 5
-    """Most bundles; every episode draws their number. A bundle has requests for every chain."""
+    """Largest number of bundles; every episode draws its number. A bundle has requests for every chain."""
     topology: Topology = "mesh"
-    """mesh: a link between any two data centers; ring; random: a random tree, and each further link with
+    """How data centers are linked. mesh: all pairs. ring: a ring. random: a random tree, and each further link with
     probability ½."""
     link_mbps: int = 1000
-    """Bandwidth of a link, for both directions together."""
+    """Bandwidth of a link in Mbit/s, for both directions together."""
     span_km: int = 200
-    """Data centers lie in a square of this side; light takes 5 µs per km."""
+    """Side in km of the square in which data centers lie; light takes 5 µs per km."""
     cpu_low: int = 12
-    """Least CPU of a data center, in the unit of the VNFs' table: one vCPU counts as one GHz."""
+    """Smallest CPU of a data center, in the unit of the VNFs' table: one vCPU counts as one GHz."""
     cpu_high: int = 120
-    """Most CPU; every data center draws its own."""
+    """Largest CPU of a data center; each one draws its own."""
     ram: int = 256
-    """RAM of a data center in GB; 0: not looked at."""
+    """RAM of a data center in GB; 0: RAM is ignored."""
     storage: int = 2048
     """Storage of a data center in GB."""
     endpoints: Endpoints = "pair"
-    """pair: a request enters at one data center and leaves at another; source: it leaves where it ends."""
+    """pair: a request enters at one data center and leaves at another. source: it leaves where its chain ends."""
     held: Held = "chain"
-    """How long a chain's bandwidth stays reserved: chain: until the chain ends; hop: until the VNF at the end of
-    the hop has processed."""
+    """How long a chain's bandwidth stays reserved. chain: until the chain ends. hop: until the VNF at the end of
+    the hop has finished."""
     step_us: int = 1000
     """Length of a step in microseconds."""
     actions_per_step: int = 100
-    """Most actions of a step; it ends sooner when every data center in a row has waited, unless steps are full."""
+    """Largest number of actions in a step. Unless full_steps is on, a step ends earlier when every data center in a
+    row has waited."""
     full_steps: bool = False
-    """Let every step have all its actions, the last ones perhaps but waiting. Then discounting by actions is
-    discounting by time, and nothing is gained by waiting."""
+    """Give every step all its actions, even if the last ones are only waits. Then discounting by actions is
+    discounting by time, and waiting gains nothing."""
     slots: int = 1
-    """Parts of a step. An instance serves one request at a time and is free again at the end of a part; so is
-    the request for its next VNF."""
+    """Number of parts of a step. An instance serves one request at a time. The instance, and the request for its
+    next VNF, are free again at the end of a part."""
     bundle_every: int = 4
-    """Steps between bundles."""
+    """Number of steps between bundles."""
     max_steps: int = 250
-    """Truncate an episode after this many steps; 0 for no such cap."""
+    """Truncate an episode after this many steps; 0: no limit."""
     turns: Turns = "stay"
-    """Whose turn it is after an action: the same data center's until it waits (stay), or the next one's (one)."""
+    """Whose turn it is after an action. stay: the same data center's until it waits. one: the next one's."""
     waiting: Waiting = "always"
-    """When a data center may wait: always, or only where it can serve nobody (idle)."""
+    """When a data center may wait. always: at any time. idle: only when it cannot serve any request."""
     masks: bool = True
-    """Tell which actions are legal; if not, an illegal one costs `invalid_reward`."""
+    """Tell the agent which actions are legal. If off, an illegal action costs `invalid_reward`."""
     satisfied_reward: float = 2.0
-    """For every chain whose last VNF is allocated in time."""
+    """Reward for every chain whose last VNF is allocated in time."""
     dropped_reward: float = -1.5
-    """For every chain that can no longer be in time."""
+    """Reward for every chain that can no longer be in time."""
     invalid_reward: float = -1.0
-    """For an action that is not legal; it does nothing."""
+    """Reward for an illegal action, which does nothing."""
     needed_reward: float = -0.5
-    """For uninstalling a VNF that some request waits for."""
+    """Reward for uninstalling a VNF that some request waits for."""
     progress_reward: float = 0.0
-    """For every VNF allocated, times its share of the chain's CPU; taken back when the chain is dropped."""
+    """Reward for every allocated VNF, times its share of the chain's CPU; taken back if the chain is dropped."""
     progress_power: float = 1.0
-    """Above 1, a chain's later VNFs pay more than their share, and its first ones less, so that what was begun is
-    finished before anything new is: the share that is done counts to this power."""
+    """Power of the finished share of a chain in the progress reward. Above 1, a chain's later VNFs pay more than
+    its first ones, so it pays to finish chains before new ones start."""
     time_reward: float = 0.0
-    """At the end of every part of a step in which requests wait: for each unit of CPU of the network."""
+    """Reward for each unit of CPU of the network, at the end of every part of a step in which requests wait."""
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -119,24 +120,24 @@ class SfcConfig(EnvConfig):
 
     @property
     def slot_us(self) -> int:
-        """Microseconds of a part of a step."""
+        """Length of a part of a step in microseconds."""
         return self.step_us // self.slots
 
     @property
     def actions_per_slot(self) -> int:
-        """Most actions of a part of a step."""
+        """Largest number of actions in a part of a step."""
         return self.actions_per_step // self.slots
 
     def dcs(self, tables: Tables) -> tuple[int, int]:
-        """Fewest and most data centers."""
+        """Smallest and largest number of data centers."""
         return (len(tables.sites),) * 2 if tables.sites else (self.min_dcs, self.max_dcs)
 
     def max_requests(self, tables: Tables) -> int:
-        """The most requests that an episode can have."""
+        """The largest number of requests in an episode."""
         return self.max_bundles * sum(chain.bundle[1] for chain in tables.chains)
 
     def longest_hold(self, tables: Tables) -> int:
-        """The most parts of a step that an instance can be held for: the longest way and the longest processing."""
+        """The longest time that an instance can be held, in parts of a step: the longest path and processing."""
         if tables.sites:
             xs, ys = [site.x_km for site in tables.sites], [site.y_km for site in tables.sites]
             across = math.hypot(max(xs) - min(xs), max(ys) - min(ys))
@@ -185,7 +186,7 @@ class SfcConfig(EnvConfig):
             ):
                 raise ConfigError(
                     f"env.{name} must be a multiple of 0.001 in -1000 … 1000; it is {value}. "
-                    "Rewards are added up in whole thousandths, so that all devices agree."
+                    "Rewards are added up in whole thousandths, so all devices agree."
                 )
 
     def _check_size(self, tables: Tables) -> None:

@@ -31,7 +31,7 @@ from flashdqn.envs.sfc.tables import Tables
 
 # An action takes about a microsecond: below this, a second thread costs more than it gains on a busy machine.
 PARALLEL_FROM = 128
-#: of the requests that were dropped, what they lacked when their time ran out; shares of all requests
+#: what dropped requests lacked when their time ran out, as shares of all requests
 DROPS = ("no_room", "no_bandwidth", "no_time")
 
 
@@ -44,15 +44,15 @@ def outcome_names(tables: Tables) -> tuple[str, ...]:
 
 @inner
 def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
-    """As `outcome_names` has them; of a chain that nobody asked for, none was refused."""
+    """Write the outcomes in the order of `outcome_names`; a chain without requests counts as accepted."""
     chains = len(net.chains)
     asked, satisfied = np.int64(0), np.int64(0)
     for chain in range(chains):
         asked += net.tally[i, chain, layout.ASKED]
         satisfied += net.tally[i, chain, layout.SATISFIED]
-        nobody = net.tally[i, chain, layout.ASKED] == 0
+        unasked = net.tally[i, chain, layout.ASKED] == 0
         accepted = ratio_or_zero(net.tally[i, chain, layout.SATISFIED], net.tally[i, chain, layout.ASKED])
-        outcomes[i, 1 + chain] = np.float32(1.0) if nobody else accepted
+        outcomes[i, 1 + chain] = np.float32(1.0) if unasked else accepted
     outcomes[i, 0] = ratio_or_zero(satisfied, asked)
     at = 1 + chains
     outcomes[i, at] = ratio_or_zero(net.sums[i, layout.CPU_USED], net.sums[i, layout.CPU_ALL])
@@ -74,7 +74,7 @@ def step_network(
     outcomes: Array,
     *arrays: Array,
 ) -> None:
-    """One action of network `i`, all that follows from it until the next one, and the observation."""
+    """Take one action in network `i`, go on until the next action is due, and observe."""
     net = Net(*arrays)
     earned = np.int64(0)
     if net.state[i, layout.OVER] != 0:
@@ -82,7 +82,7 @@ def step_network(
     else:
         earned = apply_action(i, action[i], net)
     paid, end = find_next_turn(i, net)
-    # Rewards are whole thousandths until here: one division rounds alike everywhere.
+    # Rewards are whole thousandths until here: one division rounds the same everywhere.
     reward[i] = np.float32(earned + paid) / np.float32(1000.0)
     terminated[i] = end == TERMINATED
     truncated[i] = end == TRUNCATED
@@ -92,10 +92,10 @@ def step_network(
 
 
 class ServiceChains:
-    """`num_envs` networks on one device; an action of the data center in turn in each by one kernel launch.
+    """`num_envs` networks on one device; one kernel launch takes an action of the data center in turn in each.
 
-    Actions: allocate each VNF (installing it where none is idle), uninstall each, wait. One that is not legal does
-    nothing, and costs. Outputs are static buffers, overwritten by the next step.
+    Actions: allocate each VNF (installing it where none is idle), uninstall each, wait. An illegal action
+    does nothing, and costs. Outputs are static buffers, overwritten by the next step.
     """
 
     name = "sfc"
@@ -145,17 +145,17 @@ class ServiceChains:
         return self._step.obs
 
     def step(self, action: Tensor) -> Step:
-        """One action, [N] of any integer dtype, for the data center in turn of every network."""
+        """Take one action, [N] of any integer dtype, for the data center in turn of every network."""
         copy_actions(self._action, action, "Service chains")
         self._launch()
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything needed to go on from here, as copies."""
+        """Everything needed to continue from here, as copies."""
         return copy_state(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken, on any device."""
+        """Continue from where `state_dict` was taken, on any device."""
         restore_state(
             self._tensors(), state, "service chains", "tables, data centers, bundles, number of networks"
         )

@@ -1,9 +1,9 @@
 """Time and turns: parts of a step, bundles, whose turn it is, start and end of an episode; scalar kernel code.
 
-Within a part of a step the data centers are asked round and round, each until it waits (or one action each), in an
-order that the most urgent waiting request gives. One that could only wait is passed over. A part ends with its last
-action, or, unless steps are full, when every data center in a row has waited or was passed over. Then services
-end, who is too late is dropped, and bundles arrive.
+Within a part of a step the data centers take turns, each until it waits (or one action each), in an order that
+follows from the most urgent waiting request. A data center that could only wait is skipped. A part ends with its
+last action, or, unless steps are full, when every data center in a row has waited or was skipped. Then services
+end, late requests are dropped, and bundles arrive.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LATEST = 1 << 40
 
 @inner
 def start_episode(i: Scalar, net: Net) -> None:
-    """An empty network, just before its first part of a step."""
+    """Draw an empty network, just before its first part of a step."""
     for k in range(len(net.state[i])):
         net.state[i, k] = 0
     least, most = net.params[MIN_DCS], net.params[MAX_DCS]
@@ -74,7 +74,7 @@ def start_episode(i: Scalar, net: Net) -> None:
 
 @inner
 def clear_network(i: Scalar, net: Net) -> None:
-    """No instances, no requests, no sums."""
+    """Remove all instances, requests and sums."""
     for k in range(SUMS):
         net.sums[i, k] = 0
     for k in range(CAUSES):
@@ -102,7 +102,7 @@ def clear_network(i: Scalar, net: Net) -> None:
 
 @inner
 def sum_resource_use(i: Scalar, net: Net) -> None:
-    """CPU and storage that instances held in the part of a step that ends."""
+    """Add up the CPU and storage that instances held in the part of a step that ends."""
     for d in range(net.state[i, DCS]):
         net.sums[i, CPU_USED] += net.capacity[i, d, CPU] - net.free[i, d, CPU]
         net.sums[i, CPU_ALL] += net.capacity[i, d, CPU]
@@ -112,7 +112,7 @@ def sum_resource_use(i: Scalar, net: Net) -> None:
 
 @inner
 def waiting_reward(i: Scalar, net: Net) -> Scalar:
-    """What a part of a step pays in which requests wait, by the CPU there is."""
+    """The reward of a part of a step in which requests wait, by the network's CPU."""
     waiting, cpu = 0, np.int64(0)
     for cell in range(len(net.demand[i])):
         waiting += net.demand[i, cell]
@@ -123,7 +123,7 @@ def waiting_reward(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def find_most_urgent(i: Scalar, net: Net) -> Scalar:
-    """The waiting request with the earliest deadline, the first one where equal, and where it is."""
+    """The waiting request with the earliest deadline (the first of equal ones), and where it is."""
     urgent, place, earliest = NOBODY, 0, _LATEST
     for stage in range(len(net.stages)):
         for d in range(net.state[i, DCS]):
@@ -137,15 +137,15 @@ def find_most_urgent(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def order_data_centers(i: Scalar, net: Net) -> None:
-    """Data centers by the detour that the most urgent request would make through them, so that those on its
-    shortest path come first, then by the way to them."""
+    """Sort data centers by the detour that the most urgent request would make through them, then by the way to
+    them. Those on its shortest path come first."""
     urgent, place = find_most_urgent(i, net)
     target = NOWHERE if urgent == NOBODY else net.request[i, urgent, TARGET]
     for d in range(net.state[i, DCS]):
         there = net.delay[i, place, d]
         way = there + (net.delay[i, d, target] if target != NOWHERE else 0)
         k = d
-        while k > 0:  # insertion; equal ones stay in the order of their numbers
+        while k > 0:  # insertion sort; equal ones stay in the order of their numbers
             other = net.order[i, k - 1]
             other_there = net.delay[i, place, other]
             other_way = other_there + (net.delay[i, other, target] if target != NOWHERE else 0)
@@ -158,7 +158,7 @@ def order_data_centers(i: Scalar, net: Net) -> None:
 
 @inner
 def advance_clock(i: Scalar, net: Net) -> Scalar:
-    """The next part of a step begins; returns what that pays, and whether the episode ends."""
+    """Begin the next part of a step; return its reward, and whether the episode ends."""
     earned = np.int64(0)
     if net.state[i, NOW] >= 0:
         sum_resource_use(i, net)
@@ -182,8 +182,8 @@ def advance_clock(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def find_next_turn(i: Scalar, net: Net) -> Scalar:
-    """Go on to the next data center that can do more than wait; returns what the time that passes pays, and whether
-    the episode ends."""
+    """Go on to the next data center that can do more than wait; return the reward of the time that passes, and
+    whether the episode ends."""
     earned = np.int64(0)
     while True:
         full, all_waited = net.params[FULL_STEPS] != 0, net.state[i, WAITS] >= net.state[i, DCS]
@@ -207,7 +207,7 @@ def find_next_turn(i: Scalar, net: Net) -> Scalar:
 
 @inner
 def end_turn(i: Scalar, waited: Scalar, net: Net) -> None:
-    """The data center in turn has had it; where data centers stay, only if it waited."""
+    """End the turn of the current data center; where data centers stay, only if it waited."""
     if waited or net.params[STAYS] == 0:
         turn = net.state[i, TURN] + 1
         net.state[i, TURN] = turn if turn < net.state[i, DCS] else 0
@@ -216,7 +216,7 @@ def end_turn(i: Scalar, waited: Scalar, net: Net) -> None:
 
 @inner
 def apply_action(i: Scalar, action: Scalar, net: Net) -> Scalar:
-    """Do what the data center in turn was told; returns what it pays. What is not legal does nothing but cost."""
+    """Take the action of the data center in turn; return its reward. An illegal action only costs."""
     count = len(net.vnfs)
     net.state[i, ACTIONS] += 1
     earned = np.int64(0)

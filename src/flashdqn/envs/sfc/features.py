@@ -13,13 +13,13 @@ chains here, S x (1 + 2V), for each chain:
     waiting [V]     requests waiting here for each VNF, SOME
 chains anywhere, S x (4 + V), for each chain:
     type            (chain + 1) / S where requests for it are pending, else 0
-    count           pending requests: neither satisfied nor dropped, nor done; MANY
+    count           pending requests: not satisfied, not dropped and not done; MANY
     time            least remaining time of these / the chain's longest delay; 1 where there are none
     bandwidth       b / (b + a link), b the bandwidth that they ask for together
     waiting [V]     requests waiting anywhere for each VNF, MANY
 
 A count n is shaded as n / (n + h), h = 4 (FEW), 16 (SOME), 64 (MANY): 0 and 1 are far apart, and none is above 1.
-Shades are looked up, and all other numbers are one division of two whole ones: CPU and CUDA round alike.
+Shades are looked up, and every other number is one division of two integers: CPU and CUDA round the same.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def observation_shapes(vnfs: int, chains: int) -> tuple[tuple[int, ...], ...]:
 
 
 def observation_length(vnfs: int, chains: int) -> int:
-    """Numbers in an observation."""
+    """The length of an observation."""
     return 2 * vnfs + 2 + chains * (1 + 2 * vnfs) + chains * (4 + vnfs)
 
 
@@ -74,7 +74,7 @@ def ratio_or_zero(part: Scalar, whole: Scalar) -> Scalar:
 
 @inner
 def observe_data_center(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> Scalar:
-    """The first part; returns where to write next."""
+    """Write the first part; return where to write next."""
     count = len(net.vnfs)
     for v in range(count):
         obs[row, v] = squash_count(FEW, net.installed[i, d, v], net)
@@ -86,7 +86,7 @@ def observe_data_center(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array)
 
 @inner
 def observe_local_chains(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> Scalar:
-    """The second part; returns where to write next."""
+    """Write the second part; return where to write next."""
     count, chains = len(net.vnfs), len(net.chains)
     for chain in range(chains):
         present = 0
@@ -102,7 +102,7 @@ def observe_local_chains(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net
 
 @inner
 def observe_pending_chains(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> None:
-    """The third part."""
+    """Write the third part."""
     count, chains, now = len(net.vnfs), len(net.chains), net.state[i, NOW] * net.params[SLOT_US]
     for chain in range(chains):
         limit, pending, remaining = net.chains[chain, LIMIT_US], 0, net.chains[chain, LIMIT_US]

@@ -85,7 +85,7 @@ class Net(NamedTuple):
     capacity: Array  # [N, D, RESOURCES] int32
     delay: Array  # [N, D, D] int32: microseconds of the shortest path
     hop: Array  # [N, D, D] int32: the next data center on it
-    link: Array  # [N, D, D] int32: free kbit/s; both halves are kept alike
+    link: Array  # [N, D, D] int32: free kbit/s; both halves are kept equal
     wire: Array  # [N, D, D] int32: all kbit/s of a link; 0 where there is none
     busy: Array  # [N, D, S·V] int32: requests being served at a data center, by cell
     waiting: Array  # [N, D, S·V] int32: requests waiting there

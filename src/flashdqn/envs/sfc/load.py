@@ -14,7 +14,7 @@
     delay_ms = 80
     bundle = [40, 55]           # requests in a bundle
 
-    [[dc]]                      # data centers and links: only for a topology of your own
+    [[dc]]                      # data centers and links: only for your own topology
     name = "Ottawa"
     x_km = 0
     y_km = 0
@@ -26,7 +26,7 @@
     between = ["Ottawa", "Montreal"]
     mbps = 1000
 
-What a file leaves out is the paper's: a file of chains alone may use the paper's VNFs.
+A table that the file leaves out is the paper's: a file with only chains may use the paper's VNFs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def read_tables(path: Path) -> Tables:
-    """The tables of a file."""
+    """Read the tables of a file."""
     data = _read_toml_or_json(path)
     if unknown := sorted(set(data) - set(_COLUMNS)):
         raise ConfigError(f"{path}: unknown table '{unknown[0]}'; known are {', '.join(_COLUMNS)}.")
@@ -125,7 +125,7 @@ def _parse_chain(row: Mapping[str, Any]) -> Chain:
 def _parse_site(row: Mapping[str, Any]) -> Site:
     where, cpu = f"Data center '{row['name']}'", _parse_pair(row["cpu"])
     return Site(
-        _require_text("data centre", row["name"]),
+        _require_text("data center", row["name"]),
         _require_whole_number(where, "x_km", row["x_km"]),
         _require_whole_number(where, "y_km", row["y_km"]),
         (_require_whole_number(where, "cpu", cpu[0]), _require_whole_number(where, "cpu", cpu[1])),

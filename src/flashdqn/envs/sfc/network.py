@@ -39,7 +39,7 @@ def draw_network_number(i: Scalar, n: Scalar, rng: Array) -> Scalar:
 
 @inner
 def integer_root(square: Scalar) -> Scalar:
-    """⌊√square⌋ by Newton's steps on whole numbers, so that all devices agree."""
+    """⌊√square⌋ by Newton's steps on whole numbers, so all devices agree."""
     if square < 2:
         return square
     guess = square
@@ -52,7 +52,8 @@ def integer_root(square: Scalar) -> Scalar:
 
 @inner
 def draw_sites(i: Scalar, net: Net) -> None:
-    """Capacities and positions of the data centers; these lie in the diagonals of `delay` and `hop` for a while."""
+    """Draw capacities and positions of the data centers; the diagonals of `delay` and `hop` hold the positions
+    for now."""
     dcs, given = net.state[i, DCS], net.params[TOPOLOGY] == GIVEN
     for d in range(dcs):
         low = net.sites[d, CPU_LOW]
@@ -122,7 +123,7 @@ def find_shortest_paths(i: Scalar, net: Net) -> None:
 
 @inner
 def path_has_bandwidth(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -> Scalar:
-    """Whether every link of the path from a to b has so much bandwidth free."""
+    """Whether every link of the path from a to b has `kbps` of bandwidth free."""
     while a != b:
         onward = net.hop[i, a, b]
         if net.link[i, a, onward] < kbps:
@@ -143,7 +144,7 @@ def reserve_bandwidth(i: Scalar, a: Scalar, b: Scalar, kbps: Scalar, net: Net) -
 
 @inner
 def paths_have_bandwidth(i: Scalar, a: Scalar, b: Scalar, c: Scalar, kbps: Scalar, net: Net) -> Scalar:
-    """Whether the paths from a to b and on to c have so much bandwidth free, also where they share a link."""
+    """Whether the paths from a to b and on to c have `kbps` of bandwidth free, also where they share a link."""
     if not path_has_bandwidth(i, a, b, kbps, net):
         return False
     reserve_bandwidth(i, a, b, kbps, net)

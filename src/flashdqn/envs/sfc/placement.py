@@ -1,8 +1,8 @@
-"""Serving requests: who is next for a VNF at a data center, allocating and uninstalling; scalar kernel code.
+"""Serving requests: which is next for a VNF at a data center, allocating and uninstalling; scalar kernel code.
 
-Who is next: the request with the highest P1 + P2 + P3 of those that can be served there, the first one where equal.
+The next request has the highest P1 + P2 + P3 of those that can be served there; of equal ones the first.
 P1 = elapsed − allowed time, in ms; P2 = 10 if its last VNF ran on this data center, −5 if on another, 0 if it has
-had none; P3 = 100 / remaining ms where less than 10 ms remain.
+not had one; P3 = 100 / remaining ms where less than 10 ms remain.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def request_priority(i: Scalar, r: Scalar, d: Scalar, now: Scalar, net: Net) -> 
 def meets_deadline(
     i: Scalar, r: Scalar, stage: Scalar, here: Scalar, d: Scalar, now: Scalar, net: Net
 ) -> Scalar:
-    """Whether a request can still meet its delay when it is served at d now, and at once ever after (C5)."""
+    """Whether a request can still meet its delay if it is served at d now, and never waits afterwards (C5)."""
     slot, target = net.params[SLOT_US], net.request[i, r, TARGET]
     done = now + net.delay[i, here, d] + net.vnfs[net.stages[stage, STAGE_VNF], PROCESSING]
     if net.stages[stage, STAGE_LAST] == 0:
@@ -75,8 +75,8 @@ def meets_deadline(
 
 @inner
 def find_next_request(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net: Net) -> Scalar:
-    """Who is next for VNF v at data center d: its number or NOBODY, the one ahead of it in its queue, its stage,
-    where it waits, and its priority."""
+    """The next request for VNF v at data center d: its number or NOBODY, the one ahead of it in its queue, its
+    stage, where it waits, and its priority."""
     now, dcs = net.state[i, NOW] * net.params[SLOT_US], net.state[i, DCS]
     best, best_before, best_stage, best_place, best_points = NOBODY, NOBODY, 0, 0, NO_SCORE
     for use in range(net.uses[v], net.uses[v + 1]):
@@ -105,7 +105,7 @@ def find_next_request(i: Scalar, v: Scalar, d: Scalar, any_will_do: Scalar, net:
 
 @inner
 def occupy_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
-    """Make an idle instance busy, or install one that is busy at once."""
+    """Make an idle instance busy, or install a new one that is busy at once."""
     if net.idle[i, d, v] > 0:
         net.idle[i, d, v] -= 1
         return
@@ -116,7 +116,7 @@ def occupy_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
 
 @inner
 def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
-    """Serve the next request for VNF v at the data center in turn; returns what it pays. There must be one."""
+    """Serve the next request for VNF v at the data center in turn, which must exist; return the reward."""
     d, slot = net.state[i, DC], net.params[SLOT_US]
     r, before, stage, here, _ = find_next_request(i, v, d, False, net)
     now, kbps = net.state[i, NOW] * slot, net.request[i, r, BANDWIDTH]
@@ -132,7 +132,7 @@ def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     net.wheel[i, ends] = r
     if net.stages[stage, STAGE_LAST] == 0:
         return net.stages[stage, STAGE_PAY]
-    # Nothing can stop it any more.
+    # It can no longer fail.
     chain, target = net.request[i, r, CHAIN], net.request[i, r, TARGET]
     if target != NOWHERE:
         reserve_bandwidth(i, d, target, kbps, net)
@@ -154,7 +154,7 @@ def is_needed(i: Scalar, v: Scalar, net: Net) -> Scalar:
 
 @inner
 def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
-    """Remove an idle instance of VNF v from the data center in turn; returns what it pays. There must be one."""
+    """Remove an idle instance of VNF v, which must exist, from the data center in turn; return the reward."""
     d = net.state[i, DC]
     net.idle[i, d, v] -= 1
     net.installed[i, d, v] -= 1
@@ -165,8 +165,8 @@ def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
 
 @inner
 def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
-    """The legal actions of data center d: allocate each VNF, uninstall each, wait. Returns whether it can do more
-    than wait."""
+    """Write the legal actions of data center d: allocate each VNF, uninstall each, wait. Return whether it can do
+    more than wait."""
     count, serves, more = len(net.vnfs), False, False
     for v in range(count):
         legal = is_needed(i, v, net) and has_room(i, d, v, net)

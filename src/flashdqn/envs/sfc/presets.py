@@ -1,4 +1,4 @@
-"""Starting points for service function chains."""
+"""Presets for service function chains."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ BEST = Preset(
     {
         "steps": 200_000,
         "envs": 64,
-        # Progress is paid at once, and time costs what all CPU could earn in it, so that values stay near 0:
-        # discounting counts actions, and must not reward who makes time pass by serving less.
+        # Progress is paid at once, and time costs what all CPU could earn in it, so values stay near 0.
+        # Discounting counts actions, and must not reward an agent that lets time pass by serving less.
         "env": {
             "waiting": "idle",
             "satisfied_reward": 0.5,
@@ -33,7 +33,7 @@ BEST = Preset(
             "v_max": 20.0,
         },
         "explore": {"schedule": "spread", "start": 0.4},
-        # A rule makes room, which exploration seldom finds out: half of every batch teaches its choices.
+        # A rule makes room, which exploration seldom discovers: half of every batch teaches the rule's choices.
         "demos": {
             "source": "makes-room",
             "episodes": 256,

@@ -63,14 +63,14 @@ def arrival_us(bundle: Scalar, net: Net) -> Scalar:
 
 @inner
 def deadline_us(i: Scalar, r: Scalar, net: Net) -> Scalar:
-    """When a request must have left its last VNF, and reached its target."""
+    """When a request must have left its last VNF and reached its target."""
     chain = net.request[i, r, CHAIN]
     return arrival_us(net.request[i, r, BUNDLE], net) + net.chains[chain, LIMIT_US]
 
 
 @inner
 def has_room(i: Scalar, d: Scalar, v: Scalar, net: Net) -> Scalar:
-    """Whether a data center has an idle instance of a VNF, or what it takes to install one (C1, C2)."""
+    """Whether a data center has an idle instance of a VNF, or the resources to install one (C1, C2)."""
     if net.idle[i, d, v] > 0:
         return True
     enough = True
@@ -121,7 +121,7 @@ def leave_queue(i: Scalar, r: Scalar, before: Scalar, stage: Scalar, d: Scalar, 
 
 @inner
 def add_bundle(i: Scalar, net: Net) -> None:
-    """A bundle arrives: requests for every chain, each with its own ends and bandwidth."""
+    """Add a bundle: requests for every chain, each with its own ends and bandwidth."""
     dcs = net.state[i, DCS]
     net.state[i, ARRIVED] += 1
     for chain in range(len(net.chains)):
@@ -141,7 +141,7 @@ def add_bundle(i: Scalar, net: Net) -> None:
             net.request[i, r, PLACE] = source
             net.request[i, r, SOURCE] = source
             net.request[i, r, TARGET] = target
-            # Read again: numba-cuda 0.30 takes a variable from before the outer loop for the inner loop's counter.
+            # Read again: numba-cuda 0.30 confuses a variable from before the outer loop with the inner counter.
             net.request[i, r, BUNDLE] = net.state[i, ARRIVED] - 1
             net.request[i, r, BANDWIDTH] = kbps
             net.tally[i, chain, PENDING_KBPS] += kbps
@@ -153,7 +153,7 @@ def add_bundle(i: Scalar, net: Net) -> None:
 
 @inner
 def close_request(i: Scalar, r: Scalar, served: Scalar, to_target: Scalar, net: Net) -> None:
-    """A request is over, after `served` VNFs: release its bandwidth, and count it off."""
+    """Close a request after `served` VNFs: release its bandwidth, and count it as finished."""
     chain, kbps = net.request[i, r, CHAIN], net.request[i, r, BANDWIDTH]
     if net.params[PER_CHAIN] != 0:
         here = net.request[i, r, SOURCE]
@@ -169,7 +169,7 @@ def close_request(i: Scalar, r: Scalar, served: Scalar, to_target: Scalar, net: 
 
 @inner
 def finish_services(i: Scalar, net: Net) -> None:
-    """Services that end now: instances fall idle, requests go on to their next VNF or are done."""
+    """End the services that are due: instances become idle, requests go on to their next VNF or are done."""
     slot = net.state[i, NOW] % net.params[WHEEL]
     r = net.wheel[i, slot]
     net.wheel[i, slot] = NOBODY
@@ -208,8 +208,8 @@ def drop_cause(i: Scalar, r: Scalar, stage: Scalar, here: Scalar, net: Net) -> S
 
 @inner
 def drop_late_requests(i: Scalar, net: Net) -> Scalar:
-    """Drop who could not be in time even if served at once; returns what that pays. Instances are still as they
-    were in the part of the step that ends, so that causes can be told."""
+    """Drop requests that would be late even if served at once; return the reward. Instances are still as they were
+    in the part of the step that ends, so the causes can be found."""
     now, earned = net.state[i, NOW] * net.params[SLOT_US], np.int64(0)
     for stage in range(len(net.stages)):
         chain, least = net.stages[stage, STAGE_CHAIN], net.stages[stage, STAGE_LEAST]

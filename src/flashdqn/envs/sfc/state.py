@@ -1,4 +1,4 @@
-"""The tensors of a number of networks, and the tables that the kernels read; made on the host, once."""
+"""The tensors of several networks, and the tables that the kernels read; made once, on the host."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.network import FAR
 from flashdqn.envs.sfc.tables import Tables, link_delay_us
 
-#: the fields of `Net` that are tables, and not a network's own
+#: the fields of `Net` that are tables, which all networks share
 TABLES = ("params", "vnfs", "stages", "uses", "chains", "sites", "wires", "pay", "shades")
 _NO_LIMIT = 1 << 30
 
 
 def make_net(config: SfcConfig, tables: Tables, n: int, device: torch.device) -> Net:
-    """Everything, on a device."""
+    """Make all tensors on a device."""
     dcs, vnfs, chains = config.dcs(tables)[1], len(tables.vnfs), len(tables.chains)
     stages, requests = tables.stages, config.max_requests(tables)
     longest = max(len(chain.vnfs) for chain in tables.chains)
@@ -55,7 +55,7 @@ def make_net(config: SfcConfig, tables: Tables, n: int, device: torch.device) ->
 
 
 def make_tables(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
-    """All that does not change."""
+    """The tables, which never change."""
     sites = make_sites(config, tables)
     stages, uses = make_stages(config, tables)
     largest = {
@@ -78,7 +78,7 @@ def make_tables(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
 
 
 def make_params(config: SfcConfig, tables: Tables, largest: dict[str, int]) -> Tensor:
-    """The numbers that steer the kernel, so that no setting compiles it again; [PARAMS]."""
+    """The kernel's parameters as data, so a new setting does not compile it again; [PARAMS]."""
     params = torch.zeros(layout.PARAMS, dtype=torch.int32)
     params[layout.MIN_DCS], params[layout.MAX_DCS] = config.dcs(tables)
     params[layout.MIN_BUNDLES], params[layout.MAX_BUNDLES] = config.min_bundles, config.max_bundles
@@ -110,7 +110,7 @@ def make_stages(config: SfcConfig, tables: Tables) -> tuple[Tensor, Tensor]:
         for position in reversed(range(len(chain.vnfs))):
             v = names.index(chain.vnfs[position])
             work, last = tables.vnfs[v].processing_us, position == len(chain.vnfs) - 1
-            # All but the last end with a part of a step, for only then can the next VNF be asked for.
+            # All but the last end with a part of a step, because only then can the next VNF be requested.
             least += work if last else -(-work // config.slot_us) * config.slot_us
             own.append([number, v, number * len(names) + v, int(last), least])
         pays = progress_rewards(config, tables, number)
@@ -121,8 +121,8 @@ def make_stages(config: SfcConfig, tables: Tables) -> tuple[Tensor, Tensor]:
 
 
 def progress_rewards(config: SfcConfig, tables: Tables, chain: int) -> list[int]:
-    """What each VNF of a chain pays when it is allocated, in thousandths: by how much it brings the share of the
-    chain's CPU that is done, to some power, forward."""
+    """The reward for allocating each VNF of a chain, in thousandths: the growth of the finished share of the
+    chain's CPU, raised to a power."""
     cpu = {vnf.name: vnf.cpu for vnf in tables.vnfs}
     costs = [cpu[name] for name in tables.chains[chain].vnfs]
     done = [(sum(costs[:k]) / max(1, sum(costs))) ** config.progress_power for k in range(len(costs) + 1)]
@@ -130,7 +130,7 @@ def progress_rewards(config: SfcConfig, tables: Tables, chain: int) -> list[int]
 
 
 def make_chains(tables: Tables) -> Tensor:
-    """[S, CHAIN_COLUMNS]."""
+    """The table of chains, [S, CHAIN_COLUMNS]."""
     rows, first = [], 0
     for chain in tables.chains:
         rows.append(
@@ -148,7 +148,7 @@ def make_chains(tables: Tables) -> Tensor:
 
 
 def make_sites(config: SfcConfig, tables: Tables) -> Tensor:
-    """What each data center has; without RAM to look at, any amount. [D, SITE]"""
+    """What each data center has; where RAM is ignored, any amount of it. [D, SITE]"""
     if tables.sites:
         return int_tensor([[s.x_km, s.y_km, *s.cpu, s.storage, s.ram] for s in tables.sites])
     row = [0, 0, config.cpu_low, config.cpu_high, config.storage, config.ram or _NO_LIMIT]
@@ -156,7 +156,7 @@ def make_sites(config: SfcConfig, tables: Tables) -> Tensor:
 
 
 def make_wires(tables: Tables, dcs: int) -> Tensor:
-    """Bandwidth and delay of the links that are given; of two between the same places the sum. [D, D, 2]"""
+    """Bandwidth and delay of the given links; links between the same places add up. [D, D, 2]"""
     wires = torch.zeros(dcs, dcs, 2, dtype=torch.int32)
     wires[:, :, 1] = FAR
     names = [site.name for site in tables.sites]
@@ -169,5 +169,5 @@ def make_wires(tables: Tables, dcs: int) -> Tensor:
 
 
 def int_tensor(rows: list[int] | list[list[int]]) -> Tensor:
-    """Whole numbers as the kernels read them."""
+    """Integers as a tensor for the kernels."""
     return torch.tensor(rows, dtype=torch.int32)

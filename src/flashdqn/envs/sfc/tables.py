@@ -1,7 +1,7 @@
 """The tables of a service network: what VNFs need, what chains ask for, and a topology where one is given.
 
-Checked where they are made, in one sentence each. `PAPER` holds those of Onsu et al. 2024, IEEE Networking
-Letters 6(3).
+Each table checks itself, and reports a mistake in one sentence. `PAPER` holds those of Onsu et al. 2024, IEEE
+Networking Letters 6(3).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from flashdqn.core.errors import ConfigError
 
 MAX_SITES = 32
-#: light in fibre: 200 km a millisecond
+#: light in fiber: 200 km per millisecond
 US_PER_KM = 5
 
 
@@ -37,7 +37,7 @@ class Vnf:
 
     @property
     def processing_us(self) -> int:
-        """In whole microseconds, at least one."""
+        """Processing time in whole microseconds, at least one."""
         return max(1, round(1000 * self.processing_ms))
 
 
@@ -113,7 +113,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Tables:
-    """VNFs and chains; sites and links only where a topology is given, else it is drawn for every episode."""
+    """VNFs and chains; sites and links only where a topology is given. Otherwise every episode draws one."""
 
     vnfs: tuple[Vnf, ...]
     chains: tuple[Chain, ...]
@@ -121,7 +121,7 @@ class Tables:
     links: tuple[Link, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        for what, rows in (("VNF", self.vnfs), ("chain", self.chains), ("data centre", self.sites)):
+        for what, rows in (("VNF", self.vnfs), ("chain", self.chains), ("data center", self.sites)):
             _require_unique(what, [row.name for row in rows])
         if not self.vnfs or not self.chains:
             raise ConfigError("The tables need at least one VNF and one chain.")
@@ -144,7 +144,7 @@ class Tables:
 
     @property
     def stages(self) -> int:
-        """Positions of all chains together."""
+        """Number of positions of all chains together."""
         return sum(len(chain.vnfs) for chain in self.chains)
 
 
@@ -155,7 +155,7 @@ def _require_amount(where: str, column: str, value: int) -> None:
 
 def _require_unique(what: str, names: Sequence[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"There are two {what}s called '{twice}': every one needs a name of its own.")
+        raise ConfigError(f"There are two {what}s called '{twice}': every one needs its own name.")
 
 
 def _format_range(pair: tuple[float, float]) -> str:
@@ -170,7 +170,7 @@ def _check_topology(sites: Sequence[Site], links: Sequence[Link]) -> None:
         for name in link.between:
             if name not in names:
                 raise ConfigError(
-                    f"A link names the data center '{name}', which there is not; there are {', '.join(names)}."
+                    f"A link names the data center '{name}', which does not exist; there are {', '.join(names)}."
                 )
         if link.between[0] == link.between[1]:
             raise ConfigError(f"A link leads from '{link.between[0]}' to itself: name two data centers.")

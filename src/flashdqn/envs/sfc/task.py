@@ -15,12 +15,12 @@ from flashdqn.envs.task import Task
 
 
 def make_service_chains(config: SfcConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
-    """Networks of data centers; those for evaluation are no different."""
+    """Networks of data centers; evaluation uses the same kind."""
     return place_env(lambda place: ServiceChains(config, num_envs, place), device)
 
 
 def view_service_chains(env: ServiceChains) -> View:
-    """The network and its requests."""
+    """The view of the network and its requests."""
     from flashdqn.envs.sfc.view import SfcView
 
     return SfcView(env)

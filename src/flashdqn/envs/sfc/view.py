@@ -1,4 +1,4 @@
-"""Service function chains: data centers with what they hold, links in use, and requests by chain."""
+"""The view of service function chains: data centers and their instances, links in use, requests by chain."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from flashdqn.envs.sfc import ServiceChains, layout
 WIDE, NETWORK, ROW, FOOT = 640.0, 424.0, 26.0, 48.0
 MARGIN = 24.0  # for the words under the network
 NODE = (124.0, 66.0)
-SMALL_NODE = (96.0, 62.0)  # where there are many
+SMALL_NODE = (96.0, 62.0)  # for many data centers
 CROWD = 9
 
 
 class SfcView:
-    """The first network of some."""
+    """Shows the first network of an environment."""
 
     heat: Grid | None = None
     value_name = "expected return"
@@ -45,7 +45,7 @@ class SfcView:
         )
 
     def scene(self) -> Scene:
-        """Links under the data centers, and the chains below."""
+        """Links behind the data centers, and the chains below."""
         now = read_network_snapshot(self.env)
         places = place_sites(self.env, now.dcs)
         shapes = _draw_links(now, places)
@@ -62,7 +62,7 @@ class SfcView:
         return text
 
     def facts(self) -> Facts:
-        """The share that was satisfied of what is decided, and where the clock stands."""
+        """The satisfied share of the decided requests, and the time."""
         state, tally = self.env.net.state[0].tolist(), self.env.net.tally[0]
         good, bad = int(tally[:, layout.SATISFIED].sum()), int(tally[:, layout.DROPPED].sum())
         done = good + bad
@@ -77,7 +77,7 @@ class SfcView:
         ]
 
     def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
-        """Acceptance and delay."""
+        """How the game ended, with acceptance and delay."""
         end = "out of steps" if truncated else "all requests are decided"
         return f"{end}: {outcomes['score']:.0%} accepted, {outcomes['delay_ms']:.1f} ms on average"
 
@@ -121,7 +121,7 @@ def place_sites(env: ServiceChains, dcs: int) -> list[tuple[float, float]]:
 
 
 def node_size(dcs: int) -> tuple[float, float]:
-    """Smaller where there are many."""
+    """The size of a data center's card: smaller if there are many."""
     return NODE if dcs < CROWD else SMALL_NODE
 
 
@@ -131,7 +131,7 @@ def _rescale_value(value: float, values: list[int], low: float, high: float) -> 
 
 
 def _draw_links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]:
-    """Thin where nothing flows; thicker with what does, and warm where little is left."""
+    """Links: thin if unused, thicker with more traffic, and warm if little bandwidth is left."""
     shapes: list[Shape] = []
     for a, b, _, _ in now.links:
         shapes.append(Line((*places[a], *places[b]), 1.2, "faint"))
@@ -151,7 +151,7 @@ def _draw_links(now: Snapshot, places: list[tuple[float, float]]) -> list[Shape]
 
 
 def _draw_node(env: ServiceChains, now: Snapshot, d: int, place: tuple[float, float]) -> list[Shape]:
-    """A card: name, CPU, storage, and its instances, busy ones in color."""
+    """A data center's card: name, CPU, storage, and its instances, busy ones in color."""
     width, height = node_size(now.dcs)
     x, y = place[0] - width / 2, place[1] - height / 2
     turn = d == now.turn
@@ -188,7 +188,7 @@ def _draw_gauge(x: float, y: float, width: float, name: str, used: int, capacity
 
 
 def _draw_chains(env: ServiceChains) -> list[Shape]:
-    """For each chain: of the requests so far, those satisfied, being served, waiting and dropped."""
+    """For each chain, the requests that are satisfied, being served, waiting and dropped."""
     tables, net = env.tables, env.net
     size = (-1, len(tables.chains), len(tables.vnfs))
     busy, waiting = (table[0].reshape(size).sum((0, 2)).tolist() for table in (net.busy, net.waiting))
@@ -215,7 +215,7 @@ def _draw_chains(env: ServiceChains) -> list[Shape]:
 def render_network(env: ServiceChains, i: int) -> str:
     """Data centers with what they have installed (busy / all), links in use, and requests.
 
-    It reads the device: for people, not for training.
+    It reads the device, so it is for display only, not for training.
     """
     net, tables = env.net, env.tables
     state = net.state[i].tolist()

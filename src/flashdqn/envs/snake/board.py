@@ -3,7 +3,7 @@
      col 0 1 2 3 4 5 6
 row 0    # # # # # # #      The board lies inside a wall, so rows and columns count from 1.
 row 1    # . . . . . #      A heading is 0 up, 1 right, 2 down, 3 left: a right turn adds one.
-row 2    # . o o . . #      A cell is row · 64 + column: no division takes it apart.
+row 2    # . o o . . #      A cell is row · 64 + column: no division is needed.
 row 3    # . . o @ . #      The body is a ring of cells, from the tail to the head.
 row 4    # . * . . . #      `bits[i, row]` is a word whose bit `col` is set where a move kills:
 row 5    # . . . . . #      in the wall and in the body, but not in the tail, which leaves
@@ -34,7 +34,7 @@ def cell_at(row: Scalar, col: Scalar) -> Scalar:
 
 @scalar
 def cell_ahead(cell: Scalar, heading: Scalar) -> Scalar:
-    """The cell one step on. Without branches: headings are unpredictable."""
+    """The next cell in a heading. Without branches, because headings are unpredictable."""
     down = int(heading == 2) - int(heading == 0)
     right = int(heading == 1) - int(heading == 3)
     return cell + (down << SHIFT) + right
@@ -42,7 +42,7 @@ def cell_ahead(cell: Scalar, heading: Scalar) -> Scalar:
 
 @scalar
 def has_bit(i: Scalar, cell: Scalar, first_row: Scalar, bits: Array) -> Scalar:
-    """Whether a cell's bit is set in the rows from `first_true_row` on."""
+    """Whether a cell's bit is set in the rows from `first_row` on."""
     return (bits[i, first_row + (cell >> SHIFT)] >> (cell & MASK)) & 1 != 0
 
 
@@ -79,7 +79,7 @@ def manhattan_distance(a: Scalar, b: Scalar) -> Scalar:
 
 @scalar
 def count_set_bits(word: Scalar) -> Scalar:
-    """The number of set bits; the compiler knows this pattern and makes it one instruction."""
+    """The number of set bits; the compiler turns this pattern into one instruction."""
     x = np.uint64(word)
     x = x - ((x >> _1) & _ONES_1)
     x = (x & _ONES_2) + ((x >> _2) & _ONES_2)

@@ -1,4 +1,4 @@
-"""What can be chosen about a game of Snake."""
+"""The settings of Snake."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class SnakeConfig(EnvConfig):
     size: int = 10
     """Side of the square board, 4 to 32."""
     actions: Actions = "relative"
-    """relative: straight, right, left. absolute: up, right, down, left; a reversal goes straight on."""
+    """The moves. relative: straight, right, left. absolute: up, right, down, left; a reversal goes straight on."""
     features: Features = "flood"
     """What the agent sees: basic ⊂ flood ⊂ selective ⊂ enhanced are vectors, grid is three uint8 planes
     (head, body, food)."""
     start_length: int = 3
-    """Cells of the starting snake, at least 2; it lies straight behind its head."""
+    """Length of the starting snake in cells, at least 2; its body lies straight behind its head."""
     start: Start = "center"
-    """center: in the middle, heading right. random: any cell and heading where the body fits."""
+    """Where the snake starts. center: in the middle, heading right. random: any cell and heading where it fits."""
     border_distance: int = 0
-    """With a random start, the least number of cells between the head and the border."""
+    """Smallest number of cells between the head and the border at a random start."""
     max_steps: int = 0
-    """Truncate an episode after this many steps; 0 for no such cap."""
+    """Truncate an episode after this many steps; 0: no limit."""
     hunger: float = 2.0
-    """Truncate after hunger · size² steps without food; 0 for no such cap."""
+    """Truncate an episode after hunger · size² steps without food; 0: no limit."""
     food_reward: float = 10.0
     """Reward of a step that eats."""
     death_reward: float = -10.0
@@ -62,7 +62,7 @@ class SnakeConfig(EnvConfig):
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """What the moves are called."""
+        """The names of the moves."""
         relative = self.actions == "relative"
         return ("straight", "right", "left") if relative else ("up", "right", "down", "left")
 
@@ -96,8 +96,8 @@ class SnakeConfig(EnvConfig):
                 raise ConfigError(f"env.{field} must be a finite number; it is {getattr(self, field)}.")
 
     def _check_start(self) -> None:
-        # From the middle there are size // 2 cells behind the head; from any other cell there are as many or
-        # more in some direction. So one bound serves both kinds of start.
+        # From the middle there are size // 2 cells behind the head. From any other cell there are at least as
+        # many in some direction. So one bound serves both kinds of start.
         longest = self.size // 2 + 1
         if not 2 <= self.start_length <= longest:
             raise ConfigError(

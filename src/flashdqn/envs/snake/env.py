@@ -70,8 +70,8 @@ def play_grid(
     observe_grid(i, state, body, params, shades, obs)
 
 
-# A board takes 30 to 150 ns: a single thread plays a thousand in the time of a small network's forward pass,
-# and leaves the other cores to it.
+# A board takes 30 to 150 ns: a single thread plays a thousand in the time of a small network's forward pass.
+# The other cores are then free for the network.
 PARALLEL_FROM = 1024
 
 
@@ -151,11 +151,11 @@ class Snake:
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything needed to go on from here, as copies."""
+        """Everything needed to continue from here, as copies."""
         return copy_state(self._tensors())
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken, on any device."""
+        """Continue from where `state_dict` was taken, on any device."""
         restore_state(self._tensors(), state, "Snake", "board side, features, actions, number of boards")
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -172,7 +172,7 @@ class Snake:
         }
 
     def board(self, i: int) -> Board:
-        """Body and food of board `i`; reads the device, for pictures only."""
+        """Body and food of board `i`, for pictures only: this reads the device."""
         state = self._state[i].tolist()
         ring = self._body[i].tolist()
         length, tail_at, food = state[rules.LENGTH], state[rules.TAIL_AT], state[rules.FOOD]
@@ -205,7 +205,7 @@ def _obs_spec(config: SnakeConfig) -> ObsSpec:
 
 
 def _make_params(config: SnakeConfig) -> Tensor:
-    """The numbers that steer the kernel, so that no setting compiles it again; [PARAMS] int32."""
+    """The kernel's parameters as data, so a new setting does not compile it again; [PARAMS] int32."""
     params = torch.zeros(rules.PARAMS, dtype=torch.int32)
     params[rules.SIZE] = config.size
     params[rules.ABSOLUTE] = int(config.actions == "absolute")
@@ -219,7 +219,7 @@ def _make_params(config: SnakeConfig) -> Tensor:
 
 
 def _make_rewards(config: SnakeConfig) -> Tensor:
-    """What each kind of move earns; a move changes the distance to the food by one. [REWARDS] float32."""
+    """The reward of each kind of move; a move changes the distance to the food by one. [REWARDS] float32."""
     shaping = config.distance_reward / config.size
     rewards = torch.zeros(rules.REWARDS)
     rewards[rules.CLOSER] = config.step_reward + shaping
@@ -231,5 +231,5 @@ def _make_rewards(config: SnakeConfig) -> Tensor:
 
 
 def _make_shades(config: SnakeConfig) -> Tensor:
-    """What stands in the body's plane for each number of steps until a cell is free; [S² + 1] uint8."""
+    """The byte in the body's plane for each number of steps until a cell is free; [S² + 1] uint8."""
     return torch.tensor(body_shades(config.size), dtype=torch.uint8)

@@ -23,11 +23,11 @@ enhanced, + A + 2:
 
 grid: uint8 [3, S, S]. Plane 0: the head, 255. Plane 1: each body cell, head included, by the number t of steps
 until it is free again if the snake does not eat (tail 1, head its length): 51 + ⌊204 √(t / S²)⌋. Plane 2:
-the food, 255. Networks read bytes as 0 … 1. So any body cell stands out from a free one, by 0.2; the steps near the
-tail, which decide whether a cell will be free in time, differ most; and up to S = 10 no two are shaded alike.
+the food, 255. Networks read bytes as 0 … 1. So any body cell differs from a free one by at least 0.2. The steps
+near the tail, which decide whether a cell will be free in time, differ most. Up to S = 10 no two shades are equal.
 
-After a death the snake lies where it was before the fatal move, and is seen so.
-Every float is one division of two small integers: CPU and CUDA round it alike.
+After a death the observation shows the snake as it was before the fatal move.
+Every float is one division of two small integers: CPU and CUDA round it the same.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ FLOOD, SELECTIVE, ENHANCED = 1, 2, 3
 
 
 def body_shades(size: int) -> list[int]:
-    """The byte that stands for t = 0 … S² steps until a cell is free; looked up, so that all devices agree."""
+    """The byte for t = 0 … S² steps until a cell is free; looked up, so all devices agree."""
     cells = size * size
     return [0] + [51 + math.isqrt(204 * 204 * t // cells) for t in range(1, cells + 1)]
 
 
 def vector_length(features: str, num_actions: int) -> int:
-    """Numbers in the observation of a vector set."""
+    """The length of a vector set's observation."""
     level = LEVELS.index(features)
     return (num_actions + 8, 2 * num_actions + 8, 2 * num_actions + 13, 3 * num_actions + 15)[level]
 
 
 @scalar
 def ratio_or_one(part: Scalar, whole: Scalar) -> Scalar:
-    """part / whole in float32; 1 where there is nothing to have a part of."""
+    """part / whole in float32; 1 where the whole is 0."""
     return np.float32(part) / np.float32(whole) if whole > 0 else np.float32(1.0)
 
 
@@ -161,7 +161,7 @@ def escape_share(
     """Safe moves after moving to `cell` by `heading`, / 3."""
     if not safe:
         return np.float32(0.0)
-    # Unless that move eats, the tail's neighbor becomes the tail: no obstacle then.
+    # Unless that move eats, the tail's neighbor becomes the tail, which is not an obstacle.
     tail_at = state[i, TAIL_AT]
     if cell != state[i, FOOD]:
         tail_at = tail_at + 1 if tail_at + 1 < size * size else 0

@@ -1,6 +1,6 @@
 """Flood-fill on bits, as scalar kernel code: a row of the board is one word, a run of free cells one operation.
 
-Rows 0 … S+1 of `bits[i]` hold the obstacles, as in board.py; the S+2 rows after them take the component that
+Rows 0 … S+1 of `bits[i]` hold the obstacles, as in board.py; the S+2 rows after them hold the component that
 was filled last.
 """
 
@@ -15,7 +15,7 @@ def fill_runs(seeds: Scalar, free: Scalar) -> Scalar:
     """The runs of set bits in `free` that hold a bit of `seeds`, which must be a part of `free`."""
     # Upwards by carry: adding a seed ripples through its run; a second seed of the run stays as it is.
     filled = (((free + seeds) ^ free) | seeds) & free
-    # Downwards no carry goes, so by doubling steps: 1, 2, 4, 8, 16.
+    # A carry never goes downwards, so by doubling steps: 1, 2, 4, 8, 16.
     filled |= free & (filled >> 1)
     free &= free >> 1
     filled |= free & (filled >> 2)
@@ -29,7 +29,7 @@ def fill_runs(seeds: Scalar, free: Scalar) -> Scalar:
 
 @scalar
 def sweep_rows(i: Scalar, first: Scalar, last: Scalar, by: Scalar, size: Scalar, bits: Array) -> Scalar:
-    """Let the fill flow from each row to the next, from row `first` to row `last`; whether it grew."""
+    """Spread the fill from each row to the next, from row `first` to row `last`; return whether it grew."""
     scratch = size + 2
     grew = False
     source = bits[i, scratch + first]

@@ -1,4 +1,4 @@
-"""Starting points for Snake."""
+"""Presets for Snake."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ FLOOD = Preset(
     {
         "steps": 2_500_000,
         "env": {"features": "flood"},
-        # Rewards are ±10: Huber's δ of 10 keeps the loss squared where the errors are, so that a rare death counts
-        # for what it costs.
+        # Rewards are ±10: Huber's δ of 10 keeps the loss squared for most errors, so a rare death has its full
+        # weight.
         "learn": {"gamma": 0.995, "huber": 10.0, "lr_end": 5e-5, "lr_over": 3_000_000, "v_max": 320.0},
     },
 )
 
-#: What the presets for a GPU have in common.
+#: The settings that the presets for a GPU share.
 ON_GPU = Preset(
     "Snake 10x10 on a GPU",
     {
-        # One food is 1, so that values stay small enough for bfloat16. Time costs nothing but the discount. The
-        # only cap is that of hunger: a board of 97 food takes some two thousand steps.
+        # One food is 1, so values stay small enough for bfloat16. Time costs only the discount. Hunger is the only
+        # limit: a board of 97 food takes about two thousand steps.
         "env": {"food_reward": 1.0, "step_reward": 0.0, "win_reward": 1.0},
         "replay": {"n_step": 3},
-        # Huber's δ of 5 keeps the loss squared where the errors are: a rare death costs all the food to come.
+        # Huber's δ of 5 keeps the loss squared for most errors: a rare death costs all the food to come.
         "learn": {
             "lr": 3e-4,
             "lr_end": 1e-5,
@@ -37,7 +37,7 @@ ON_GPU = Preset(
             "target_tau": 0.01,
             "v_max": 20.0,
         },
-        # A game that fills the board has room for hardly one random move: a third of the boards explore with less
+        # A game that fills the board hardly survives one random move: a third of the boards explore with less
         # than 0.002.
         "explore": {"schedule": "spread", "start": 0.4, "end": 0.0003},
         "log": {"every": 4_000_000, "checkpoint_every": 0},

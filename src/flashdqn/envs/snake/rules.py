@@ -3,13 +3,13 @@
 A step: the action becomes a heading, and the cell ahead decides. A wall or the body is death, and the snake
 stays as it was before that move; the cell that the tail leaves in this step is not an obstacle. Food lengthens the
 snake and is placed again, uniformly among the free cells. A full board is a win. Death and win terminate; the
-two caps (steps, steps without food) truncate an episode that did neither.
+two limits (steps, steps without food) truncate an episode that did neither.
 The step after an end ignores its action and starts a new episode.
 
 Tensors of N boards, S the side; see board.py for cells and bits:
     state [N, STATE] int32; body [N, S²] int16; rng [N, 2] int64: key and counter;
     bits [N, 2·(S+2)] int64: rows of obstacles, then as many rows of scratch for the flood-fill;
-    params [PARAMS] int32; rewards [REWARDS] float32: looked up, never computed, so that all devices agree.
+    params [PARAMS] int32; rewards [REWARDS] float32: looked up, never computed, so all devices agree.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_FOOD = 0  # a cell of the wall
 
 @scalar
 def chosen_heading(action: Scalar, heading: Scalar, absolute: Scalar) -> Scalar:
-    """The heading after an action; what is not an action goes straight, as does a reversal."""
+    """The heading after an action; an invalid action and a reversal go straight on."""
     if absolute != 0:
         goes = action >= 0 and action <= 3 and action != heading ^ 2
         return action if goes else heading
@@ -104,7 +104,7 @@ def start_cell(i: Scalar, params: Array, rng: Array) -> Scalar:
 
 @scalar
 def start_episode(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, params: Array) -> None:
-    """Lay a new snake straight behind its head, and the first food."""
+    """Place a new snake straight behind its head, and the first food."""
     size, length = params[SIZE], params[START_LENGTH]
     head, heading = start_cell(i, params, rng)
     bits[i, 0] = -1
@@ -150,7 +150,7 @@ def move_snake(
 
 @scalar
 def death_cause(i: Scalar, cell: Scalar, state: Array, bits: Array, size: Scalar) -> Scalar:
-    """Why moving to `cell` was death: no move would have survived, the wall, or the body."""
+    """Why moving to `cell` was deadly: no safe move existed, the wall, or the body."""
     head, heading = state[i, HEAD], state[i, HEADING]
     straight = is_deadly(i, cell_ahead(head, heading), bits)
     right = is_deadly(i, cell_ahead(head, (heading + 1) & 3), bits)
@@ -162,7 +162,7 @@ def death_cause(i: Scalar, cell: Scalar, state: Array, bits: Array, size: Scalar
 
 @scalar
 def eat_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Scalar) -> Scalar:
-    """Count the food and place the next; whether the board is full."""
+    """Count the food and place the next; return whether the board is full."""
     state[i, SCORE] += 1
     state[i, HUNGRY] = 0
     if state[i, LENGTH] == size * size:
@@ -174,7 +174,7 @@ def eat_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size
 
 @scalar
 def is_out_of_time(i: Scalar, state: Array, params: Array) -> Scalar:
-    """Whether one of the caps is reached; 0 means no cap."""
+    """Whether a step limit is reached; 0 means no limit."""
     flat = params[MAX_STEPS] > 0 and state[i, STEPS] >= params[MAX_STEPS]
     return flat or (params[MAX_HUNGRY] > 0 and state[i, HUNGRY] >= params[MAX_HUNGRY])
 
@@ -183,7 +183,7 @@ def is_out_of_time(i: Scalar, state: Array, params: Array) -> Scalar:
 def play_move(
     i: Scalar, action: Scalar, state: Array, body: Array, bits: Array, rng: Array, params: Array
 ) -> Scalar:
-    """Take an action; returns which reward it earns, and the cause of the episode's end or NO_OUTCOME."""
+    """Take an action; return the kind of its reward, and the cause of the episode's end or NO_OUTCOME."""
     size, head, food = params[SIZE], state[i, HEAD], state[i, FOOD]
     heading = chosen_heading(action, state[i, HEADING], params[ABSOLUTE])
     cell = cell_ahead(head, heading)

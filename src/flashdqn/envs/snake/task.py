@@ -19,19 +19,19 @@ FLOODED = ("flood", "selective", "enhanced")
 
 
 def make_snake(config: SnakeConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
-    """Boards of Snake; those for evaluation are no different."""
+    """Boards of Snake; evaluation uses the same kind."""
     return place_env(lambda place: Snake(config, num_envs, place), device)
 
 
 def view_snake(env: Snake) -> View:
-    """The board."""
+    """The view of the board."""
     from flashdqn.envs.snake.view import SnakeView
 
     return SnakeView(env)
 
 
 def list_snake_trials(config: SnakeConfig) -> Iterator[Trial]:
-    """Without flood-fill, where there is any."""
+    """A variant without flood-fill, if the features use it."""
     if config.features in FLOODED:
         yield Trial("no-flood", {"features": "basic"}, "other features: another task")
 

@@ -1,4 +1,4 @@
-"""Snake: a board, a body that pales towards its tail, and the food."""
+"""The view of Snake: a board, a body that fades toward its tail, and the food."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDS = {
 
 
 class SnakeView:
-    """The first board of some."""
+    """Shows the first board of an environment."""
 
     heat: Grid | None = None
     value_name = "expected return"
@@ -41,7 +41,7 @@ class SnakeView:
         return board_scene(self.env.board(0))
 
     def text(self) -> Text:
-        """Two characters a cell, as terminals' are twice as high as wide; letters for who has no colors."""
+        """Two characters per cell, because characters are twice as high as wide; letters work without colors."""
         return board_text(self.env.board(0))
 
     def facts(self) -> Facts:
@@ -51,12 +51,12 @@ class SnakeView:
         return [("score", str(eaten)), ("length", f"{len(board.body)} of {board.size**2}")]
 
     def ending(self, outcomes: Mapping[str, float], truncated: bool) -> str:
-        """The cause of death, or of triumph."""
+        """How the game ended: the cause of death, or a win."""
         return next((ENDS[name] for name in ENDS if outcomes.get(name, 0) > 0), "ended")
 
 
 def board_scene(board: Board) -> Scene:
-    """One position."""
+    """The scene of one position."""
     shapes: list[Shape] = []
     if board.food is not None:
         shapes.append(Disc(*_cell_center(board.food), CELL * 0.3, "warm"))
@@ -66,7 +66,7 @@ def board_scene(board: Board) -> Scene:
 
 
 def board_ground(size: int) -> Scene:
-    """An empty board."""
+    """The scene of an empty board."""
     side = size * CELL
     shapes: list[Shape] = [Rect(0, 0, side, side, "board")]
     for k in range(1, size):
@@ -76,7 +76,7 @@ def board_ground(size: int) -> Scene:
 
 
 def _draw_snake_head(board: Board) -> list[Shape]:
-    """Larger than the body, with eyes that look ahead."""
+    """The head: larger than the body, with eyes that look ahead."""
     (x, y), (behind_x, behind_y) = _cell_center(board.body[0]), _cell_center(board.body[1])
     ahead_x, ahead_y = (x - behind_x) / CELL, (y - behind_y) / CELL
     shapes: list[Shape] = [Disc(x, y, CELL * 0.42, "head")]

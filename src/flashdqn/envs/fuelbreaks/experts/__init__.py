@@ -1,11 +1,11 @@
-"""Who knows where breaks belong without having learned it: experts to compare with, and to learn from.
+"""Experts that place breaks by rules, to compare with and to learn from.
 
     domirank     cells that dominate their neighbors in the graph of fire spread (`domirank.py`)
-    betweenness  cells that most of the fastest ways of fire lead through, counted again after every break
+    betweenness  cells through which most of the fastest fire paths lead, counted again after every break
                  (`betweenness.py`)
-    lookahead    the cell that saves most over fires of its own, tried out one by one (`lookahead.py`)
+    lookahead    the cell that saves most over the expert's own fires, tried one by one (`lookahead.py`)
 
-An expert answers with a score for every cell of every board as it stands, and takes the best legal one. None
+An expert gives a score to every cell of every board in its current state, and takes the best legal one. None
 of them knows where the environment's own fires start.
 """
 
@@ -43,7 +43,7 @@ class Expert:
         return masked_argmax(self.judge.scores(), self.env.mask)
 
 
-#: By name, what makes an expert for an environment from a seed.
+#: By name, functions that make an expert from an environment and a seed.
 EXPERTS: dict[str, Callable[[FuelBreaks, int], Expert]] = {
     "domirank": lambda env, seed: Expert(env, DomiRank(env)),
     "betweenness": lambda env, seed: Expert(env, Betweenness(env)),

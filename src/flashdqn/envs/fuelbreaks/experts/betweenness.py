@@ -1,8 +1,8 @@
-"""Betweenness: how many of the fastest ways from cell to cell lead through a cell, within the fires' duration.
+"""Betweenness: how many of the fastest paths from cell to cell lead through a cell, within the fires' duration.
 
-With a fire from every cell, the fastest ways from its ignition are a tree, and a cell lies on the ways to all
-cells behind it. So its betweenness (Freeman 1977) is the number of cells behind it, summed over all fires but
-its own: Brandes' sum (2001) where every fastest way is the only one, as travel times in float32 all but ensure.
+A fire burns from every cell. The fastest paths from its ignition are a tree, and a cell lies on the paths to all
+cells behind it. So its betweenness (Freeman 1977) is the number of cells behind it, summed over all fires except
+its own. This is Brandes' sum (2001) if every fastest path is unique, which is nearly certain with float32 times.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def count_cells_behind(
     i: Scalar, ignition: Array, arrival: Array, parent: Array, step: Array, children: Array, behind: Array,
     total: Array,
 ) -> None:  # fmt: skip
-    """Cells behind each cell of board `i`, over all its fires. Leaves are taken off the tree one after the
-    other."""
+    """Cells behind each cell of board `i`, over all its fires. Leaves are removed from the tree one by
+    one."""
     fires, cells = ignition.shape[1], arrival.shape[2]
     for c in range(cells):
         total[i, c] = 0
@@ -35,7 +35,7 @@ def count_cells_behind(
                 children[i, c - step[parent[i, f, c]]] += 1
         for c in range(cells):
             leaf = c
-            # A leaf hands its cells on to where fire came from; that may be a leaf then.
+            # A leaf passes its count to the cell where the fire came from, which may then be a leaf.
             while children[i, leaf] == 0 and parent[i, f, leaf] != NO_PARENT:
                 before = leaf - step[parent[i, f, leaf]]
                 total[i, leaf] += behind[i, leaf]
@@ -46,7 +46,7 @@ def count_cells_behind(
 
 
 class Betweenness:
-    """Counted again for the boards as they stand: a fire from every cell, around the breaks that there are."""
+    """Betweenness of the boards in their current state: a fire from every cell, around the existing breaks."""
 
     def __init__(self, env: FuelBreaks) -> None:
         self.env, n, cells = env, env.num_envs, env.num_actions

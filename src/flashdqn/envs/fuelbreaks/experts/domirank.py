@@ -32,13 +32,13 @@ def domirank_scores(adjacency: Tensor, sigma: float) -> Tensor:
 
 
 def sigma_bound(adjacency: Tensor) -> float:
-    """−1 / λ_min: at this σ the competition has no stationary state any more. 1 where nothing is joined."""
+    """−1 / λ_min: from this σ on there is no stationary state. 1 where nothing is connected."""
     least = float(torch.linalg.eigvalsh(adjacency)[0])
     return -1.0 / least if least < 0 else 1.0
 
 
 class DomiRank:
-    """Ranks each scene once, as published; breaks that stand change nothing in the order of the others.
+    """Ranks each scene once, as published; existing breaks do not change the order of the other cells.
 
     `adaptive` ranks again after every break.
     """
@@ -48,7 +48,7 @@ class DomiRank:
         self._known: dict[int, Tensor] = {}
 
     def scores(self) -> Tensor:
-        """[N, cells] float64; asks the device."""
+        """[N, cells] float64; this reads the device."""
         scenes = self.env.spread.table.tolist()
         if not self.adaptive:
             return torch.stack([self.rank(scene) for scene in scenes])
@@ -70,7 +70,7 @@ class DomiRank:
 
 def build_spread_graph(tables: SpreadTables, scene: int, breaks: Tensor | None = None) -> Tensor:
     """The graph of fire spread as a weighted adjacency matrix, [cells, cells] float64: moves per minute from row to
-    column, 0 where fire cannot go. With breaks, [cells] bool, what passes or touches one is closed."""
+    column, 0 where fire cannot go. With breaks, [cells] bool, moves that pass or touch one are closed."""
     rows, columns = tables.shape
     cells, device = rows * columns, tables.device
     matrix = torch.zeros((cells, cells), dtype=torch.float64, device=device)

@@ -1,6 +1,6 @@
 """One step ahead: try a break in every cell, and take the one that saves most. Slow, and strong.
 
-It is judged by fires of its own, drawn again for every break: where the environment's fires start it does not know.
+It judges by its own fires, drawn again for every break. It does not know where the environment's fires start.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ class Lookahead:
         """Random burnable cells of each board's scene, [N, fires]; some may hold a break, and burn nothing."""
         scenes = self.env.scenes
         size = (len(scene), self.fires)
-        luck = torch.rand(size, generator=self.generator, device=self.env.device, dtype=torch.float64)
-        nth = (luck * scenes.counts[scene][:, None]).to(torch.int64)
+        share = torch.rand(size, generator=self.generator, device=self.env.device, dtype=torch.float64)
+        nth = (share * scenes.counts[scene][:, None]).to(torch.int64)
         return scenes.places[scene].gather(1, nth)

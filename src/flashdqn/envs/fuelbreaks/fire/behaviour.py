@@ -1,6 +1,6 @@
-"""How a fire would behave in every cell of a landscape: how fast, where to, how hot, in the crowns or below.
+"""How a fire would behave in every cell of a landscape: how fast, in which direction, how hot, in crowns or below.
 
-`fire_behavior` is worked out once per landscape and weather and then remembered; its arrays cannot be written to.
+`fire_behavior` is computed once per landscape and weather and then remembered; its arrays are read-only.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class FireBehavior:
     """What a fire does in each cell, [H, W]; row 0 is the north. All but the last two describe its head."""
 
     rate: NDArray[np.float32]  # m/min along the slope, in the direction of the fastest spread
-    direction: NDArray[np.float32]  # degrees clockwise from north, where the fire runs fastest
-    eccentricity: NDArray[np.float32]  # of the ellipse that it runs in: 0 is a circle
+    direction: NDArray[np.float32]  # degrees clockwise from north, in which the fire is fastest
+    eccentricity: NDArray[np.float32]  # of the fire's ellipse: 0 is a circle
     intensity: NDArray[np.float32]  # kW/m of the fire line
     flame_length: NDArray[np.float32]  # m
     crown: NDArray[np.uint8]  # 0 none, 1 passive, 2 active
-    burnable: NDArray[np.bool_]  # whether a fire spreads there in this weather
+    burnable: NDArray[np.bool_]  # whether a fire spreads in a cell in this weather
     fronts: Fronts  # in all directions
     cell_size: float  # m
 
@@ -156,7 +156,7 @@ def _surface_ellipse(
 def _canopy_ellipse(
     landscape: Landscape, weather: Weather, heat: Field, gradient: Field, wind: Field
 ) -> tuple[Ellipse, NDArray[np.uint8]]:
-    """The run in the canopy goes with the wind; without wind it goes nowhere."""
+    """The fire in the canopy runs with the wind; without wind it does not move."""
     run = crown_run(
         weather.wind_speed * np.linalg.norm(wind, axis=-1),
         landscape.canopy_bulk_density.astype(np.float64),
@@ -178,20 +178,20 @@ def _lift_to_slope(azimuth: float, gradient: Field) -> Field:
 
 
 def _normalize_vectors(vector: Field) -> Field:
-    """Of length 1; what is 0 stays so."""
+    """Scale vectors to length 1; zero vectors stay zero."""
     length = np.linalg.norm(vector, axis=-1, keepdims=True)
     unit: Field = vector / np.where(length > 0, length, 1.0)
     return unit
 
 
 def _fall_back_to_north(vector: Field, second: Field) -> Field:
-    """The vector, else the second one, else north, where they are 0."""
+    """The vector; where it is 0 the second one, and where both are 0 north."""
     vector = np.where(np.any(vector != 0, axis=-1, keepdims=True), vector, second)
     return np.where(np.any(vector != 0, axis=-1, keepdims=True), vector, np.array([0.0, 1.0, 0.0]))
 
 
 def _freeze_arrays(value: Any) -> None:
-    """Make every array of a dataclass unwritable: it is shared by all who ask."""
+    """Make every array of a dataclass read-only, because all callers share it."""
     for field in fields(value):
         part = getattr(value, field.name)
         if isinstance(part, np.ndarray):

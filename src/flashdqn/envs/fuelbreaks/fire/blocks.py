@@ -1,12 +1,12 @@
-"""The spread of fire on CUDA: a block of threads per fire, which relax all cells side by side.
+"""The spread of fire on CUDA: a block of threads per fire, which relax all cells in parallel.
 
 The queue of paths.py would keep one thread of a GPU busy for milliseconds. Here every thread owns some cells.
-In each round those that were marked look whether they are reached sooner from a neighbor, and if so, mark
-their own neighbors for the next round, until nothing changes. Times of arrival only fall, and where they end
-is where every order of work ends: the shortest paths, in the very bits of paths.py.
+In each round the marked cells check whether they are reached sooner from a neighbor. If so, they mark their own
+neighbors for the next round, until nothing changes. Times of arrival only fall, and every order of work ends with
+the same times: the shortest paths, equal to those of paths.py bit by bit.
 
-A mark is the number of a round. That a neighbor may overwrite this round's mark by the next one's before its
-owner has seen it does no harm: the owner then looks one round later.
+A mark is the number of a round. A neighbor may overwrite this round's mark with the next one's before its owner
+has seen it. This is harmless: the owner then looks one round later.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ CUT = -1  # the mark of cells whose path is broken
 
 
 def cuda_function(function: F) -> F:
-    """Mark a function as code for CUDA alone."""
+    """Mark a function as code for CUDA only."""
     compiled: F = cuda.jit(device=True)(function)
     return compiled
 
 
 @cuda_function
 def close_moves_parallel(b: Scalar, cell: Scalar, first: Scalar, by: Scalar, fires: Fires) -> None:
-    """As in paths.py: entries first, first + by, … of the list; other threads may do others at the same time."""
+    """Close moves as in cuts.py, for the entries first, first + by, … of the list; other threads do the others."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
     for t in range(first, fires.touching.shape[0], by):
@@ -63,7 +63,7 @@ def close_moves_parallel(b: Scalar, cell: Scalar, first: Scalar, by: Scalar, fir
 
 @cuda_function
 def prepare_board(b: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) -> None:
-    """The open directions of a board, after its command."""
+    """Set the open directions of a board, after its command."""
     fires = Fires(*arrays)
     command, cells = fires.command[b], fires.passable.shape[1]
     if command == BURN:
@@ -81,7 +81,7 @@ def prepare_board(b: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) ->
 
 @cuda_function
 def start_fire(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> None:
-    """Nothing burns but the ignition, and its neighbors are marked for the first round."""
+    """Light only the ignition, and mark its neighbors for the first round."""
     cells, cell = fires.arrival.shape[1], fires.ignition[n]
     for i in range(thread, cells, threads):
         fires.arrival[n, i] = INFINITE
@@ -97,7 +97,7 @@ def start_fire(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fir
 
 @cuda_function
 def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> Scalar:
-    """Take back all cells whose path led through a new break, and mark them for the first round; whether any."""
+    """Reset all cells whose path led through a new break, and mark them for the first round; return whether any."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column, cells = cell // columns, cell % columns, fires.arrival.shape[1]
     for i in range(thread, cells, threads):
@@ -134,7 +134,7 @@ def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar,
 
 @cuda_function
 def relax_cell(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
-    """Reach a cell from the best of its neighbors; whether that is sooner than before."""
+    """Reach a cell from the best of its neighbors; return whether that is sooner than before."""
     table, ways = fires.table[b], fires.passable[b, cell]
     best, by = fires.arrival[n, cell], NO_PARENT
     for k in range(fires.step.shape[0]):
@@ -155,7 +155,7 @@ def relax_cell(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
 
 @cuda_function
 def run_fire(n: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) -> None:
-    """Fire `n`, by the command of its board."""
+    """Run fire `n` by the command of its board."""
     fires = Fires(*arrays)
     b = n // fires.params[FIRES]
     command, cells = fires.command[b], fires.arrival.shape[1]

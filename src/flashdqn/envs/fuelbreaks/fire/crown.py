@@ -1,4 +1,4 @@
-"""The crown fire: whether the canopy takes fire (Van Wagner 1977), and how fast it runs (Cruz et al. 2005)."""
+"""The crown fire: whether the canopy burns (Van Wagner 1977), and how fast it spreads (Cruz et al. 2005)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE, PASSIVE, ACTIVE = 0, 1, 2
 
 
 class CrownRun(NamedTuple):
-    """A fire in the canopy in the direction of the wind."""
+    """A fire in the canopy that runs with the wind."""
 
     kind: NDArray[np.uint8]  # PASSIVE or ACTIVE
     rate: Field  # m/min
@@ -25,7 +25,7 @@ class CrownRun(NamedTuple):
 
 
 def critical_intensity(base_height: Field, foliar_moisture: float) -> Field:
-    """The surface fire's intensity from which on the canopy burns, kW/m (Van Wagner 1977, eq. 4)."""
+    """The lowest intensity of a surface fire at which the canopy burns, kW/m (Van Wagner 1977, eq. 4)."""
     intensity: Field = (0.01 * base_height * (460.0 + 2600.0 * foliar_moisture)) ** 1.5
     return intensity
 
@@ -33,7 +33,7 @@ def critical_intensity(base_height: Field, foliar_moisture: float) -> Field:
 def crown_run(
     wind: Field, bulk_density: Field, height: Field, base_height: Field, heat: Field, fine_moisture: float
 ) -> CrownRun:
-    """By the wind at 10 m in km/h, along the slope; densities in kg/m³, heights in m, heat in Btu/lb.
+    """A crown fire by the wind at 10 m in km/h along the slope; densities in kg/m³, heights in m, heat in Btu/lb.
 
     Active where the rate of Cruz's eq. 1 exceeds Van Wagner's 3.0 / density, else passive, damped as in eq. 3.
     """

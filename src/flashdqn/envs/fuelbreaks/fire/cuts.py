@@ -1,7 +1,7 @@
 """What one more break changes, as scalar kernel code for the CPU.
 
-The cells whose path led through the break are cut off, and all others keep their times. What was cut off is reached
-again from its neighbors that were not, and from one another.
+The cells whose path led through the break are cut off, and all others keep their times. The cells
+that were cut off are reached again from neighbors that were not, and from one another.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def close_moves(passable: Array, b: Scalar, cell: Scalar, fires: Fires) -> None:
 
 @inner
 def reopen_moves(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> None:
-    """Undo `close` of a break on trial."""
+    """Undo `close_moves` after a break was tried."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
     for t in range(fires.touching.shape[0]):
@@ -57,7 +57,7 @@ def reopen_moves(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> None:
 
 @inner
 def cut_off_cell(n: Scalar, lane: Scalar, target: Scalar, count: Scalar, fires: Fires) -> Scalar:
-    """Note a cell whose path is broken, with what it was; returns the number noted."""
+    """Record a cell whose path is broken, with its old values; return the number of recorded cells."""
     fires.work[lane, CUT, count] = target
     fires.work[lane, OLD_PARENT, count] = fires.parent[n, target]
     fires.old[lane, count] = fires.arrival[n, target]
@@ -68,7 +68,7 @@ def cut_off_cell(n: Scalar, lane: Scalar, target: Scalar, count: Scalar, fires: 
 
 @inner
 def cut_paths(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar, fires: Fires) -> Scalar:
-    """Cut off all cells whose path led through a cell that `close` has closed; returns their number."""
+    """Cut off all cells whose path led through a cell that `close_moves` has closed; return their number."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
     row, column = cell // columns, cell % columns
     count = 0
@@ -97,7 +97,7 @@ def cut_paths(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar,
 def reconnect_cells(
     n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, count: Scalar, fires: Fires
 ) -> Scalar:
-    """Reach what was cut off from around it, where that can be done in time; returns how many cells are."""
+    """Reach cut-off cells from the cells around them, where there is time; return how many are reached."""
     waiting = 0
     for i in range(count):
         cell = fires.work[lane, CUT, i]
@@ -123,7 +123,7 @@ def reconnect_cells(
 
 @inner
 def prepare_board(b: Scalar, *arrays: Array) -> None:
-    """The open directions of a board, after its command."""
+    """Set the open directions of a board, after its command."""
     fires = Fires(*arrays)
     command = fires.command[b]
     if command == BURN:
@@ -139,7 +139,7 @@ def prepare_board(b: Scalar, *arrays: Array) -> None:
 
 @inner
 def run_fires_in_lane(lane: Scalar, *arrays: Array) -> None:
-    """Every fire of a lane, by the command of its board."""
+    """Run every fire of a lane by the command of its board."""
     fires = Fires(*arrays)
     per_board = fires.params[FIRES]
     n = lane
@@ -158,7 +158,7 @@ def run_fires_in_lane(lane: Scalar, *arrays: Array) -> None:
 
 @inner
 def count_cells_saved(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
-    """How many cells of all fires of a board a break would save; puts everything back."""
+    """How many cells of all fires of a board a break would save; restores everything."""
     saved = 0
     for n in range(b * fires.params[FIRES], (b + 1) * fires.params[FIRES]):
         count = cut_paths(n, cell, lane, fires.trial, lane, fires)
@@ -173,7 +173,7 @@ def count_cells_saved(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Sc
 
 @inner
 def try_breaks_in_lane(lane: Scalar, *arrays: Array) -> None:
-    """What a break in each cell would save, for every board of a lane."""
+    """Count what a break in each cell would save, for every board of a lane."""
     fires = Fires(*arrays)
     cells = fires.passable.shape[1]
     b = lane

@@ -1,7 +1,7 @@
 """The directions in which fire goes from cell to cell, and the cells that each of them passes through.
 
-Direction k leads from the middle of a cell straight to the middle of another; k ^ 1 leads back. Beside the
-eight neighbors there are knight's moves and longer ones, so that fires grow round rather than eight-cornered.
+Direction k leads from the middle of a cell straight to the middle of another; k ^ 1 leads back. Besides
+the eight neighbors there are knight's moves and longer ones, so fires grow round and not eight-cornered.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Offset = tuple[int, int]
 
 @dataclass(frozen=True)
 class Direction:
-    """A move by (rows, columns): the cells passed through, with the share of the way in each, and those touched."""
+    """A move by (rows, columns): the cells passed through, with the share of the path in each, and touched."""
 
     offset: Offset
     passed: tuple[tuple[Offset, float], ...]
-    touched: tuple[Offset, ...]  # by a corner: the way squeezes between two of them
+    touched: tuple[Offset, ...]  # at a corner, where the path passes between two of them
 
     @property
     def azimuth(self) -> float:
@@ -48,12 +48,12 @@ class Direction:
 
     @property
     def outside(self) -> float:
-        """The share of the way that is left at half a cell from its start."""
+        """The share of the move that remains after half a cell."""
         return 1.0 - 0.5 / self.length
 
     @property
     def length(self) -> float:
-        """In cells, on the map."""
+        """Length in cells, on the map."""
         return float(np.hypot(*self.offset))
 
 

@@ -1,4 +1,4 @@
-"""Fire fronts: how fast and how hot a straight front is by the direction that it faces.
+"""Fire fronts: how fast and how hot a straight front is, for every direction that it can face.
 
 A fire in uniform fuel is an ellipse that grows from its focus. Each cell has two: one of the surface fire, whose
 axis is the sum of wind and slope, and one of the crown fire, whose axis is the wind's; the second counts where the
@@ -40,7 +40,7 @@ class Fronts:
     surface: Ellipse
     canopy: Ellipse
     canopy_kind: NDArray[np.uint8]  # [H, W] what a fire in the canopy would be: 1 passive, 2 active
-    critical: Field  # [H, W] kW/m of the surface fire from which on the canopy burns; infinite: it cannot
+    critical: Field  # [H, W] kW/m of the surface fire at which the canopy starts to burn; infinite: it cannot
     burnable: NDArray[np.bool_]  # [H, W] whether a surface fire spreads at all
     gradient: Field  # [H, W, 2] rise over run to the east and to the north
 

@@ -2,8 +2,8 @@
 
 A row holds: name, depth of the fuel bed (ft), dead fuel's moisture of extinction (%), loads of dead 1-h, 10-h
 and 100-h fuel, live herbs and live wood, and the surface-to-volume ratios (1/ft) of dead 1-h fuel, herbs and
-wood; 10-h fuel has 109/ft and 100-h fuel 30/ft everywhere. Loads are those of the publications: lb/ft² for the
-13, tons/acre for the 40, which are turned into lb/ft² of four decimals, as fire programs have them.
+wood; 10-h fuel has 109/ft and 100-h fuel 30/ft everywhere. Loads are as published: lb/ft² for the 13,
+tons/acre for the 40, which are converted to lb/ft² with four decimals, as in fire programs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _SCOTT_BURGAN: dict[int, Row] = {
 }
 
 TONS_PER_ACRE = 2000 / 43560  # lb/ft²
-HEAT, HEAT_GR6 = 8000.0, 9000.0  # Btu/lb; GR6 alone has another
+HEAT, HEAT_GR6 = 8000.0, 9000.0  # Btu/lb; only GR6 differs
 DEAD_10H_RATIO, DEAD_100H_RATIO = 109.0, 30.0  # 1/ft
 
 # The classes of fuel: dead 1-h, 10-h, 100-h, dead herbs (of dynamic models), live herbs, live wood.
@@ -122,5 +122,5 @@ def burnable_fuels() -> Fuels:
 
 
 def fuel_name(number: int) -> str:
-    """What a burnable fuel model is called: Anderson's by words, Scott & Burgan's by letters."""
+    """The name of a burnable fuel model: words for Anderson's, letters for Scott & Burgan's."""
     return (_ANDERSON | _SCOTT_BURGAN)[number][0]

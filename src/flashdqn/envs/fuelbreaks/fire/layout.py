@@ -11,7 +11,7 @@ from flashdqn.compute.kernels import Array
 KEEP, BURN = -2, -1
 NO_PARENT = -1
 NOBODY, SETTLED = -1, -2
-BUCKETS = 1024  # of the queue: finer ones would be empty, coarser ones full
+BUCKETS = 1024  # of the queue: with more they would be mostly empty, with fewer too full
 
 INFINITE = np.float32(np.inf)
 ONE = np.int64(1)
@@ -29,7 +29,7 @@ FROM_ROW, FROM_COLUMN, MOVE, TO_ROW, TO_COLUMN, TOUCHING = range(6)
 class Fires(NamedTuple):
     """All arrays of B boards with F fires each, N = B · F.
 
-    A lane is a thread with its own workspace; where breaks are tried, it is called a trier.
+    A lane is a thread with its own workspace; a lane that tries breaks is called a trier.
     """
 
     table: Array  # [B] int32
@@ -46,7 +46,7 @@ class Fires(NamedTuple):
     open: Array  # [L, H·W] int64
     burnable: Array  # [L, H·W] bool
     step: Array  # [K] int32: what each direction adds to a cell's number
-    outside: Array  # [K] float32: the share of each move that is left at half a cell from its start
+    outside: Array  # [K] float32: the share of each move that remains after half a cell
     touching: Array  # [T, TOUCHING] int32: the moves that a break ends
     work: Array  # [lanes, WORK, H·W] int32
     old: Array  # [lanes, H·W] float32: times before a cut

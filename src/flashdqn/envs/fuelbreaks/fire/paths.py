@@ -1,10 +1,10 @@
 """Shortest paths as scalar kernel code for the CPU: a fire from scratch.
 
-A fire is a row `n` of `arrival` (minutes; infinite where it does not come in time) and of `parent` (the direction
-by which it came into a cell; NO_PARENT at the ignition and where it did not come). The cells to look at wait in
-buckets by time (Dial 1969); a bucket is a list through `AFTER` and `BEFORE`. Within a bucket the order does not
-matter, because a cell that turns out to be reached sooner is looked at again. So the times are those of the best
-paths, summed from the ignition on, and every other right algorithm finds the same ones to the last bit.
+A fire is a row `n` of `arrival` (minutes; infinite where it does not arrive in time) and of `parent` (the
+direction by which it entered a cell; NO_PARENT at the ignition and where it did not arrive). The cells to visit
+wait in buckets by time (Dial 1969); a bucket is a list through `AFTER` and `BEFORE`. Within a bucket the order does
+not matter, because a cell that is later reached sooner is visited again. So the times are those of the best paths,
+summed from the ignition on, and every other correct algorithm finds the same times to the last bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flashdqn.envs.fuelbreaks.fire.layout import (
     Fires,
 )
 
-# Every five bits of it in a row are others: a power of two, times it, shows its exponent in the upper five.
+# Each run of five bits is unique, so the upper five bits of (a power of two times it) show the exponent.
 _DE_BRUIJN = 0x077CB531
 _EXPONENT = np.array([b for _, b in sorted((((_DE_BRUIJN << k) & 0xFFFFFFFF) >> 27, k) for k in range(32))])
 _FACTOR, _ONE_BIT, _SHIFT = np.uint32(_DE_BRUIJN), np.uint32(1), np.uint32(27)
@@ -66,7 +66,7 @@ def directions_reached_sooner(
 ) -> Scalar:
     """The directions, as bits, whose cells are reached sooner from this one, and in time.
 
-    Without a branch, which would be guessed wrongly too often.
+    Without a branch, which would be mispredicted too often.
     """
     better = np.uint32(0)
     for k in range(fires.step.shape[0]):
@@ -81,8 +81,8 @@ def directions_reached_sooner(
 def spread_fire(
     n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, waiting: Scalar, fires: Fires
 ) -> Scalar:
-    """Look at the `waiting` cells of the queue and all that follow; returns the number of cells newly reached."""
-    # Rows taken once: what is indexed in the loop has one axis.
+    """Visit the `waiting` cells of the queue and all that follow; return the number of newly reached cells."""
+    # Take the rows once, so the loop indexes arrays of one axis.
     arrival, parent, times, ways = fires.arrival[n], fires.parent[n], fires.times[table], passable[b]
     after, before, head = fires.work[lane, AFTER], fires.work[lane, BEFORE], fires.head[lane]
     duration = fires.limits[DURATION]
@@ -122,7 +122,7 @@ def spread_fire(
 
 @inner
 def light_ignition(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> Scalar:
-    """The moves out of the ignition, which burns half a cell around at once; returns how many cells wait."""
+    """Queue the moves out of the ignition, which burns half a cell around at once; return how many cells wait."""
     cell, table = fires.ignition[n], fires.table[b]
     waiting = 0
     for k in range(fires.step.shape[0]):

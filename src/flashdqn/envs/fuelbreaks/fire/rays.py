@@ -1,14 +1,14 @@
-"""How fast fire goes along a ray: the growing shape around a burning point, seen from that point.
+"""How fast fire moves along a ray: the growing shape around a burning point, seen from that point.
 
-`Ellipse.front` is the rate of a straight front by the direction that it faces. What a point grows into is the
-shape whose fronts move at these rates, their Wulff shape: its radius along a ray τ is the least of front(n) /
-(n · τ) over all directions n. For one ellipse that is the ellipse about its focus, R (1 − e) / (1 − e cos ω).
-Where the canopy burns, fronts that face some directions move by the surface and others by the canopy, and the
-least is sought.
+`Ellipse.front` is the rate of a straight front by the direction that it faces. A point grows into the shape
+whose fronts move at these rates, their Wulff shape: its radius along a ray τ is the minimum of front(n) / (n · τ)
+over all directions n. For one ellipse that is the ellipse about its focus, R (1 − e) / (1 − e cos ω).
+Where the canopy burns, the surface leads fronts in some directions and the canopy in others, and the minimum
+is searched for.
 
-Fire that goes along K rays alone lags behind between them, the more the narrower its ellipse is. So all rays of
-an ellipse are made faster by one factor, such that the polygon of their ends has the ellipse's area. Of shapes that
-both fires make, which may be needles, each ray gets the mean of its sector: the radius of equal area.
+Fire that moves along K rays only is too slow between them, most of all in a narrow ellipse. So one factor makes all
+rays of an ellipse faster: the polygon of their ends then has the ellipse's area. The shape of both fires together
+may be a needle. There each ray gets the mean of its sector: the radius of equal area.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Field = NDArray[np.float64]
 
 NORMALS = 120  # directions that a front may face, for cells with a canopy
 FINE = 5  # rays by which the area of a sector of such a cell's shape is measured
-LEAST_FACING = 0.01  # cosine: fronts that the ray barely moves in say nothing about it
+LEAST_FACING = 0.01  # cosine: fronts almost parallel to the ray say nothing about it
 
-# front: rates by direction, then that at the edges of the canopy's range, and those two directions
+# front: rates by direction, then the rate at the edges of the canopy's range, and those two directions
 EDGE_RATE, LEFT, RIGHT, FRONT = NORMALS, NORMALS + 1, NORMALS + 3, NORMALS + 5
 # shape: an ellipse
 RATE, ECCENTRICITY, HEAD_EAST, HEAD_NORTH, HEAD_UP, ELLIPSE = range(6)
@@ -65,7 +65,7 @@ def cell_slowness(
     front: Array,
     slow: Array,
 ) -> None:
-    """All rays of cell `i`."""
+    """Compute all rays of cell `i`."""
     count = rays.shape[0]
     if cell[i, SURFACE + RATE] <= 0.0:
         for k in range(count):
@@ -92,7 +92,7 @@ def cell_slowness(
 
 @inner
 def polygon_area(i: Scalar, rays: Array, order: Array, reached: Array) -> Scalar:
-    """Of the ends of all rays, `order` being that around the compass."""
+    """The area of the polygon of all ray ends; `order` goes around the compass."""
     area = 0.0
     for j in range(order.shape[0]):
         a, b = order[j], order[(j + 1) % order.shape[0]]
@@ -105,7 +105,7 @@ def polygon_area(i: Scalar, rays: Array, order: Array, reached: Array) -> Scalar
 def front_rates(i: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
     """Rates of fronts by the direction that they face, around the compass of the slope's plane.
 
-    Returns in how many of them the canopy leads. Where it cannot burn, that is 0, and no rate is written.
+    Returns in how many directions the canopy leads. If it cannot burn, this is 0 and no rate is written.
     """
     if cell[i, INTENSITY] < cell[i, CRITICAL]:
         return 0
@@ -131,7 +131,7 @@ def front_rates(i: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
 
 @inner
 def store_canopy_edges(i: Scalar, cell: Array, front: Array) -> None:
-    """The two directions at which the canopy ceases to burn: there the rate jumps, so the least is often there."""
+    """Store the two directions where the canopy stops burning: the rate jumps there, often to its minimum."""
     e, share = cell[i, SURFACE + ECCENTRICITY], cell[i, CRITICAL] / cell[i, INTENSITY]
     front[i, EDGE_RATE] = np.inf
     # front_share, solved for the cosine to the head.
@@ -191,7 +191,7 @@ def front_share(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scala
 
 @inner
 def ellipse_radius(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
-    """Of an ellipse about its focus, in m/min along the slope."""
+    """The radius of an ellipse from its focus, in m/min along the slope."""
     e = cell[i, shape + ECCENTRICITY]
     return cell[i, shape + RATE] * (1.0 - e) / (1.0 - e * cosine_to_head(i, shape, east, north, up, cell))
 
@@ -208,7 +208,7 @@ def cosine_to_head(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Sc
 
 @inner
 def ellipse_area(i: Scalar, shape: Scalar, cell: Array) -> Scalar:
-    """Per minute², on the map."""
+    """The area of an ellipse per minute², on the map."""
     e = cell[i, shape + ECCENTRICITY]
     half_length = cell[i, shape + RATE] / (1.0 + e)
     area = math.pi * half_length * half_length * math.sqrt(1.0 - e * e)
@@ -227,7 +227,7 @@ def _kernel_inputs(fronts: Fronts) -> Field:
 
 
 def _fan_azimuths(azimuths: Sequence[float]) -> list[float]:
-    """FINE azimuths for each, all over its sector: halfway to the next ray on both sides."""
+    """FINE azimuths for each ray, spread over its sector: halfway to the next ray on both sides."""
     ordered = sorted(azimuths)
     fan = []
     for azimuth in azimuths:
@@ -239,6 +239,6 @@ def _fan_azimuths(azimuths: Sequence[float]) -> list[float]:
 
 
 def _unit_vectors(azimuths: Sequence[float]) -> Field:
-    """East and north, [N, 2]."""
+    """Unit vectors (east, north), [N, 2]."""
     angle = np.radians(azimuths)
     return np.stack((np.sin(angle), np.cos(angle)), axis=1)

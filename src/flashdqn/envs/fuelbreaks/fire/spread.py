@@ -13,15 +13,15 @@ host, and on CUDA a launch can be captured in a graph::
     spread.command.fill_(BURN)    # burn all fires from scratch: table, ignitions and breaks as they are now
     spread.launch()
     spread.burned                 # [B, F] int32: cells burned
-    spread.arrival                # [B, F, H·W] float32: minutes; infinite where fire does not come in time
-    spread.parent                 # [B, F, H·W] int8: it came from cell − step[parent]; −1: lit there, or never came
+    spread.arrival                # [B, F, H·W] float32: minutes; infinite where fire does not arrive in time
+    spread.parent                 # [B, F, H·W] int8: it came from cell − step[parent]; −1: lit there, or no fire
 
     spread.command[:] = cells     # [B] int32: place a break in each board, and re-evaluate its fires
     spread.launch()               # adds it to `breaks`; KEEP leaves a board as it is
 
-After a break only what lay behind it is worked out again; the times equal those of BURN to the last bit, on the
+After a break only the cells behind it are computed again; the times equal those of BURN to the last bit, on the
 CPU and on CUDA. A fire that is lit in a break, or where nothing burns, burns nothing. A break where nothing
-burns changes nothing. To go on from a saved state: write `table`, `ignition` and `breaks`, and BURN.
+burns changes nothing. To continue from a saved state: write `table`, `ignition` and `breaks`, and BURN.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
 __all__ = ["BURN", "KEEP", "Spread"]
 
-# Beyond, float32 cannot tell the shortest travel time apart from nothing.
+# Beyond this, float32 loses the shortest travel time when it is added.
 LONGEST = 7 * 24 * 60.0
-# One more break costs a fire about a microsecond: for few, threads cost more than they gain on a busy machine.
+# One more break costs a fire about a microsecond: for few fires, threads cost more than they gain.
 PARALLEL_FROM = 512
 
 
 class Spread:
-    """Fires on `num_boards` boards, `fires` on each; see the module's text."""
+    """Fires on `num_boards` boards, `fires` on each; see the module's docstring."""
 
     def __init__(self, tables: SpreadTables, num_boards: int, fires: int, duration: float = 240.0) -> None:
         if num_boards < 1 or fires < 1:
@@ -87,7 +87,7 @@ class Spread:
     def savings(self) -> Tensor:
         """For every cell, how many cells of all fires of a board one break there would save, [B, H·W] int32.
 
-        Exact, for a break more than there are now; changes nothing. On CUDA the host works it out.
+        Exact for one break more than now; changes nothing. On CUDA the host computes it.
         """
         if self.tables.device.type == "cuda":
             return self._savings_by_host()
@@ -159,7 +159,7 @@ class Spread:
 
 
 def _direction_tensors(count: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What each direction adds to a cell's number, its share beyond half a cell, the moves that a break ends."""
+    """What each direction adds to a cell's number, its share after half a cell, the moves that a break ends."""
     compass = fire_directions(count)
     offset = torch.tensor([direction.offset for direction in compass], dtype=torch.int32)
     step = offset[:, 0] * columns + offset[:, 1]

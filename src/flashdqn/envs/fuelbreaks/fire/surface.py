@@ -1,7 +1,7 @@
 """The surface fire: Rothermel (1972) with the amendments of Albini (1976), for whole arrays.
 
-Inside, everything is in the units of the papers (ft, lb, Btu, minutes), and the names are the papers' symbols.
-The fuel bed at rest (no wind, no slope) is worked out once per fuel model; wind and slope then per cell.
+Internally everything is in the units of the papers (ft, lb, Btu, minutes), and the names are the papers' symbols.
+The fuel bed at rest (no wind, no slope) is computed once per fuel model, then wind and slope per cell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flashdqn.envs.fuelbreaks.fire.weather import Weather
 
 Field = NDArray[np.float64]
 
-# The factors of the field's programs, whose foot is 1/3.281 m.
+# The factors of the usual fire programs, whose foot is 1/3.281 m.
 FEET_PER_METER = 3.281
 KW_PER_M = 3.46165186  # from Btu/ft/s
 MPH = 0.0372840909091  # from m/min
@@ -33,7 +33,7 @@ SIZE_CLASSES = (1200.0, 192.0, 96.0, 48.0, 16.0)  # 1/ft: Albini's bounds
 
 
 class Bed(NamedTuple):
-    """A fuel bed at rest, in this weather, and how it answers to wind and slope. Arrays of one shape."""
+    """A fuel bed at rest, in this weather, and how it responds to wind and slope. Arrays of one shape."""
 
     rate: Field  # R₀, m/min
     intensity: Field  # kW/m, of a front that moves at R₀
@@ -90,25 +90,26 @@ def wind_adjustment(depth: Field, canopy_height: Field, canopy_cover: Field) -> 
 
 
 def effective_wind(bed: Bed, phi: Field) -> tuple[Field, Field]:
-    """The wind that alone would have the effect φ of wind and slope (m/min), and φ; both within the limit."""
+    """The wind (m/min) that alone has the effect φ of wind and slope, and φ; both within the limit."""
     wind = (phi / bed.wind_factor) ** (1.0 / bed.wind_power)
     limited = np.minimum(wind, bed.wind_limit)
     return limited, np.where(wind > limited, bed.wind_factor * limited**bed.wind_power, phi)
 
 
 def length_to_width(wind: Field) -> Field:
-    """Of the surface fire's ellipse (Anderson 1983, as in BEHAVE), by the effective wind in m/min; 8 at most."""
+    """Proportions of the surface fire's ellipse (Anderson 1983, as in BEHAVE), from the effective wind in m/min; at
+    most 8."""
     mph = wind * MPH
     return np.minimum(8.0, 0.936 * np.exp(0.1147 * mph) + 0.461 * np.exp(-0.0692 * mph) - 0.397)
 
 
 def ellipse_eccentricity(length_to_width: Field) -> Field:
-    """Of an ellipse, by its proportions (Albini & Chase 1980, eq. 8)."""
+    """Eccentricity of an ellipse from its proportions (Albini & Chase 1980, eq. 8)."""
     return np.sqrt(length_to_width**2 - 1.0) / length_to_width
 
 
 def flame_length(intensity: Any) -> Field:
-    """Byram (1959), meters by kW/m: 0.45 I^0.46 in ft and Btu/ft/s."""
+    """Flame length in meters from kW/m (Byram 1959): 0.45 I^0.46 in ft and Btu/ft/s."""
     flame: Field = 0.45 / FEET_PER_METER * (np.asarray(intensity, dtype=np.float64) / KW_PER_M) ** 0.46
     return flame
 
@@ -142,7 +143,7 @@ def _heat_release(fuels: Fuels, load: Field, share: Field, moisture: Field) -> F
 
 
 def _live_extinction(fuels: Fuels, load: Field, moisture: Field) -> Field:
-    """The moisture at which live fuel goes out, by the fine dead fuel beside it (Rothermel eq. 88, Albini 1976)."""
+    """The moisture at which live fuel goes out, from the fine dead fuel with it (Rothermel eq. 88, Albini 1976)."""
     ratio = _safe_divisor(fuels.ratio)
     fine = load * np.where(fuels.ratio > 0, 1.0, 0.0)
     dead = (fine * np.exp(-138.0 / ratio))[:, DEAD]
@@ -170,11 +171,11 @@ def _weight_by_category(share: Field, value: Field, categories: Field) -> Field:
 
 
 def _log_profile(height: Field) -> Field:
-    """The logarithmic profile of the wind over something of a height, in ft."""
+    """The logarithmic wind profile over an object of a height in ft."""
     profile: Field = np.log((20.0 + 0.36 * height) / (0.13 * height))
     return profile
 
 
 def _safe_divisor(x: Field) -> Field:
-    """Where there is nothing, 1: a divisor for what is 0 anyway."""
+    """A divisor without zeros: 1 where x is 0, because the dividend is 0 there too."""
     return np.where(x > 0, x, 1.0)

@@ -1,9 +1,8 @@
-"""Travel times from cell to cell: what the spread of fire is worked out on.
+"""Travel times from cell to cell, from which the spread of fire is computed.
 
 A table belongs to one landscape in one weather. It holds, for every cell and direction, the minutes that fire
-takes to the middle of the cell that the direction leads to, each part of the way at the speed of the cell that
-it lies in; and bits that say which directions are open: the way leads through burnable cells of the landscape
-alone.
+takes to the middle of the cell that the direction leads to. Each part of the path has the speed of its cell. Bits
+say which directions are open: those whose path leads only through burnable cells of the landscape.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
 from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
 
 DIRECTIONS = 16
-#: Every move takes longer than float32 can lose when it is added to a time of arrival.
-SHORTEST = 0.01  # minutes
-AT_ONCE = 40_000  # cells worked out together: more would take more memory, fewer more calls
+#: The shortest move in minutes: long enough for float32 not to lose it when it is added to a time of arrival.
+SHORTEST = 0.01
+AT_ONCE = 40_000  # cells computed together: more would take more memory, fewer more calls
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,13 @@ class SpreadTables:
         into = torch.empty_like(self.times)
         for k, direction in enumerate(fire_directions(self.directions)):
             down, right = direction.offset
-            # What comes around the edge is never read: no direction is open there.
+            # Values that wrap around the edge are never read: no direction is open there.
             into[..., k] = self.times[..., k].roll(down * self.shape[1] + right, dims=1)
         object.__setattr__(self, "into", into)
 
     @property
     def device(self) -> torch.device:
-        """Where they lie."""
+        """The device of the tables."""
         return self.times.device
 
     def to(self, device: torch.device | str) -> SpreadTables:
@@ -59,7 +58,7 @@ class SpreadTables:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the tables."""
+        """Memory of the tables in bytes."""
         return 2 * self.times.nbytes + self.open.nbytes + self.burnable.nbytes
 
 

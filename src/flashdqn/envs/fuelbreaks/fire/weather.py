@@ -1,4 +1,4 @@
-"""The weather of a fire: wind, and the moisture of what may burn. It is the same all over a landscape."""
+"""The weather of a fire: wind, and the moisture of the fuel. It is the same everywhere in a landscape."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ MILD = Weather(10.0, 270.0, 0.10, 0.11, 0.12, 0.90, 1.20, 1.10)
 DRY = Weather(20.0, 270.0, 0.06, 0.07, 0.08, 0.60, 0.90, 1.00)
 EXTREME = Weather(40.0, 270.0, 0.03, 0.04, 0.05, 0.30, 0.60, 0.90)
 
-#: a cool day, a dry summer's day, and a day of red flags
+#: a cool day, a dry summer day, and a day with a red flag warning
 WEATHERS: dict[str, Weather] = {"mild": MILD, "dry": DRY, "extreme": EXTREME}
