@@ -13,9 +13,9 @@ from flashdqn.learn.heads import Head
 class GreedyPolicy(nn.Module):
     """Observation in, best legal action and action values out.
 
-    A task's decoder is not part of it: its tables are those of the training, and the file should serve others. The
-    scaling of bytes, the head's expectation and the mask are part of it. The network must be in evaluation
-    mode: no noise, fixed fractions.
+    A task's decoder is not part of it: its tables belong to the training, and the file should serve other games,
+    too. The scaling of bytes, the head's expectation and the mask are part of it. The network must be in
+    evaluation mode: no noise, fixed fractions.
     """
 
     def __init__(self, network: nn.Module, head: Head) -> None:

@@ -85,7 +85,7 @@ class Rules:
     """What is computed: how many rows of which kind, by how many networks, with which loss and precision."""
 
     rows: int  # B
-    byte_obs: bool  # observations are bytes, to be divided by 255
+    byte_obs: bool  # observations are bytes, which are divided by 255
     masked: bool
     precision: str  # of matrix products: tf32, tf32x3 or ieee
     networks: int = 1  # forward passes: 2 (greedy target) or 3 (double)
