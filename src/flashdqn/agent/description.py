@@ -29,7 +29,7 @@ class Description:
     masked: bool  # whether the task has legal actions: then the graph has a second input, `mask`
     head: str
     precision: str  # float32, or int8 and the method of quantization
-    score: float | None  # mean score over fresh games when the run ended; None where it is not known
+    score: float | None  # mean score over fresh games when the run ended; None if it is not known
     steps: int  # transitions that the weights were trained on
     weights: str  # sixteen digits that change when any weight changes
     version: str  # of flashdqn

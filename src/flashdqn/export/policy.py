@@ -23,9 +23,9 @@ class GreedyPolicy(nn.Module):
         self.network, self.head = network, head
         if getattr(network, "decoder", None) is not None:
             self.network = copy.copy(network)  # the same weights
-            setattr(self.network, "decoder", None)  # noqa: B010 - a plain attribute of ours, not a part of it
+            setattr(self.network, "decoder", None)  # noqa: B010 - our own plain attribute
 
     def forward(self, obs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """[B, *obs], and [B, A] where the task has legal actions → [B] int64 and [B, A] float32."""
+        """[B, *obs], and [B, A] if the task has legal actions → [B] int64 and [B, A] float32."""
         q = self.head.q(self.network(obs))
         return masked_argmax(q, mask), q

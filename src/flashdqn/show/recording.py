@@ -1,4 +1,4 @@
-"""A game inside a page: recorded once, thinned where it is long, compressed, and played back by `web/player.js`."""
+"""A game inside a page: recorded once, thinned if it is long, compressed, and played back by `web/player.js`."""
 
 from __future__ import annotations
 

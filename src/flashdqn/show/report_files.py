@@ -1,4 +1,4 @@
-"""The files of a run folder, read for a report. Old folders can be read, too, and missing files are no error."""
+"""The files of a run folder, read for a report. Old folders can be read, too; missing files are allowed."""
 
 from __future__ import annotations
 
