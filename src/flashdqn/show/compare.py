@@ -121,7 +121,7 @@ def make_differences_table(groups: Sequence[RunGroup]) -> str:
     """A row for each setting that is not the same in all groups."""
     names = find_differing_settings([group.settings for group in groups])
     if not names:
-        return "<p>None but the seeds.</p>"
+        return "<p>Only the seeds.</p>"
     rows = [(name, *(format_value(group.settings.get(name)) for group in groups)) for name in names]
     return make_table(("setting", *(group.name for group in groups)), rows)
 
