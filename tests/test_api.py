@@ -1,4 +1,4 @@
-"""The Python face: train, load, act, make_env."""
+"""The Python interface: train, load, act, make_env."""
 
 from __future__ import annotations
 

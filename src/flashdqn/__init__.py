@@ -46,7 +46,7 @@ __all__ = [
     "types",
 ]
 
-#: The modules that are names of this package, and where they live.
+#: Modules that are attributes of this package, and where they live.
 _MODULES = {
     "algorithms": "flashdqn.learn.algorithms",
     "config": "flashdqn.config",
@@ -56,7 +56,7 @@ _MODULES = {
     "types": "flashdqn.core.types",
 }
 
-#: The module that each other name lives in.
+#: The module of each other name.
 _HOMES = {
     "Agent": "flashdqn.agent.agent",
     "CheckpointError": "flashdqn.core.errors",
@@ -73,7 +73,7 @@ _HOMES = {
     "train": "flashdqn.api",
 }
 
-if not TYPE_CHECKING:  # a type checker must go on refusing names that are not there
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
 
     def __getattr__(name: str) -> Any:
         if name in _MODULES:

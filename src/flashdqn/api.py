@@ -1,4 +1,4 @@
-"""The Python face: train, load, make_env."""
+"""The Python interface: train, make_env."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def train(
     trust: bool = False,
     **settings: Any,
 ) -> Run:
-    """Train a preset, or a configuration of your own, and return the finished run.
+    """Train a preset, or your own configuration, and return the finished run.
 
-    `algo` puts an algorithm on top of it: `train("snake-flood", algo="rainbow")`. `settings` are those of the
-    command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`. With `resume`
-    the run goes on with its own configuration; only the budget may change. Code that the resumed run names as
-    module:Name is imported only with `trust=True`, or where `settings` name it too.
+    `algo` puts an algorithm on top of it: `train("snake-flood", algo="rainbow")`. `settings` are the same as on
+    the command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`. With
+    `resume` the run continues with its own configuration; only the budget may change. Code that the resumed run
+    names as module:Name is imported only with `trust=True`, or if `settings` name it too.
     """
     shown = choose_progress(Console(stderr=True)) if progress else Silent()
     if resume is not None:
@@ -55,7 +55,7 @@ def train(
 
 
 def check_resume(run: Config, wanted: Config) -> Config:
-    """Only the budget may differ from the run's own configuration."""
+    """Refuse a configuration that differs from the run's own in more than the budget."""
     same = dataclasses.replace(wanted, steps=run.steps, episodes=run.episodes, max_time=run.max_time)
     changed = [f.name for f in dataclasses.fields(run) if getattr(same, f.name) != getattr(run, f.name)]
     if changed:
@@ -67,7 +67,7 @@ def check_resume(run: Config, wanted: Config) -> Config:
 
 
 def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> VecEnv:
-    """An environment by its own name, a preset's or Gymnasium's (gym:CartPole-v1), with settings like `size=12`."""
+    """An environment by its name, a preset's or Gymnasium's (gym:CartPole-v1), with settings such as `size=12`."""
     if name in PRESETS or ":" in name:
         config = base_config(name).env
     elif name in TASKS:

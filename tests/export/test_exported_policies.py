@@ -96,7 +96,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     graph = onnx.helper.make_graph([node], "other", value[:1], value[1:])
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), str(tmp_path / "other.onnx"))
-    with pytest.raises(CheckpointError, match="is no policy that this version can play"):
+    with pytest.raises(CheckpointError, match="is not a policy that this version can play"):
         load_onnx(tmp_path / "other.onnx")
     with pytest.raises(ConfigError, match="threads must be at least 1"):
         OnnxAgent(tmp_path / "other.onnx", threads=0)

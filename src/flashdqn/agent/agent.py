@@ -10,7 +10,7 @@ import numpy as np
 from flashdqn.agent.onnx import OnnxAgent, load_onnx
 from flashdqn.core.errors import CheckpointError, EnvError
 
-# PyTorch is imported by who needs it: `Agent.from_onnx` does not.
+# PyTorch is imported only where it is needed: `Agent.from_onnx` does not need it.
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -32,9 +32,9 @@ class Agent:
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         self.masked = env.mask is not None
-        #: what an outside environment calls our action 0
+        #: the number that an outside environment gives to our action 0
         self.first_action: int = getattr(env, "first_action", 0)
-        reader = find_task(config.env.task).reader  # of what the user's own environment returns
+        reader = find_task(config.env.task).reader  # reads what the user's own environment returns
         self._reader = reader(env) if reader is not None else None
         self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
@@ -44,7 +44,7 @@ class Agent:
 
     @staticmethod
     def from_onnx(file: str | Path, threads: int = 1) -> OnnxAgent:
-        """The agent in a file of `flashdqn export`, which acts without PyTorch; as `flashdqn.load_onnx`."""
+        """As `flashdqn.load_onnx`: the agent in a file that `flashdqn export` wrote. It acts without PyTorch."""
         return load_onnx(file, threads)
 
     def q(self, obs: Any) -> Tensor:
@@ -60,9 +60,9 @@ class Agent:
     def act(self, obs: Any, mask: Any = None) -> Any:
         """The best legal action: an int for one observation, a tensor or array of them for a batch.
 
-        For a Gymnasium environment `obs` may be what its own `reset` and `step` return, a Dict or a picture, say,
-        and the action is one of its own; legal actions in `obs["action_mask"]` are heeded, those in `info` are
-        given as `mask`. A tensor is read as our vectorised environments give it, with actions from 0.
+        For a Gymnasium environment `obs` may be what its own `reset` and `step` return, for example a Dict or a
+        picture, and the action is one of its own. Legal actions in `obs["action_mask"]` are used; pass those in
+        `info` as `mask`. A tensor is read as our vectorized environments give it, with actions from 0.
         """
         import torch
 
@@ -79,7 +79,7 @@ class Agent:
         return action if isinstance(obs, torch.Tensor) else action.cpu().numpy()
 
     def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
-        """Play games on boards of one's own."""
+        """Play `episodes` games, each on its own board."""
         from flashdqn.compute.seeds import purpose_seed
         from flashdqn.envs import build_evaluation_env
         from flashdqn.training.evaluate import evaluate
@@ -90,7 +90,7 @@ class Agent:
         return evaluate(env, self.network, self.head, seed)
 
     def _batch(self, obs: Any) -> tuple[Tensor, bool, Any, int]:
-        """What the network reads, whether it was one observation, the mask in it, the first action's number."""
+        """The network's input, whether it was one observation, the mask in it, and the first action's number."""
         import torch
 
         if self._reader is not None and not isinstance(obs, torch.Tensor):
@@ -124,7 +124,7 @@ def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
 
 
 def load_agent(path: Path, device: str, permission: Permission) -> Agent:
-    """The same, where the run may import what is permitted."""
+    """As `load`; the run may import only what `permission` allows."""
     from flashdqn.compute.device import choose_device
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder

@@ -25,13 +25,13 @@ class Description:
     observation_shape: tuple[int, ...]  # without the batch axis
     observation_dtype: str  # float32 or uint8
     actions: tuple[str, ...]  # their names, in order
-    first_action: int  # what the environment calls action 0: Gymnasium's Discrete(n, start=1) says 1
+    first_action: int  # the environment's number for action 0: 1 for Gymnasium's Discrete(n, start=1)
     masked: bool  # whether the task has legal actions: then the graph has a second input, `mask`
     head: str
-    precision: str  # float32, or int8 with how it was quantised
-    score: float | None  # mean score over fresh games when the run ended; None where it is not known
+    precision: str  # float32, or int8 and the method of quantization
+    score: float | None  # mean score over fresh games when the run ended; None if it is not known
     steps: int  # transitions that the weights were trained on
-    weights: str  # sixteen digits that change when any weight does
+    weights: str  # sixteen digits that change when any weight changes
     version: str  # of flashdqn
 
     def to_texts(self) -> dict[str, str]:
@@ -40,11 +40,11 @@ class Description:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], file: str) -> Description:
-        """Read back; a file of someone else's is refused."""
+        """Read the description back; files that flashdqn did not write are refused."""
         if texts.get("format") != FORMAT:
             raise CheckpointError(
-                f"{file} is no policy that this version can play: its metadata must say format {FORMAT}, and says "
-                f"{texts.get('format')!r}. Make one with `flashdqn export RUN`."
+                f"{file} is not a policy that this version can play: its metadata must say format {FORMAT}, and "
+                f"says {texts.get('format')!r}. Make one with `flashdqn export RUN`."
             )
         try:
             values = {field.name: json.loads(texts[field.name]) for field in fields(cls)}

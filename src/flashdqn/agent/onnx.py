@@ -25,7 +25,7 @@ class OnnxAgent:
 
     @property
     def num_actions(self) -> int:
-        """How many actions there are."""
+        """The number of actions."""
         return len(self.description.actions)
 
     def q(self, obs: Any) -> Array:
@@ -41,7 +41,7 @@ class OnnxAgent:
         return int(action[0]) if single else action
 
     def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
-        """Actions [B] and values [B, A] of a batch that has the right shape and dtype already."""
+        """Actions [B] and values [B, A] of a batch that already has the right shape and dtype."""
         inputs = {"obs": batch}
         if self.description.masked:
             shape = (len(batch), self.num_actions)
@@ -49,8 +49,8 @@ class OnnxAgent:
             inputs["mask"] = legal
         elif mask is not None:
             raise EnvError(
-                f"The task {self.description.task} has no illegal actions, and the file no input for a mask: "
-                "leave it out."
+                f"The task {self.description.task} has no illegal actions, and the file has no input for a "
+                "mask: leave it out."
             )
         action, q = self._session.run(["action", "q"], inputs)
         return action, q
@@ -76,7 +76,7 @@ def load_onnx(file: str | Path, threads: int = 1) -> OnnxAgent:
 
 
 def open_session(file: Path, threads: int) -> Any:
-    """onnxruntime's session on the CPU."""
+    """Open onnxruntime's session on the CPU."""
     try:
         import onnxruntime
     except ImportError:
@@ -88,9 +88,9 @@ def open_session(file: Path, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors: what it has to say of its own optimisations is not for users
+    options.log_severity_level = 3  # errors only: notes about its own optimizations do not help users
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its classes of errors share no base but this one
+    except Exception as error:  # its error classes share no other base
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{file} cannot be opened as an ONNX file: {reason}") from None

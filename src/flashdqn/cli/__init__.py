@@ -1,1 +1,1 @@
-"""The command line: `main.py` dispatches, every command has a file of its own."""
+"""The command line: `main.py` dispatches, every command has its own file."""

@@ -1,4 +1,4 @@
-"""Command-line arguments as dataclasses; what cannot be read becomes one sentence."""
+"""Command-line arguments as dataclasses; each error becomes one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashdqn.envs.tasks import TASKS
 
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
-    """Arguments as a dataclass; what tyro has to complain of becomes one sentence."""
+    """Arguments as a dataclass; tyro's complaints become one sentence."""
     more = {} if default is None else {"default": default}
     complaint = io.StringIO()
     try:
@@ -39,15 +39,15 @@ def parse(command: str, kind: Any, arguments: list[str], known: list[str], defau
 
 
 def first_paragraph(box: str) -> str:
-    """What tyro says in the first part of its box, on one line. Where the output is not UTF-8 the box has no
-    sides, and its rules are of hyphens."""
+    """The first part of tyro's message box, on one line. If the output is not UTF-8, the box has no sides, and
+    its rules are hyphens."""
     lines = (line.strip("│╰─╯- ") for line in box.splitlines()[1:])
     parts = itertools.groupby(lines, key=bool)
     return " ".join(next((group for is_text, group in parts if is_text), ()))
 
 
 def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
-    """Name the first word that nothing understands, and the flag that was perhaps meant."""
+    """Refuse the first unknown word, and suggest the flag that was probably meant."""
     if not unknown:
         return
     word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
@@ -64,7 +64,7 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
 
 
 def flag_names(config: Any, prefix: str = "") -> list[str]:
-    """Every setting as its flag spells it."""
+    """The flag names of all settings."""
     names: list[str] = []
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), f"{prefix}{field.name.replace('_', '-')}"
@@ -84,21 +84,21 @@ def flag_value(arguments: list[str], flag: str) -> str | None:
     return None
 
 
-#: The flags whose values may name code: naming it there is allowing it.
+#: The flags whose values may name code: a name given there is permitted.
 NAMING_FLAGS = ("--network", "--env.", "--learn.", "--replay.")
 
 TRUST_HELP = (
     "Import the code that the run or the file names as module:Name: networks, games, variants. It runs with your "
-    "rights, so trust only what you know. --trust MODULE:NAME allows this one alone."
+    "rights, so trust only what you know. --trust MODULE:NAME allows only this name."
 )
 Trust = Annotated[bool, tyro.conf.arg(help=TRUST_HELP), tyro.conf.FlagCreatePairsOff]
 
 
 def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permission, list[str]]:
-    """What a file may import, by the words of this command line; and the words without the names behind --trust.
+    """What this command line permits files to import, and its words without the names after --trust.
 
     A name counts as the value of --trust or of a flag that names code and, where `preset` is true, as the first
-    word. A path never counts: a stranger may have called a run's folder `evil:Game`.
+    word. A path never counts: somebody may have named a run's folder `evil:Game`.
     """
     names: set[str] = set()
     rest: list[str] = []
@@ -122,6 +122,6 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
 
 
 def refuse_arguments(command: str, arguments: list[str]) -> None:
-    """For commands that take none."""
+    """Refuse arguments of a command that takes none."""
     if arguments and arguments[0] not in ("-h", "--help"):
         raise ConfigError(f"`flashdqn {command}` takes no arguments, and got '{arguments[0]}'.")

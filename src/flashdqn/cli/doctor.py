@@ -1,4 +1,4 @@
-"""`flashdqn doctor`: why is this training slow? For anybody's script."""
+"""`flashdqn doctor`: why is this training slow? For any training script."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class DoctorArguments:
       flashdqn doctor --python ../their-project/.venv/bin/python ../their-project/dqn.py
       flashdqn doctor -m cleanrl.dqn --seed 1
 
-    The doctor's own flags come before the script; all that follows the script is the script's. It says where the
-    time goes, line by line; what to do about it, with the gain to be expected; and what only looks like a gain. The
-    script computes the same with the doctor as without. Ctrl-C ends it early and still gives the report.
+    The doctor's own flags come before the script; everything after the script is passed to it. The report says
+    where the time goes, line by line, what to do about it, with the expected gain, and what only looks like a gain.
+    The script computes the same results as without the doctor. Ctrl-C ends it early and still prints the report.
     """
 
     seconds: Seconds = 60.0
-    """Watch for so long, or until the script ends: 60, 90s, 2m."""
+    """How long to watch, at most: 60, 90s, 2m."""
     deep: bool = False
-    """Look closer: every operation of torch by line, and ten times as many looks. Slows the script down."""
+    """Look closer: every torch operation by line, and ten times as many samples. Slows the script down."""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write the report as a page, too."""
+    """Also write the report as a page."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write the report as JSON, too."""
+    """Also write the report as JSON."""
     python: Annotated[str, tyro.conf.arg(metavar="PATH")] = sys.executable
-    """The interpreter to run the script with: that of its own environment, which need not have flashdqn."""
+    """The interpreter that runs the script, from the script's own environment. It does not need flashdqn."""
 
 
 def run_command(arguments: list[str]) -> int:
-    """The command."""
+    """Run `flashdqn doctor`."""
     from flashdqn.doctor.examine import build_report
     from flashdqn.doctor.report.contents import write_report_json
     from flashdqn.doctor.report.page import write_doctor_page

@@ -7,7 +7,7 @@ from flashdqn.show.terminal import SteadyConsole
 
 
 def run_command(arguments: list[str]) -> int:
-    """`flashdqn envs`."""
+    """Run `flashdqn envs`."""
     from flashdqn.envs.tasks import iterate_tasks
 
     refuse_arguments("envs", arguments)

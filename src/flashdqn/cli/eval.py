@@ -17,12 +17,12 @@ from flashdqn.show.terminal import SteadyConsole
 
 @dataclass(frozen=True)
 class EvalArguments:
-    """Play games with a trained agent, without exploration, and say how well it does."""
+    """Play games with a trained agent, without exploration, and print how well it plays."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run folder (its best checkpoint plays), or one checkpoint in it."""
     episodes: int = 100
-    """Games to play, each on a board of its own."""
+    """Games to play, each on its own board."""
     seed: int | None = None
     """Seed of the games; by default one that training has not used."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -33,7 +33,7 @@ class EvalArguments:
 
 
 def run_command(arguments: list[str]) -> int:
-    """`flashdqn eval`."""
+    """Run `flashdqn eval`."""
     from flashdqn.agent.agent import load_agent
     from flashdqn.training.progress import evaluation_text
 

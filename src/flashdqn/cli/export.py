@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportArguments:
-    """Write the greedy policy of a trained agent as a file, and check it on games of the agent's own.
+    """Write the greedy policy of a trained agent to a file, and check it on the agent's own games.
 
       flashdqn export runs/snake-flood-20261115-120000
       flashdqn export runs/snake-flood-20261115-120000 --int8 --out snake.onnx
       flashdqn export runs/snake-flood-20261115-120000 --to torchscript --checkpoint last
 
-    Observation in, action and action values out, with legal actions where the task has them. The table says how
-    often the file chooses as PyTorch does, how it plays, how large it is and how long it takes.
+    Observation in, action and action values out, with legal actions if the task has them. The table says how
+    often the file chooses the same action as PyTorch, how well it plays, how large it is and how long it takes.
     """
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
@@ -35,22 +35,22 @@ class ExportArguments:
     to: Literal["onnx", "torchscript"] = "onnx"
     """onnx: for onnxruntime in any language (pip install 'flashdqn[export]'). torchscript: for PyTorch, C++ too."""
     int8: bool = False
-    """Quantise to eight bits, in the better of two ways: a smaller file, faster for large batches (onnx)."""
+    """Quantize to eight bits, in the better of two ways: a smaller file, faster for large batches (onnx)."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """The file to write; by default policy.onnx, policy-int8.onnx or policy.pt in the run folder."""
     checkpoint: Annotated[str, tyro.conf.arg(metavar="best|last|STEP")] = "best"
-    """Which weights: those that evaluated best, the newest, or those of a step."""
+    """Which weights: the best in evaluation, the newest, or those of a step."""
     observations: int = 10_000
     """Observations to compare on, from games that the agent itself plays."""
     episodes: int = 100
-    """Games that the file plays for its score."""
+    """Games that the file plays to measure its score."""
     json: bool = False
     """Print JSON."""
     trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
-    """The command."""
+    """Run `flashdqn export`."""
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(ExportArguments)][1:]
@@ -75,7 +75,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def show_export_results(done: Exported, console: SteadyConsole) -> None:
-    """The table, and what the file is."""
+    """Print the table and a description of the file."""
     count = done.rows[0].agreement.observations
     games = done.rows[0].games.episodes + done.rows[0].games.unfinished
     console.print(f"\nOn {count:,} observations of the agent's own games, and in {games} games each:\n")
@@ -105,7 +105,7 @@ def show_export_results(done: Exported, console: SteadyConsole) -> None:
 
 
 def format_export_row(row: Measured) -> list[str]:
-    """One line of the table."""
+    """One row of the table."""
     same = "" if row.size is None else f"{row.agreement.actions:.2%}"
     difference = "" if row.size is None else f"{row.agreement.largest_difference:.2g}"
     size = "" if row.size is None else format_file_size(row.size)
@@ -121,10 +121,10 @@ def format_export_row(row: Measured) -> list[str]:
 
 
 def format_file_size(count: int) -> str:
-    """In kB or MB."""
+    """A size in kB or MB."""
     return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
 
 
 def format_latency(seconds: float) -> str:
-    """In µs or ms."""
+    """A time in µs or ms."""
     return f"{1e6 * seconds:.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:.2f} ms"

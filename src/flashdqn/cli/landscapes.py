@@ -25,51 +25,51 @@ class MakeArguments:
     """
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
-    """Where to; each landscape goes into a folder, or a file, of its own in it."""
+    """The folder to write to; each landscape gets its own folder or file in it."""
     count: int = 1
-    """How many."""
+    """Number of landscapes."""
     size: int = 50
-    """Cells a side, of 30 m."""
+    """Cells per side, 30 m each."""
     seed: int = 0
-    """The first one's seed; the others follow."""
+    """Seed of the first one; the others count up from it."""
     format: Literal["auto", "geotiff", "npz"] = "auto"
-    """auto: GeoTIFF where rasterio is installed, else npz."""
+    """auto: GeoTIFF if rasterio is installed, else npz."""
 
 
 @dataclass(frozen=True)
 class CheckArguments:
-    """Say what is wrong with landscapes, or that nothing is. Exit code 1 where something is.
+    """Say what is wrong with landscapes, or that they are fine. The exit code is 1 if something is wrong.
 
     flashdqn landscapes check my-rasters
     """
 
     path: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="PATH")]
-    """A folder of GeoTIFF layers, an .npz file, or a folder of such."""
+    """A folder of GeoTIFF layers, an .npz file, or a folder that holds several of them."""
 
 
 @dataclass(frozen=True)
 class ShowArguments:
-    """Draw a landscape's layers, and sum it up.
+    """Draw a landscape's layers, and print a summary.
 
     flashdqn landscapes show my-rasters/ridge --out ridge.png
     flashdqn landscapes show --seed 7 --size 50
     """
 
     path: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="PATH")] = None
-    """A folder of GeoTIFF layers, or an .npz file; none: a generated one."""
+    """A folder of GeoTIFF layers, or an .npz file; without it, a landscape is generated."""
     seed: int = 0
-    """The generated one's seed."""
+    """Seed of the generated landscape."""
     size: int = 50
-    """The generated one's cells a side."""
+    """Cells per side of the generated landscape."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.png")] = Path("landscape.png")
-    """The picture."""
+    """The picture to write."""
 
 
 COMMANDS = ("make", "check", "show")
 
 
 def run_command(arguments: list[str]) -> int:
-    """The command."""
+    """Run `flashdqn landscapes`."""
     if not arguments or arguments[0] in ("-h", "--help"):
         console = SteadyConsole(soft_wrap=True)
         console.print(
@@ -85,7 +85,7 @@ def run_command(arguments: list[str]) -> int:
         "check": (check_landscapes, CheckArguments),
         "show": (show_landscape, ShowArguments),
     }[name]
-    # Before the parser sees them: it would take the value of an unknown flag for the path.
+    # This must come before the parser, which would take the value of an unknown flag for the path.
     refuse_unknown(
         "landscapes " + name,
         [word for word in rest if word.startswith("--") and not is_known_flag(word, kind)],
@@ -95,7 +95,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def make_landscapes(arguments: list[str]) -> int:
-    """`flashdqn landscapes make`."""
+    """Run `flashdqn landscapes make`."""
     from flashdqn.envs.fuelbreaks.generate import generate_landscape
     from flashdqn.envs.fuelbreaks.rasters import write_folder, write_npz
 
@@ -118,7 +118,7 @@ def make_landscapes(arguments: list[str]) -> int:
 
 
 def check_landscapes(arguments: list[str]) -> int:
-    """`flashdqn landscapes check`."""
+    """Run `flashdqn landscapes check`."""
     from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
     asked = parse("landscapes check", CheckArguments, arguments, landscape_flag_names(CheckArguments))
@@ -133,7 +133,7 @@ def check_landscapes(arguments: list[str]) -> int:
 
 
 def show_landscape(arguments: list[str]) -> int:
-    """`flashdqn landscapes show`."""
+    """Run `flashdqn landscapes show`."""
     from flashdqn.envs.fuelbreaks.generate import generate_landscape
     from flashdqn.envs.fuelbreaks.landscape import LAYERS
     from flashdqn.envs.fuelbreaks.pictures import STYLES, draw_layers
@@ -186,5 +186,5 @@ def is_known_flag(word: str, kind: type) -> bool:
 
 
 def print_line(text: str) -> None:
-    """A line."""
+    """Print a line as it is."""
     SteadyConsole(soft_wrap=True).print(text, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The command line: `flashdqn train`, `eval`, `watch` and the others; `COMMANDS` has them all."""
+"""The command line: `flashdqn train`, `eval`, `watch` and the others; `COMMANDS` lists them all."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from flashdqn.show.terminal import SteadyConsole, discard_output
 
 
 def main() -> None:
-    """Run a command; a mistake of the user's is one sentence and exit code 2."""
+    """Run a command; a user's mistake becomes one sentence and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without ε is no reason to stop
+            stream.reconfigure(errors="replace")  # a terminal that cannot show ε must not stop the program
     try:
         code = dispatch_command(sys.argv[1:])
     except DivergedError as error:
@@ -30,7 +30,7 @@ def main() -> None:
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
         code = 130
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # for example a full disk
         where = f" ({error.filename})" if error.filename else ""
         code = print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
         discard_output()
@@ -38,12 +38,12 @@ def main() -> None:
 
 
 def print_error(error: FlashDQNError, code: int) -> int:
-    """Say what is wrong on the standard error."""
+    """Print the error to standard error; returns the exit code."""
     Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
     return code
 
 
-#: What each command does; `flashdqn NAME` calls `run_command` in `cli/NAME.py`, and imports nothing of the others.
+#: What each command does. `flashdqn NAME` calls `run_command` in `cli/NAME.py`, and imports no other command.
 COMMANDS = {
     "train": "train an agent: flashdqn train [PRESET] [options]",
     "eval": "play games with a trained agent",

@@ -1,7 +1,7 @@
 """Configuration files with the names that users of fuel-break trainers know: what each of them means here.
 
-Such a file is one level of keys (`grid_size`, `num_parallel_envs`, `memory_simulations`, …). They are turned
-into our settings one by one, each with a note of what it became; what nobody knows is refused by name.
+Such a file has one level of keys (`grid_size`, `num_parallel_envs`, `memory_simulations`, …). Each key becomes one
+of our settings, with a note about what it became; unknown keys are refused by name.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
 
-#: What such a file starts from.
+#: The preset that such a file starts from.
 PRESET = "fuelbreaks"
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """The setting that a key becomes, and how its value is turned into that setting's."""
+    """The setting that a key becomes, and how its value is converted."""
 
     setting: str
     turn: Callable[[Any], Any] = lambda value: value
 
 
 def require_whole_number(value: Any) -> int:
-    """A whole number, also where JSON writes 1e5."""
+    """The value as a whole number; JSON's 1e5 counts as one."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
         raise ValueError("a whole number")
     return int(value)
 
 
 def require_number(value: Any) -> float:
-    """A number."""
+    """The value as a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("a number")
     return float(value)
 
 
 def frequency_to_ratio(value: Any) -> float:
-    """Gradient steps every so many transitions, as a ratio."""
+    """The ratio for one gradient step every `value` transitions."""
     if require_number(value) <= 0:
         raise ValueError("a number above 0")
     return 1.0 / require_number(value)
 
 
 def require_text(value: Any) -> str:
-    """A text."""
+    """The value as a text."""
     if not isinstance(value, str):
         raise ValueError("a text")
     return value
@@ -78,7 +78,7 @@ MEANINGS: dict[str, Meaning] = {
     "raster_dir": Meaning("env.rasters", require_text),
 }
 
-#: Keys whose meaning needs a word more.
+#: Remarks for keys that need an explanation.
 REMARKS = {
     "steps_per_episode": "an episode ends when its budget of breaks is spent",
     "train_frequency": "gradient steps per transition, whatever the number of environments",
@@ -89,8 +89,8 @@ REMARKS = {
 }
 
 
-#: Keys that only fuel-break trainers use. Others, such as `gamma` or `batch_size`, are everybody's: they do not say
-#: what a file is for.
+#: Keys that only fuel-break trainers use. Every trainer uses others, such as `gamma` or `batch_size`: they do not
+#: say what a file is for.
 UNMISTAKABLE = {
     "grid_size",
     "num_landscapes",
@@ -102,12 +102,12 @@ UNMISTAKABLE = {
 
 
 def uses_other_tool_keys(settings: Mapping[str, Any]) -> bool:
-    """Whether a file speaks this language: it has a key that no other trainer uses."""
+    """Whether a file uses these names: it has a key that only fuel-break trainers use."""
     return any(key in UNMISTAKABLE for key in settings)
 
 
 def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Our settings, and a line about each key; our own keys may stand among them."""
+    """Our settings, and a line about each key; the file may also contain our own keys."""
     ours = {field.name for field in fields(Config)} | {"algo"}
     result: dict[str, Any] = {}
     notes: list[str] = []
@@ -133,14 +133,14 @@ def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], lis
 
 
 def episodes_to_transitions(episodes: int, settings: Mapping[str, Any]) -> int:
-    """So many episodes, in transitions."""
+    """A number of episodes in transitions."""
     breaks = settings.get("steps_per_episode", 1)
     return int(episodes) * int(breaks if isinstance(breaks, int | float) else 1)
 
 
 def add_implied_settings(result: dict[str, Any]) -> dict[str, Any]:
-    """What goes with a setting: a fixed budget has no least one, ε that falls has its schedule, pre-training has
-    somebody to learn from."""
+    """Add what a setting implies: a fixed budget has no minimum, a falling ε has a schedule, and pre-training has
+    an expert to learn from."""
     if "env.budget" in result:
         result.setdefault("env.least_budget", 0.0)
     if any(name.startswith("explore.") for name in result):

@@ -9,7 +9,7 @@ from flashdqn.show.terminal import SteadyConsole
 
 
 def run_command(arguments: list[str]) -> int:
-    """`flashdqn presets`."""
+    """Run `flashdqn presets`."""
     from flashdqn.config.axes import BOOTSTRAPS, HEADS, OPTIMIZERS, SAMPLERS
     from flashdqn.config.presets import PRESETS
     from flashdqn.learn.algorithms import ALGORITHMS

@@ -24,9 +24,9 @@ class ProfileArguments:
     """Why is this training as fast as it is, and what would make it faster?
 
     Takes the options of `flashdqn train`, trains for a few seconds, and says where the time of a transition goes.
-    Then experiments: your configuration and variants of it, each with ONE setting changed, stand ready and take
-    turns. A table says how much faster each is, whether that is more than chance, and what it does to learning;
-    then a few sentences say which flags to use.
+    Then come experiments: your configuration and variants of it, each with ONE setting changed, take turns. A
+    table says how much faster each is, whether that is more than chance, and what it does to learning. A few
+    sentences then say which flags to use.
       flashdqn profile snake-flood
       flashdqn profile snake-flood --train-ratio quality --seconds 5m
       flashdqn profile snake --only boards,threads --rounds 15
@@ -40,33 +40,33 @@ class ProfileArguments:
       batch     batch-half, batch-double
       threads   threads-1, and as many as there are cores (CPU only; the trainer chooses by itself)
       logging   no-tensorboard, no-logging
-      modes     mode-eager, mode-native, mode-graph, mode-compile: those that this device has
+      modes     mode-eager, mode-native, mode-graph, mode-compile: those that this device supports
 
-    Faster is not better: it is fastest without any training. So look at the columns beside the speed-up.
-    Nothing is kept: no run folder, and --out stays as it is. Ctrl-C during the experiments shows what there is.
+    Faster is not always better: no training at all is fastest. So look at the columns beside the speed-up.
+    Nothing is kept: there is no run folder, and --out is not touched. Ctrl-C shows the results so far.
     """
 
     training: Annotated[Config, tyro.conf.arg(name="")]
     only: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Only these experiments, by name or group, with commas; `phases`: none at all."""
+    """Only these experiments, by name or group, separated by commas; `phases` runs no experiment."""
     skip: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """All experiments but these."""
+    """All experiments except these."""
     rounds: int = 9
-    """Turns that every experiment takes: more of them tell smaller differences from chance."""
+    """Turns that every experiment takes: more turns tell smaller differences from chance."""
     seconds: Seconds = 120.0
-    """Time for all experiments together: 90s, 5m. What cannot be prepared in it is left out, and named."""
+    """Time for all experiments together: 90s, 5m. Experiments that do not fit are left out, and named."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write everything that was measured to a file, too."""
+    """Also write everything that was measured to a file."""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write it as a page with charts, too."""
+    """Also write it as a page with charts."""
     algo: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=ALGO_HELP)] = None
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
-    """Settings from a file; a run's config.json will do."""
+    """Settings from a file, for example a run's config.json."""
     trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
-    """Measure, show, and write."""
+    """Run `flashdqn profile`: measure, show, and write."""
     from flashdqn.profile.display import make_hidden_display, make_observer
     from flashdqn.profile.page import write_profile_page
     from flashdqn.profile.profile import Options, take_profile
@@ -94,9 +94,9 @@ def run_command(arguments: list[str]) -> int:
 
 
 def parse_profile(arguments: list[str]) -> ProfileArguments:
-    """Flags on top of a preset, a file or both."""
+    """Apply the flags to a preset, a file or both."""
     if flag_value(arguments, "--resume") is not None:
-        raise ConfigError("A profile resumes nothing: --config RUN/config.json takes a run's settings.")
+        raise ConfigError("A profile cannot resume a run: --config RUN/config.json takes a run's settings.")
     permission, arguments = read_permission(arguments, preset=True)
     permission.allow_working_folder()
     base, _, rest = resolve_base_config(arguments, permission)
@@ -120,5 +120,5 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
+    """The names in a list separated by commas."""
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)

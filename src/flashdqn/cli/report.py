@@ -17,13 +17,13 @@ from flashdqn.show.terminal import SteadyConsole
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """Write the report of a run anew, or compare several runs.
+    """Write the report of a run again, or compare several runs.
 
     With one run, and with several:
       flashdqn report runs/snake-flood-20261115-120000
       flashdqn report runs/snake-* --out comparison.html
 
-    Runs of the same settings and different seeds are taken together.
+    Runs with the same settings and different seeds are grouped.
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN …")]
@@ -34,7 +34,7 @@ class ReportArguments:
 
 
 def run_command(arguments: list[str]) -> int:
-    """The command."""
+    """Run `flashdqn report`."""
     from flashdqn.runs.folder import RunFolder
     from flashdqn.show.compare import write_comparison
     from flashdqn.show.report import write_report

@@ -1,4 +1,4 @@
-"""`flashdqn train`, and what other commands need to read a training from the command line."""
+"""`flashdqn train`, and functions that read a training's settings from the command line."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ class TrainArguments:
       flashdqn train my_module:make_env --env.kwargs '{"level": 2}'
       flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
 
-    Ctrl-C finishes the iteration, saves, and says how to go on; a second one stops at once.
+    Ctrl-C finishes the iteration, saves, and says how to continue; a second Ctrl-C stops at once.
     """
 
     training: Annotated[Config, tyro.conf.arg(name="")]
     algo: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=ALGO_HELP)] = None
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
-    """Settings from a file; flags given here come on top. A run's config.json will do."""
+    """Settings from a file, for example a run's config.json; flags given here come on top."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with a run, with its own settings; a new budget may be given. Or from one checkpoint of it: what came
-    after that is then done again."""
+    """Continue a run with its own settings; a new budget may be given. Or continue from one of its checkpoints:
+    everything after that checkpoint is done again."""
     trust: Trust = False
 
 
 def run_command(arguments: list[str]) -> int:
-    """`flashdqn train`."""
+    """Run `flashdqn train`."""
     from flashdqn.api import check_resume
     from flashdqn.show.report import make_run_pages
     from flashdqn.training.progress import choose_progress
@@ -78,8 +78,8 @@ def run_command(arguments: list[str]) -> int:
 def resolve_base_config(
     arguments: list[str], permission: Permission = NO_PERMISSION
 ) -> tuple[Config, Path | None, list[str]]:
-    """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top. What
-    comes from a file may import what is permitted."""
+    """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top. A
+    file may import only what is permitted."""
     from flashdqn.config.presets import base_config
     from flashdqn.runs.folder import RunFolder
 
@@ -109,7 +109,7 @@ def resolve_base_config(
 
 
 def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """A file's settings, and the preset that they are for; names that other tools have are translated, aloud."""
+    """A file's settings and their preset. Names from other tools are translated; each translation is printed."""
     from flashdqn.cli.other_tools import PRESET, translate_settings, uses_other_tool_keys
 
     if not uses_other_tool_keys(settings):
@@ -122,14 +122,14 @@ def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], s
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:
-    """Flags on top of `base`."""
+    """Apply the flags to `base`."""
     known = ["algo", "config", "resume", "trust", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
     return replace_budget(parsed.training, arguments)
 
 
 def replace_budget(config: Config, arguments: list[str]) -> Config:
-    """A budget among the flags replaces the preset's."""
+    """Let a budget among the flags replace the preset's."""
     flags = {
         word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")
     }

@@ -40,17 +40,17 @@ class WatchArguments:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run folder (its best checkpoint plays), or one checkpoint in it."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Another of its checkpoints, by its number of steps; `untrained` for the network before its first step."""
+    """Another checkpoint, by its number of steps; `untrained` is the network before its first step."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Seed of the first game; the next has the next. By default one that training has not used."""
+    """Seed of the first game; each next game uses the next seed. By default one that training has not used."""
     episodes: int = 1
     """Games to play."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the network computes."""
     fps: float = 12.0
-    """Moves a second in the terminal and in a GIF; 0: as fast as it goes."""
+    """Moves per second in the terminal and in a GIF; 0: as fast as possible."""
     frames: bool = False
-    """Where the output is no terminal: print every frame, and not the last alone."""
+    """If the output is not a terminal: print every frame, not only the last."""
     gif: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the first game as a GIF, instead of showing it."""
     png: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -67,7 +67,7 @@ class WatchArguments:
 
 
 def run_command(arguments: list[str]) -> int:
-    """The command."""
+    """Run `flashdqn watch`."""
     from flashdqn.show.players import Players
 
     permission, arguments = read_permission(arguments)
@@ -86,7 +86,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def check_watch_arguments(parsed: WatchArguments) -> WatchArguments:
-    """What cannot be, said before anything is played."""
+    """Refuse impossible arguments before anything is played."""
     if parsed.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
     if not 0 <= parsed.fps <= 1000:
@@ -111,7 +111,7 @@ def check_watch_arguments(parsed: WatchArguments) -> WatchArguments:
 
 
 def find_checkpoint_name(players: Players, wanted: str) -> str:
-    """By its name, its number, or what is left of a path."""
+    """The checkpoint with this name, number or path."""
     from flashdqn.show.players import UNTRAINED
 
     name = Path(wanted).name
@@ -126,18 +126,18 @@ def find_checkpoint_name(players: Players, wanted: str) -> str:
 
 
 def first_seed(parsed: WatchArguments, seed: int) -> int:
-    """The one that was asked for, or one of the run's own; short enough to be typed."""
+    """The seed that was asked for, or one from the run's seed that is short enough to type."""
     return parsed.seed if parsed.seed is not None else purpose_seed(seed, "watch") % 1000
 
 
 def describe_player(players: Players) -> str:
-    """Which player it is."""
+    """The run and the checkpoint that plays."""
     name = players.first
     return f"{players.folder.path.name}, " + (f"{int(name):,} steps" if name.isdigit() else name)
 
 
 def watch_in_terminal(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
-    """In the terminal, or as text where there is none."""
+    """Show the games live in a terminal; print text if the output is not a terminal."""
     from flashdqn.envs.stage import open_stage
     from flashdqn.show.play import play_turns
     from flashdqn.show.watch_terminal import print_game, show_live_game
@@ -172,7 +172,7 @@ def watch_in_terminal(console: SteadyConsole, players: Players, parsed: WatchArg
 
 
 def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
-    """A GIF, a picture, or both, of the same game."""
+    """Write a GIF, a picture, or both, of the same game."""
     from flashdqn.envs.stage import open_stage
     from flashdqn.show.film import choose_film_width, record_film_turns, save_film, save_picture
     from flashdqn.show.watch_terminal import summarize_game
@@ -200,12 +200,12 @@ def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArgu
 
 
 def serve_games(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
-    """Until Ctrl-C."""
+    """Serve the games in the browser until Ctrl-C."""
     from flashdqn.show.web.games import Games
     from flashdqn.show.web.server import DEFAULT_PORT, open_server
 
     games = Games(players, first_seed(parsed, players.config.seed))
-    games.about()  # what is wrong with the run is said here, and not in the browser
+    games.about()  # errors of the run appear here, not in the browser
     server = open_server(games, parsed.port)
     with interrupt_on_signals(), server:
         try:
@@ -223,12 +223,12 @@ def serve_games(console: SteadyConsole, players: Players, parsed: WatchArguments
 
 @contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does."""
+    """Make SIGTERM act as Ctrl-C does."""
 
     def stop(_: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    names = (signal.SIGTERM, signal.SIGINT)  # which a shell's background processes are told to ignore
+    names = (signal.SIGTERM, signal.SIGINT)  # a shell makes background processes ignore SIGINT
     before: list[Callable[[int, FrameType | None], Any] | int | None]
     before = [signal.signal(name, stop) for name in names]
     try:

@@ -1,2 +1,2 @@
-"""Policies as files that run without PyTorch: ONNX (float32 or int8) and TorchScript. Nothing is imported here, so
-that `player.py` starts with NumPy and onnxruntime alone."""
+"""Policies as files that run without PyTorch: ONNX (float32 or int8) and TorchScript. Nothing is imported
+here: an exported policy must start with NumPy and onnxruntime alone."""

@@ -15,7 +15,7 @@ from flashdqn.runs.checkpoint import hash_weights
 
 
 def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
-    """What a checkpoint's policy is; the score is the run's where the checkpoint is the one that was judged."""
+    """The description of a checkpoint's policy. It has the run's score if the run was judged by this checkpoint."""
     summary = read_json_object(run / "summary.json")
     judged = summary.get("best_checkpoint") == point.name
     score = summary.get("evaluation", {}).get("mean_score") if judged else None

@@ -1,4 +1,4 @@
-"""Export from beginning to end: write the file, then find out what it is worth."""
+"""The whole export: write the file, then measure how good it is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be exported, where to, and how thoroughly it is checked."""
+    """What to export, where to, and how thoroughly to check it."""
 
     run: Path
     to: Target = "onnx"
@@ -62,7 +62,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Measured:
-    """One file, or PyTorch itself, under the same tests."""
+    """Results of one file, or of PyTorch itself, in the same tests."""
 
     name: str
     agreement: Agreement
@@ -71,7 +71,7 @@ class Measured:
     size: int | None  # bytes; None for PyTorch
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The results as plain data."""
         return {
             "name": self.name,
             **self.agreement.to_dict(),
@@ -84,7 +84,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Exported:
-    """The file, what it says of itself, and how everything compared; `rows` begins with PyTorch."""
+    """The file, its description, and the comparison; the first of `rows` is PyTorch."""
 
     file: Path
     description: Description
@@ -98,7 +98,7 @@ def export_policy(wanted: Wanted, say: Say = lambda text: None) -> Exported:
     file = wanted.out or folder.path / default_name(wanted)
     check_writable_file(file)
     agent = load_agent(point, "cpu", wanted.permission)
-    with limit_threads(1, 1):  # small networks are fastest so, and every contestant gets the same
+    with limit_threads(1, 1):  # small networks are fastest with one, and all players get the same
         description = describe_policy(agent, point, folder.path)
         say(f"Playing {wanted.observations:,} observations with the agent itself")
         observations = collect_observations(
@@ -121,7 +121,7 @@ def export_policy(wanted: Wanted, say: Say = lambda text: None) -> Exported:
 def export_quantized(
     contest: ExportComparison, policy: GreedyPolicy, file: Path, description: Description, say: Say
 ) -> Exported:
-    """Both ways of quantising beside float32; the better one stays."""
+    """Quantize in both ways, compare them with float32, and keep the better one."""
     agent = contest.agent
     calibration = collect_observations(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
     plain = file.with_name(f".{file.stem}-float32.onnx")
@@ -130,7 +130,7 @@ def export_quantized(
         write_onnx(policy, contest.observations, plain, description.to_texts())
         contest.enter("ONNX", OnnxAgent(plain), plain)
         for way, path in made.items():
-            say(f"Quantising, {way}")
+            say(f"Quantizing, {way}")
             texts = replace(description, precision=f"int8 {way}").to_texts()
             quantize_onnx(plain, path, way, calibration, texts)
             contest.enter(f"int8 {way}", OnnxAgent(path), path)
@@ -167,11 +167,11 @@ class ExportComparison:
         self.sizes: dict[str, int | None] = {"PyTorch": None}
 
     def enter(self, name: str, player: PolicyPlayer, file: Path) -> None:
-        """One more."""
+        """Add a file to the comparison."""
         self.players[name], self.sizes[name] = player, file.stat().st_size
 
     def results(self) -> list[Measured]:
-        """Everybody's."""
+        """The results of all players."""
         taken = measure_latencies(self.players, self.observations)
         seed = purpose_seed(self.agent.config.seed, "judgement")
         return [
@@ -207,7 +207,7 @@ def find_checkpoint(wanted: Wanted) -> tuple[RunFolder, Path]:
 
 
 def default_name(wanted: Wanted) -> str:
-    """What the file is called in the run folder."""
+    """The default file name in the run folder."""
     if wanted.to == "torchscript":
         return "policy.pt"
     return "policy-int8.onnx" if wanted.int8 else "policy.onnx"

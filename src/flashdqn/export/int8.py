@@ -1,11 +1,11 @@
-"""Eight-bit weights and activations, by onnxruntime's quantiser.
+"""Eight-bit weights and activations, by onnxruntime's quantizer.
 
-Two ways are made, and whoever calls keeps the better one: *dynamic* measures the range of each layer's input anew
-in every call; *static* fixes the ranges beforehand, from observations of the agent's own games.
+There are two ways, and the caller keeps the better one: *dynamic* measures the range of each layer's input again in
+every call; *static* fixes the ranges beforehand, from observations of the agent's own games.
 
-The last layers stay in float32, where there are others: they give values that differ by less than a step of eight
-bits. So do the first where ranges are dynamic: they read numbers of different kinds side by side, which one range
-serves badly. Both are narrow: most weights lie between them. `benchmarks/export.py` shows what each choice does.
+The last layers stay in float32 if there are others: their values differ by less than a step of eight bits. With
+dynamic ranges the first layers stay, too: they read different kinds of numbers side by side, and one range does not
+fit them all. Both are narrow: most weights lie between them. `benchmarks/export.py` shows what each choice does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Way = Literal["dynamic", "static"]
 WAYS: tuple[Way, ...] = get_args(Way)
 Keep = Literal["none", "last", "ends"]
 
-#: What is worth quantising; onnxruntime's integer convolution without fixed ranges is slower than the float one.
+#: Layers worth quantizing; onnxruntime's integer convolution without fixed ranges is slower than the float one.
 LAYERS = {"dynamic": ("Gemm", "MatMul"), "static": ("Gemm", "MatMul", "Conv")}
 KEEP: dict[Way, Keep] = {"dynamic": "ends", "static": "last"}
 CALIBRATION_BATCH = 64
@@ -42,8 +42,8 @@ def quantize_onnx(
     keep: Keep | None = None,
     kinds: tuple[str, ...] | None = None,
 ) -> None:
-    """Write an int8 copy of an ONNX file. `keep` says what stays in float32, `kinds` what does not: for benchmarks,
-    which show why the defaults are as they are."""
+    """Write an int8 copy of an ONNX file. `keep` says which layers stay in float32, `kinds` which are quantized:
+    both are for the benchmarks that show why the defaults are as they are."""
     import onnx
     from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -72,11 +72,11 @@ def quantize_onnx(
 
 
 class Batches:
-    """The calibration's observations as the quantiser asks for them."""
+    """The calibration's observations, in the batches that the quantizer asks for."""
 
     def __init__(self, observations: Observations) -> None:
         size = min(CALIBRATION_BATCH, len(observations))
-        starts = range(0, len(observations) - size + 1, size)  # the quantiser wants all batches of one size
+        starts = range(0, len(observations) - size + 1, size)  # the quantizer wants batches of one size
         self._rest = iter(observations.part(slice(i, i + size)) for i in starts)
 
     def get_next(self) -> dict[str, Array] | None:
@@ -111,7 +111,7 @@ def find_outermost_layers(nodes: Any, kinds: tuple[str, ...], backwards: bool) -
 
 @contextlib.contextmanager
 def silence_quantizer() -> Iterator[None]:
-    """The quantiser prints its progress and logs its advice; neither is for the user."""
+    """Hide the quantizer's progress and advice: they do not help the user."""
     root, before = logging.getLogger(), logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

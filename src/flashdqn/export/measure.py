@@ -1,4 +1,4 @@
-"""What an exported policy is worth: does it choose the same, does it play as well, how long does it take."""
+"""How good an exported policy is: does it choose the same, does it play as well, how long does it take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCHES = (1, 256)
 
 
 class PolicyPlayer(Protocol):
-    """Whatever answers as the exported graph does."""
+    """Anything that answers as the exported graph does."""
 
     def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
         """Actions [B] and values [B, A]."""
@@ -53,20 +53,18 @@ class Agreement:
     observations: int
     actions: float  # share of observations with the same action
     largest_difference: float  # of action values
-    regret: float  # mean of what PyTorch's own values say is lost by the file's actions
-    mean_gap: (
-        float  # between the best and the second best legal action: what the difference is to be seen against
-    )
+    regret: float  # mean loss by the file's actions, in PyTorch's own values
+    mean_gap: float  # between the best and the second best legal action: the scale of the difference
 
     def to_dict(self) -> dict[str, float]:
-        """Plain data."""
+        """The figures as plain data."""
         return asdict(self)
 
 
 def measure_agreement(
     file: PolicyPlayer, reference: PolicyPlayer, observations: Observations, chunk: int = 1024
 ) -> Agreement:
-    """Compare on all observations."""
+    """Compare a file with the reference on all observations."""
     parts = [observations.part(slice(i, i + chunk)) for i in range(0, len(observations), chunk)]
     answers = []
     for part in parts:
@@ -97,7 +95,7 @@ class Latency(NamedTuple):
 def measure_latencies(
     players: Mapping[str, PolicyPlayer], observations: Observations, rounds: int = 200
 ) -> dict[str, dict[int, Latency]]:
-    """Of a call, by player and batch; the players take turns, so that a busy moment hits them all."""
+    """Seconds of a call, by player and batch; the players take turns, so a busy moment hits them all."""
     times: dict[str, dict[int, list[float]]] = {name: {batch: [] for batch in BATCHES} for name in players}
     for batch in BATCHES:
         part = observations.part(slice(0, batch))
@@ -117,7 +115,7 @@ def measure_latencies(
 
 
 def play_games(agent: Agent, player: PolicyPlayer, episodes: int, seed: int) -> Evaluation:
-    """Evaluation games played by the file's own actions."""
+    """Play evaluation games with the file's own actions."""
     env = build_evaluation_env(agent.config.env, episodes, torch.device("cpu"))
     try:
         return evaluate(

@@ -1,4 +1,4 @@
-"""Real observations: what the agent itself meets while it plays."""
+"""Real observations, from games that the agent itself plays."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ BOARDS = 16
 
 @dataclass(frozen=True)
 class Observations:
-    """Observations [N, …] as they are stored, and the legal actions in them [N, A] where the task has any."""
+    """Observations [N, …] as they are stored, and their legal actions [N, A] if the task has any."""
 
     obs: Array
     mask: Array | None
-    #: what the network reads, where that is more than what is stored (a task's decoder)
+    #: turns what is stored into what the network reads, if a task has a decoder
     decode: Callable[[Array], Array] | None = None
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def part(self, rows: slice) -> Observations:
-        """Some of them."""
+        """A slice of the observations."""
         return Observations(self.obs[rows], None if self.mask is None else self.mask[rows], self.decode)
 
     def read(self) -> Array:
-        """As the network reads them: decoded planes can be a hundred times as large, so take a part at a time."""
+        """The network's input. Decoded planes can be a hundred times as large, so take a part at a time."""
         return self.obs if self.decode is None else self.decode(self.obs)
 
     def inputs(self) -> dict[str, Array]:
-        """As the exported graph takes them."""
+        """The inputs of the exported graph."""
         return {"obs": self.read()} | ({} if self.mask is None else {"mask": self.mask})
 
 
@@ -67,7 +67,7 @@ def collect_observations(agent: Agent, count: int, seed: int, boards: int = BOAR
 
 
 def make_array_decoder(network: nn.Module) -> Callable[[Array], Array] | None:
-    """A network's decoder on arrays, where it has one."""
+    """A network's decoder for arrays; None if it has none."""
     decoder = getattr(network, "decoder", None)
     if decoder is None:
         return None

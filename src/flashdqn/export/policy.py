@@ -13,9 +13,9 @@ from flashdqn.learn.heads import Head
 class GreedyPolicy(nn.Module):
     """Observation in, best legal action and action values out.
 
-    A task's decoder is not part of it: its tables are those of the training, and the file should serve others. The
-    scaling of bytes, the head's expectation and the mask are part of it. The network must be in evaluation
-    mode: no noise, fixed fractions.
+    A task's decoder is not part of it: its tables belong to the training, and the file should serve other games,
+    too. The scaling of bytes, the head's expectation and the mask are part of it. The network must be in
+    evaluation mode: no noise, fixed fractions.
     """
 
     def __init__(self, network: nn.Module, head: Head) -> None:
@@ -23,9 +23,9 @@ class GreedyPolicy(nn.Module):
         self.network, self.head = network, head
         if getattr(network, "decoder", None) is not None:
             self.network = copy.copy(network)  # the same weights
-            setattr(self.network, "decoder", None)  # noqa: B010 - a plain attribute of ours, not a part of it
+            setattr(self.network, "decoder", None)  # noqa: B010 - our own plain attribute
 
     def forward(self, obs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """[B, *obs], and [B, A] where the task has legal actions → [B] int64 and [B, A] float32."""
+        """[B, *obs], and [B, A] if the task has legal actions → [B] int64 and [B, A] float32."""
         q = self.head.q(self.network(obs))
         return masked_argmax(q, mask), q

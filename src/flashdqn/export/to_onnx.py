@@ -15,7 +15,7 @@ from flashdqn.core.errors import ConfigError, FlashDQNError
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 
-OPSET = 20  # as low as the exporter goes by itself, so that old runtimes can read it
+OPSET = 20  # the lowest that the exporter writes by itself, for old runtimes
 
 
 def write_onnx(policy: GreedyPolicy, sample: Observations, file: Path, texts: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ def write_onnx(policy: GreedyPolicy, sample: Observations, file: Path, texts: Ma
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # the exporter's own, or whatever a network of the user's cannot do in a graph
+    except Exception as error:  # the exporter's own, or the user's network cannot be a graph
         raise FlashDQNError(f"The network cannot be exported: {format_root_cause(error)}") from error
     assert program is not None
     save_onnx_model(program.model_proto, file, texts)
@@ -62,7 +62,7 @@ def save_onnx_model(model: Any, file: Path, texts: Mapping[str, str]) -> None:
 
 
 def format_root_cause(error: BaseException) -> str:
-    """The first line of the error that began it: the exporter wraps it in pages of its own."""
+    """The first line of the original error: the exporter wraps it in pages of text."""
     while (cause := error.__cause__) is not None:
         error = cause
     lines = str(error).strip().splitlines()
@@ -71,7 +71,7 @@ def format_root_cause(error: BaseException) -> str:
 
 @contextmanager
 def silence_exporter() -> Iterator[None]:
-    """Keep the exporter's remarks about itself from the user: deprecations, and packages that it could use."""
+    """Hide the exporter's remarks about itself: deprecations, and packages that it could use."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -84,7 +84,7 @@ def silence_exporter() -> Iterator[None]:
 
 
 def require_packages() -> None:
-    """Say in one sentence what is missing."""
+    """Raise an error that names the missing packages."""
     missing = []
     for name in ("onnx", "onnxscript", "onnxruntime"):
         try:

@@ -14,18 +14,18 @@ from flashdqn.agent.onnx import Array
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 
-#: The description lies in the file under this name; `torch.jit.load(…, _extra_files=…)` reads it.
+#: The description is in the file under this name; `torch.jit.load(…, _extra_files=…)` reads it.
 DESCRIPTION = "flashdqn.json"
 
 
 def write_torchscript(
     policy: GreedyPolicy, sample: Observations, file: Path, texts: Mapping[str, str]
 ) -> None:
-    """Trace on a few observations; batches of any size can be given afterwards."""
+    """Trace on a few observations; the file takes batches of any size."""
     inputs = tuple(torch.from_numpy(array.copy()) for array in sample.part(slice(0, 2)).inputs().values())
     temporary = file.with_name(f".{file.name}.writing")
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # PyTorch speaks of torch.export; C++ programs still load this
+        warnings.simplefilter("ignore")  # PyTorch recommends torch.export; C++ programs still load this
         traced = torch.jit.trace(policy.cpu().eval(), inputs, check_trace=False)  # type: ignore[no-untyped-call]
         extra = {DESCRIPTION: json.dumps(dict(texts))}
         torch.jit.save(torch.jit.freeze(traced), str(temporary), _extra_files=extra)
@@ -33,7 +33,7 @@ def write_torchscript(
 
 
 class TorchScriptPlayer:
-    """A TorchScript file, called as the exported graph is."""
+    """A TorchScript file, called like the exported graph."""
 
     def __init__(self, file: Path) -> None:
         self.module, self.texts = read_torchscript(file)

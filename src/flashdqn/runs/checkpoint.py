@@ -1,4 +1,4 @@
-"""Checkpoints: weights and, where the run can be resumed from there, everything else. Nothing is unpickled.
+"""Checkpoints: weights and, if the run can be resumed from there, everything else. Nothing is unpickled.
 
     checkpoints/000001000000/
         weights.safetensors     the online network: enough to play
@@ -6,7 +6,7 @@
         manifest.json           counters, and a checksum of each file and of itself
     checkpoints/best.json       which one evaluated best
 
-A checkpoint is written under a temporary name, synced, and renamed: it is there whole or not at all.
+A checkpoint is written under a temporary name, synced, and renamed: it is either whole or not there.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def save(
 
 
 def recover_interrupted_save(folder: Path) -> None:
-    """Clean up after a crash in the middle of `save`; nobody else may be saving."""
+    """Clean up after a crash in the middle of `save`; no other process may be saving."""
     for replaced in folder.glob(".replaced-*"):
         path = folder / replaced.name.removeprefix(".replaced-")
         if path.exists():
@@ -94,7 +94,7 @@ def load_checkpoint(
 def load_or_suggest_older(
     path: Path, with_state: bool, command: str
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-    """As `load`; where the checkpoint is damaged, the error offers the newest whole one before it."""
+    """As `load_checkpoint`; if the checkpoint is damaged, the error offers the newest whole one before it."""
     try:
         return load_checkpoint(path, with_state)
     except CheckpointError as error:
@@ -145,7 +145,7 @@ def best(folder: Path) -> tuple[Path, float] | None:
 
 
 def hash_weights(weights: Mapping[str, Tensor]) -> str:
-    """Sixteen hex digits that change when any weight does."""
+    """Sixteen hex digits that change when any weight changes."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         digest.update(name.encode())
@@ -154,7 +154,7 @@ def hash_weights(weights: Mapping[str, Tensor]) -> str:
 
 
 def write_json_atomically(path: Path, data: Any) -> None:
-    """Write, sync and rename: the file is there whole, or as it was."""
+    """Write, sync and rename: the file is either new and whole, or unchanged."""
     temporary = path.with_name(f".{path.name}.writing")
     temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     _sync_to_disk(temporary)

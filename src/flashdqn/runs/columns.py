@@ -1,7 +1,7 @@
-"""The columns of a run's tables: what each is called, what kind of number it holds, and in which unit.
+"""The columns of a run's tables: the name, the kind of number and the unit of each.
 
-Most columns are the same in every run. The names of a task's outcomes are its own, so their kinds are written into
-the run folder (columns.json) when the tables are made. A column of which nothing is known has the kind `OTHER`.
+Most columns are the same in every run. Each task names its own outcomes, so their kinds are written into the run
+folder (columns.json) when the tables are made. An unknown column has the kind `OTHER`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 
 
 class ColumnKind(StrEnum):
-    """What a number means, which decides how windows are taken together and how a column is drawn."""
+    """What a number means: it decides how windows are combined and how a column is drawn."""
 
-    COUNTER = "counter"  # a total since the start, or a ratio of two: the last one holds
-    SETTING = "setting"  # what a schedule has chosen: the last one holds
-    MEMORY = "memory"  # the last one holds
-    COUNT = "count"  # of what happened in the window
-    RATE = "rate"  # transitions over the seconds that they took
+    COUNTER = "counter"  # a total since the start, or a ratio of two: the last value counts
+    SETTING = "setting"  # what a schedule has chosen: the last value counts
+    MEMORY = "memory"  # the last value counts
+    COUNT = "count"  # how often something happened in the window
+    RATE = "rate"  # transitions per second
     MEAN = "mean"  # over the updates of the window
     EPISODE = "episode"  # a mean over the episodes that ended in the window
     SCORE = "score"  # the same, and what the task calls a good game
     ERROR = "error"  # the standard error of the score
     OUTCOME = "outcome"  # a mean over episodes, of a number that the task names
-    CAUSE = "cause"  # the share of the episodes that ended in this way; every episode has one way at most
+    CAUSE = "cause"  # the share of the episodes that ended in this way; an episode ends in one way at most
     PHASE = "phase"  # the time of one phase
     TOTAL = "total"  # the time of all phases
     OTHER = "other"  # unknown: a series of numbers
@@ -43,11 +43,11 @@ class Column:
 
     @property
     def label(self) -> str:
-        """What a chart calls it."""
+        """The name in charts."""
         return self.about or self.name
 
     def to_json(self) -> dict[str, str]:
-        """Plain data."""
+        """The column as plain data."""
         return {"name": self.name, "kind": str(self.kind), "unit": self.unit, "about": self.about}
 
 
@@ -107,7 +107,7 @@ EVALUATION_HEAD = (STEP, GAMES, UNFINISHED, MEAN_SCORE, SCORE_ERROR, MEAN_RETURN
 #: Every column that is the same in all runs; a task has a score or not.
 METRICS = (*METRICS_HEAD, SCORE, *METRICS_TAIL)
 EVALUATIONS = EVALUATION_HEAD
-#: What a task cannot call its outcomes.
+#: Names that a task's outcomes cannot have.
 RESERVED = frozenset(column.name for column in (*METRICS, *EVALUATIONS)) - {SCORE.name}
 
 
@@ -118,7 +118,7 @@ class Columns:
     all: tuple[Column, ...]
 
     def find(self, name: str) -> Column:
-        """The column of this name; of kind `OTHER` where nothing is known of it."""
+        """The column with this name; of kind `OTHER` if it is unknown."""
         return next((column for column in self.all if column.name == name), Column(name, ColumnKind.OTHER))
 
     def of_kind(self, *kinds: ColumnKind) -> list[Column]:
@@ -126,7 +126,7 @@ class Columns:
         return [column for column in self.all if column.kind in kinds]
 
     def to_json(self) -> list[dict[str, str]]:
-        """Plain data."""
+        """The columns as plain data."""
         return [column.to_json() for column in self.all]
 
 
@@ -152,7 +152,7 @@ def _make_outcome_columns(outcomes: Sequence[str], causes: Sequence[str]) -> lis
 
 
 def parse_columns(data: Any) -> Columns:
-    """What `Columns.to_json` gave, or ValueError; a kind that a later version has added is `OTHER`."""
+    """Read what `Columns.to_json` gave, or raise ValueError; a kind from a later version becomes `OTHER`."""
     if not isinstance(data, list) or not all(isinstance(one, Mapping) for one in data):
         raise ValueError("columns are a list of objects")
     kinds = {str(kind): kind for kind in ColumnKind}
@@ -178,7 +178,7 @@ def complete_columns(names: Sequence[str], recorded: Columns, fixed: Sequence[Co
 def infer_columns(values: Mapping[str, Sequence[float]], fixed: Sequence[Column]) -> Columns:
     """The columns of a run of 0.1.0.dev0, which recorded no kinds.
 
-    What is neither fixed nor a time is an outcome; where the outcomes sum up to 1 in every row, they are causes.
+    A column that is neither fixed nor a time is an outcome; if the outcomes sum to 1 in every row, they are causes.
     """
     known = {column.name: column for column in fixed}
     outcomes = [name for name in values if name not in known and not name.startswith(PHASE_PREFIX)]

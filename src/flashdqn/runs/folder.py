@@ -82,7 +82,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else may train in this folder meanwhile. The lock ends with the process, however that ends."""
+        """Keep other processes from training in this folder. The lock ends with the process, however it ends."""
         try:
             import fcntl
         except ImportError:  # no such locks on this system
@@ -102,7 +102,7 @@ class RunFolder:
             yield
 
     def config(self, permission: Permission = NO_PERMISSION) -> Config:
-        """The configuration that the run was made with; code that it names must be permitted."""
+        """The run's configuration; code that it names must be permitted."""
         file = self.path / "config.json"
         try:
             data = json.loads(file.read_text(encoding="utf-8"))["config"]
@@ -113,11 +113,11 @@ class RunFolder:
         return config
 
     def finished(self) -> bool:
-        """Whether the run came to its end: one killed while summing up did not."""
+        """Whether the run finished; one that was killed during its summary did not."""
         return bool(read_json_object(self.path / "summary.json").get("finished", False))
 
     def resume_point(self, wanted: Path) -> Path:
-        """The checkpoint to go on from: the one named, or the newest."""
+        """The checkpoint to continue from: the one named, or the newest."""
         if wanted.resolve().parent.name == "checkpoints":
             return wanted.resolve()
         paths = checkpoint.list_checkpoints(self.checkpoints, with_state=True)
@@ -136,7 +136,7 @@ class RunFolder:
         return paths[-1]
 
     def rewind(self, step: int) -> None:
-        """Forget what came after `step`: it is about to be done again."""
+        """Delete everything after `step`: it will be done again."""
         for name in (METRICS_FILE, EVALUATIONS_FILE):
             kept = [row for row in read_table(self.path / name) if int(row[STEP.name]) <= step]
             if kept:
@@ -149,7 +149,7 @@ class RunFolder:
         self._find_best()
 
     def _find_best(self) -> None:
-        """Point best.json at the best evaluation of those that are left; the first of equals."""
+        """Point best.json at the best remaining evaluation; of equals, the first."""
         scores = {
             self.checkpoints / f"{row.step:012d}": row.mean_score
             for row in read_evaluations(self.path)
@@ -163,16 +163,16 @@ class RunFolder:
             (self.checkpoints / "best.json").unlink(missing_ok=True)
 
     def last_evaluation(self) -> int:
-        """The step of the last evaluation; -1 where there was none."""
+        """The step of the last evaluation; -1 if there was none."""
         rows = read_evaluations(self.path)
         return rows[-1].step if rows else -1
 
     def add_metrics(self, row: MetricsRow) -> None:
-        """A window of training."""
+        """Add a row to metrics.csv."""
         append_row(self.path / METRICS_FILE, row_to_cells(row))
 
     def add_evaluation(self, row: EvaluationRow) -> None:
-        """An evaluation."""
+        """Add a row to evaluations.csv."""
         append_row(self.path / EVALUATIONS_FILE, row_to_cells(row))
 
 
@@ -192,5 +192,5 @@ def check_output_folder(out: str) -> None:
 def make_unwritable_error(out: str, error: OSError) -> ConfigError:
     """The error for an output folder that cannot be written."""
     return ConfigError(
-        f"The output folder {out} cannot be written: {error.strerror}. Choose another by --out."
+        f"The output folder {out} cannot be written: {error.strerror}. Choose another with --out."
     )

@@ -1,6 +1,6 @@
-"""Rows of a run's tables as objects: fields where columns are fixed, mappings where a task names them.
+"""Rows of a run's tables as objects: fields for fixed columns, mappings for columns that a task names.
 
-Fields stand in the order of the columns. A field's name is its column's, but for `return_`, which Python keeps.
+Fields have the order of the columns. A field has its column's name, except `return_`: `return` is a keyword.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MetricsRow:
 
     @property
     def score(self) -> float | None:
-        """The mean score; None where the task has none."""
+        """The mean score; None if the task has none."""
         return self.outcomes.get(SCORE.name)
 
 
@@ -59,7 +59,7 @@ class EvaluationRow:
 
 
 def row_to_cells(row: MetricsRow | EvaluationRow) -> dict[str, float]:
-    """A row by the names of its columns, in their order."""
+    """A row as a mapping from column names to values, in their order."""
     cells: dict[str, float] = {}
     for field in fields(row):
         value = getattr(row, field.name)
@@ -73,7 +73,7 @@ def row_to_cells(row: MetricsRow | EvaluationRow) -> dict[str, float]:
 
 
 def parse_row(row: type[Row], cells: Mapping[str, Any], columns: Columns) -> Row:
-    """A row as a file has it; what is missing there is NaN, or 0 where it is a whole number."""
+    """Read a row of a file; what is missing becomes NaN, or 0 for a whole number."""
     values: dict[str, Any] = {}
     for field in fields(row):
         if field.name == "phases":
@@ -90,7 +90,7 @@ def parse_row(row: type[Row], cells: Mapping[str, Any], columns: Columns) -> Row
 
 
 def float_or_nan(value: Any) -> float:
-    """A number; NaN where there is none."""
+    """The value as a number; NaN if it is not one."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -98,7 +98,7 @@ def float_or_nan(value: Any) -> float:
 
 
 def int_or_zero(value: Any) -> int:
-    """A whole number; 0 where there is none."""
+    """The value as a whole number; 0 if it is not one."""
     try:
         return int(value)
     except (TypeError, ValueError):

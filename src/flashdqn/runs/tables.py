@@ -1,4 +1,4 @@
-"""The tables in a run folder: CSV files, and what the run says of their columns."""
+"""The tables in a run folder: CSV files, and the run's record of their columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Cells = dict[str, str]
 
 
 def read_table(path: Path) -> list[Cells]:
-    """The whole rows of a table; one cut short by a crash is left out."""
+    """The complete rows of a table; one cut short by a crash is left out."""
     if not path.exists():
         return []
     text = path.read_bytes().decode("utf-8", errors="replace")
@@ -43,7 +43,7 @@ def read_table(path: Path) -> list[Cells]:
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table of at least one row, in the place of what was there."""
+    """Write a table of at least one row, in place of the old one."""
     temporary = path.with_suffix(".writing")
     with temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
@@ -53,7 +53,7 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def append_row(path: Path, cells: Mapping[str, Any]) -> None:
-    """One more row; the first one writes the header, too."""
+    """Append a row; the first one also writes the header."""
     new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(cells))
@@ -69,17 +69,17 @@ def write_columns(run: Path, metrics: Columns, evaluations: Columns) -> None:
 
 
 def read_columns(path: Path, rows: Sequence[Cells]) -> Columns:
-    """The columns of a table with these rows: as the run recorded them, or as they were inferred before it did."""
+    """The columns of a table with these rows, as the run recorded them; inferred if it did not record them."""
     names, fixed = list(rows[0]) if rows else [], FIXED[path.name]
     try:
         recorded = parse_columns(read_json_object(path.parent / COLUMNS_FILE).get(path.name))
         return complete_columns(names, recorded, fixed)
-    except ValueError:  # there is no record, or it is spoiled
+    except ValueError:  # there is no record, or it is damaged
         return infer_columns({name: [float_or_nan(row[name]) for row in rows] for name in names}, fixed)
 
 
 def read_metrics(run: Path) -> list[MetricsRow]:
-    """The windows of a run."""
+    """The metrics of a run, one row per window."""
     rows = read_table(run / METRICS_FILE)
     columns = read_columns(run / METRICS_FILE, rows)
     return [parse_row(MetricsRow, row, columns) for row in rows]

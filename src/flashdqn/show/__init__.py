@@ -1,1 +1,1 @@
-"""Something to look at: curves, pictures of games, the report."""
+"""Pictures and pages: curves, games, reports."""

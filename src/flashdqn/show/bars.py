@@ -11,7 +11,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def draw_text_bar(share: float, width: int) -> str:
-    """As long as its share of `width` characters, to an eighth; never empty where there is something."""
+    """A bar of `share` of `width` characters, to an eighth; never empty for a share above 0."""
     if not math.isfinite(share) or share <= 0:
         return ""
     eighths = max(1, round(min(1.0, share) * width * 8))
@@ -19,26 +19,26 @@ def draw_text_bar(share: float, width: int) -> str:
 
 
 def draw_sparkline(values: Sequence[float], width: int) -> str:
-    """The course of some values from zero upwards, in at most `width` characters; a gap where there is none."""
+    """Values over time, from zero upward, in at most `width` characters; a gap for NaN."""
     means = downsample_values(values, width)
     largest = max((value for value in means if math.isfinite(value)), default=0.0)
     return "".join(_choose_block(value, largest) for value in means)
 
 
 def downsample_values(values: Sequence[float], most: int) -> list[float]:
-    """At most `most` values, each the mean of those neighbors that are numbers."""
+    """At most `most` values, each the mean of neighbors that are finite."""
     return [mean_of_finite(values[piece]) for piece in split_into_slices(len(values), most)]
 
 
 def split_into_slices(length: int, most: int) -> list[slice]:
-    """A row cut into at most `most` pieces of about the same length."""
+    """Cut a row into at most `most` pieces of about the same length."""
     number = min(length, most)
     edges = [round(k * length / number) for k in range(number + 1)] if number else []
     return [slice(start, end) for start, end in pairwise(edges)]
 
 
 def mean_of_finite(values: Sequence[float]) -> float:
-    """The mean of those that are numbers; NaN where none is."""
+    """The mean of the finite values; NaN if there are none."""
     numbers = [value for value in values if math.isfinite(value)]
     return sum(numbers) / len(numbers) if numbers else math.nan
 

@@ -1,4 +1,4 @@
-"""Axes: round numbers between two ends, and where they lie in a picture."""
+"""Axes: round numbers between two ends, and their positions in a picture."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 WIDTH = 380
 LEFT, RIGHT = 42, 12
 
-#: Below this a number is drawn as zero: its steps could not be told from zero.
+#: A smaller number is drawn as zero: its ticks could not be told from zero.
 TINY = 1e-300
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to places in the picture."""
+    """Maps values to positions in the picture."""
 
     low: float
     high: float
     """The values at the two ends."""
     start: float
     end: float
-    """Their places in the picture."""
+    """Their positions in the picture."""
 
     def at(self, value: float) -> float:
-        """Where a value lies."""
+        """The position of a value."""
         span = self.high - self.low
         share = (value - self.low) / span if span else 0.0
         return round(self.start + share * (self.end - self.start), 1)
@@ -44,7 +44,7 @@ def choose_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def choose_axis_top(values: list[float], most: int = 4) -> float:
-    """A round number above all of them, for an axis that begins at zero."""
+    """A round number above all values, for an axis that begins at zero."""
     largest = max((value for value in values if math.isfinite(value)), default=0.0)
     if largest < TINY:
         return 1.0
@@ -54,14 +54,14 @@ def choose_axis_top(values: list[float], most: int = 4) -> float:
 
 
 def choose_value_range(values: list[float], most: int = 4) -> tuple[float, float]:
-    """Round ends of an axis that holds zero and all of them."""
+    """Round ends of an axis that holds zero and all values."""
     known = [value for value in values if math.isfinite(value)]
     low = min(known, default=0.0)
     return (-choose_axis_top([-low], most) if low < 0 else 0.0), choose_axis_top(known, most)
 
 
 def format_tick(value: float) -> str:
-    """Short: 0, 0.5, 20, 1.5k, 2M."""
+    """A number in short form: 0, 0.5, 20, 1.5k, 2M."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.3g}{name}"
@@ -69,12 +69,12 @@ def format_tick(value: float) -> str:
 
 
 def make_horizontal_scale(start: float, end: float) -> Scale:
-    """The axis of time, over the whole width."""
+    """The horizontal axis, over the whole width."""
     return Scale(start, end, LEFT, WIDTH - RIGHT)
 
 
 def draw_time_axis(scale: Scale, top: float, bottom: float) -> str:
-    """Round times under a chart, with fine lines up through it; minutes where seconds would be many."""
+    """Draw round times under a chart, with thin lines through it; in minutes if there are many seconds."""
     unit, name = (60.0, "min") if scale.high > 300 else (1.0, "s")
     marks = choose_ticks(scale.low / unit, scale.high / unit, 6)
     parts = []
@@ -87,7 +87,7 @@ def draw_time_axis(scale: Scale, top: float, bottom: float) -> str:
 
 
 def draw_step_axis(scale: Scale, top: float, bottom: float) -> str:
-    """Round numbers of transitions under a chart, with fine lines up through it."""
+    """Draw round numbers of transitions under a chart, with thin lines through it."""
     parts = []
     for mark in choose_ticks(scale.low, scale.high, 6):
         x = scale.at(mark)
@@ -100,7 +100,7 @@ def draw_step_axis(scale: Scale, top: float, bottom: float) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """What a chart runs over: how its axis is drawn, and how a stretch of it is named."""
+    """A chart's horizontal axis: how it is drawn, and how a range on it is named."""
 
     name: str
     draw: Callable[[Scale, float, float], str]
@@ -112,7 +112,7 @@ STEPS = Axis("transitions", draw_step_axis, lambda start, end: f"{start:,.0f} â€
 
 
 def draw_value_axis(scale: Scale, marks: list[float], texts: list[str]) -> str:
-    """Values at the left, with fine lines across."""
+    """Draw values at the left, with thin lines across."""
     parts = []
     for mark, text in zip(marks, texts, strict=True):
         y = scale.at(mark)

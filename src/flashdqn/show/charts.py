@@ -1,4 +1,4 @@
-"""Charts over time as SVG inside a page: axes, units, values under the pointer, and the same as a table."""
+"""Charts over time as SVG in a page: axes, units, values under the pointer, and the values as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flashdqn.show.chart_axis import (
 )
 from flashdqn.show.page import escape, make_table
 
-HEIGHT, TITLE, FOOT = 84, 28, 22  # of one panel, of the words above it, of the times under all
+HEIGHT, TITLE, FOOT = 84, 28, 22  # of one panel, the title above it, and the axis under all panels
 
 STYLE = """
 figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; margin-bottom: .3rem; }
@@ -58,7 +58,7 @@ addEventListener('scroll', () => { tip.hidden = true; }, { passive: true });
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch that one value stands for, in seconds or in what else the axis counts."""
+    """The range that one value stands for, in the units of the axis."""
 
     start: float
     end: float
@@ -66,22 +66,22 @@ class Span:
 
 @dataclass(frozen=True)
 class Panel:
-    """One course of values, with an axis of its own that holds zero."""
+    """One line of values, with its own axis that includes zero."""
 
     name: str
-    """With its unit: transitions/s."""
+    """The name with its unit: transitions/s."""
     values: Sequence[float]
-    """One for each span; NaN where there is none."""
+    """One for each span; NaN if there is none."""
     colour: str
     text: Callable[[float], str]
     """How a value is written."""
     unit: float = 1.0
-    """What the axis counts in: 2**30 for GiB."""
+    """The unit of the axis: 2**30 for GiB."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One of several parts of a whole."""
+    """One part of a whole."""
 
     name: str
     shares: Sequence[float]
@@ -89,7 +89,7 @@ class Layer:
 
 
 def draw_line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel], axis: Axis = TIME) -> str:
-    """Courses under each other, over the same time or number of transitions."""
+    """Draw lines one below the other, over the same time or transitions."""
     scale = make_horizontal_scale(spans[0].start, spans[-1].end)
     bottom = len(panels) * (TITLE + HEIGHT)
     tops = [TITLE + k * (TITLE + HEIGHT) for k in range(len(panels))]
@@ -109,7 +109,7 @@ def draw_stacked_chart(
     axis: Axis = TIME,
     whole: str = "share of the time",
 ) -> str:
-    """Parts of a whole over time, on top of each other."""
+    """Draw parts of a whole over time, on top of each other."""
     scale, bottom = make_horizontal_scale(spans[0].start, spans[-1].end), TITLE + 2 * HEIGHT
     heights = Scale(0.0, 1.0, bottom, TITLE)
     drawn, base = [_draw_panel_title(whole, TITLE)], [0.0] * len(spans)
@@ -130,7 +130,7 @@ def draw_stacked_chart(
 
 
 def draw_stacked_bar(title: str, layers: Sequence[Layer]) -> str:
-    """One whole and its parts, from left to right; `shares` holds one number for each."""
+    """Draw a whole and its parts, from left to right; each layer's `shares` holds one number."""
     total, x, parts = sum(layer.shares[0] for layer in layers), 0.0, []
     for layer in layers:
         share = layer.shares[0] / total if total > 0 else 0.0
@@ -143,7 +143,7 @@ def draw_stacked_bar(title: str, layers: Sequence[Layer]) -> str:
 
 
 def draw_legend_patch(colour: str) -> str:
-    """A patch of colour, for a legend."""
+    """A patch of color for a legend."""
     return f'<span class="key" style="background:{colour}"></span>'
 
 
@@ -166,7 +166,7 @@ def _draw_panel_title(text: str, top: float) -> str:
 def _draw_panel_line(
     spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, colour: str
 ) -> str:
-    """A line through the middles, broken where nothing is known; a dot where a value has no neighbor."""
+    """A line through the middles of the spans, with gaps at NaN; a dot for a value without neighbors."""
     path, dots, pen = [], [], False
     known = [math.isfinite(value) for value in values]
     for k, (span, value) in enumerate(zip(spans, values, strict=True)):
@@ -208,7 +208,7 @@ def draw_hover_areas(
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
 ) -> str:
-    """What the pointer finds: a column for each span, with its values as its title."""
+    """Draw an invisible column for each span; its title shows the values under the pointer."""
     parts = []
     for span, when, row in zip(spans, whens, rows, strict=True):
         left, right = scale.at(span.start), scale.at(span.end)
@@ -230,7 +230,7 @@ def make_chart_figure(
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
 ) -> str:
-    """A drawing with its caption, and the same in numbers."""
+    """A drawing with its caption and a table of its values."""
     values = make_table([head, *names], ([when, *row] for when, row in zip(whens, rows, strict=True)))
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"

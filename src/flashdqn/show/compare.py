@@ -1,4 +1,4 @@
-"""Several runs on one page: curves over each other, scores with intervals, and the settings that differ."""
+"""Several runs on one page: curves in one chart, scores with intervals, and the settings that differ."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_comparison(paths: Sequence[Path], out: Path) -> Path:
 
 
 def make_comparison_page(runs: Sequence[RunFiles]) -> str:
-    """The page itself."""
+    """The page as HTML."""
     groups = group_runs(runs)
     title = f"{len(runs)} runs, {len(groups)} {'setting' if len(groups) == 1 else 'settings'}"
     note = "Runs of the same settings are drawn as their mean, in a band from the least to the largest."
@@ -52,7 +52,7 @@ def make_comparison_page(runs: Sequence[RunFiles]) -> str:
 
 
 def make_score_table(groups: Sequence[RunGroup]) -> str:
-    """One row for each group: its mean with a 95% interval over seeds, or of its one run's games."""
+    """One row for each group: its mean with a 95% interval over seeds, or over the games of a single run."""
     rows = []
     for group in groups:
         finals = [final_score(run) for run in group.runs]
@@ -85,7 +85,7 @@ def make_score_table(groups: Sequence[RunGroup]) -> str:
 
 
 def draw_comparison_curves(groups: Sequence[RunGroup]) -> str:
-    """Score against transitions and against time, in evaluation and while exploring; and throughput."""
+    """Draw scores over transitions and over time, in evaluation and while exploring; and throughput."""
     column = groups[0].runs[0].series.score
     explored = lambda run, over: metric_curve(run, column, over)  # noqa: E731
     drawn = [
@@ -121,7 +121,7 @@ def make_differences_table(groups: Sequence[RunGroup]) -> str:
     """A row for each setting that is not the same in all groups."""
     names = find_differing_settings([group.settings for group in groups])
     if not names:
-        return "<p>None but the seeds.</p>"
+        return "<p>Only the seeds.</p>"
     rows = [(name, *(format_value(group.settings.get(name)) for group in groups)) for name in names]
     return make_table(("setting", *(group.name for group in groups)), rows)
 

@@ -1,4 +1,4 @@
-"""Runs beside each other: those of the same settings and other seeds together, with a mean and an interval."""
+"""Groups of runs: runs with the same settings and different seeds share a mean and an interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flashdqn.show.page import format_value
 from flashdqn.show.report_files import RunFiles
 
 POINTS = 60  # of a mean curve
-#: What a run decides or is told by its surroundings: not a choice about learning.
+#: Settings that depend on where and how a run was started: they are not choices about learning.
 INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
 #: Student's t, two-sided 95%, by degrees of freedom
 T95 = (
@@ -27,19 +27,19 @@ T95 = (
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ in their seeds alone."""
+    """Runs that differ only in their seeds."""
 
     name: str
     runs: tuple[RunFiles, ...]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What they share."""
+        """The settings of the runs."""
         return self.runs[0].settings
 
 
 def group_runs(runs: Sequence[RunFiles]) -> list[RunGroup]:
-    """In the order in which they were named; a group is named by what sets it apart."""
+    """Group the runs, in their given order; the settings that differ name a group."""
     by_settings: dict[str, list[RunFiles]] = {}
     for run in runs:
         chosen = {name: value for name, value in run.settings.items() if not is_incidental_setting(name)}
@@ -50,12 +50,12 @@ def group_runs(runs: Sequence[RunFiles]) -> list[RunGroup]:
 
 
 def is_incidental_setting(name: str) -> bool:
-    """Whether a setting says nothing about what is learned: where it ran, and what it logged."""
+    """Whether a setting does not affect learning: where the run ran, and what it logged."""
     return name in INCIDENTAL or name.startswith("log.")
 
 
 def find_differing_settings(settings: Sequence[dict[str, Any]]) -> list[str]:
-    """Settings that are not the same everywhere; one that an old run does not know counts as different."""
+    """Settings that are not the same in all runs; one that is missing in an old run counts as different."""
     names = dict.fromkeys(name for one in settings for name in one if not is_incidental_setting(name))
     missing = object()
     return [
@@ -66,7 +66,7 @@ def find_differing_settings(settings: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def name_groups(settings: Sequence[dict[str, Any]]) -> list[str]:
-    """By preset, and by the few settings in which those of one preset differ."""
+    """Name groups by preset, and by the settings that differ between groups of one preset."""
     presets = [str(one.get("preset", "run")) for one in settings]
     found = []
     for preset, one in zip(presets, settings, strict=True):
@@ -77,7 +77,7 @@ def name_groups(settings: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def final_score(run: RunFiles) -> tuple[float, float]:
-    """A run's score and half of its 95% interval: the best checkpoint's on fresh games, else the last there is."""
+    """A run's score and half of its 95% interval: the best checkpoint's on fresh games, else the last score."""
     score, error = (float_or_nan(run.games.get(column.name)) for column in (MEAN_SCORE, SCORE_ERROR))
     if math.isfinite(score):
         return score, 1.96 * error
@@ -102,7 +102,7 @@ def mean_with_interval(scores: Sequence[float]) -> tuple[float, float]:
 
 
 def format_score_interval(score: float, half: float) -> str:
-    """38.9 ± 1.1."""
+    """A score and its interval, as text: 38.9 ± 1.1."""
     if not math.isfinite(score):
         return "–"
     return f"{format_rate(score)} ± {format_rate(half)}" if math.isfinite(half) else format_rate(score)
@@ -122,7 +122,7 @@ def metric_curve(run: RunFiles, column: Column, over: Column) -> Curve:
 
 
 def average_curves(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
-    """The mean of some curves where all of them are, in a band from the least to the largest; one stays itself."""
+    """The mean of curves where all have values, in a band from the least to the largest; one curve is unchanged."""
     there = [curve for curve in curves if any(math.isfinite(y) for y in curve.ys)]
     if len(there) == 1:
         one = there[0]
@@ -146,7 +146,7 @@ def average_curves(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
 
 
 def _locate_steps(run: RunFiles, steps: Sequence[float], over: Column) -> list[float]:
-    """Where some steps lie on the axis; evaluations have no times, and take them from the reports."""
+    """Positions of steps on the axis; evaluations have no times, so the metrics give them."""
     if over == STEP:
         return list(steps)
     clock = Curve("", "", [0.0, *run.series.get(STEP)], [0.0, *run.series.get(SECONDS)])

@@ -1,4 +1,4 @@
-"""Games as files: a picture of one moment, or a GIF of all."""
+"""Games as files: a picture of one moment, or a GIF of the whole game."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flashdqn.envs.stage import GameStage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.recording import Thinning
 
-#: A GIF of more frames is more than anybody wants to load; every second, third, … is then left out.
+#: A GIF with more frames would load too slowly: only every second, third, … is kept.
 MOST_FRAMES = 600
 #: A game that goes on for longer is cut off.
 MOST_STEPS = 20_000
@@ -24,7 +24,7 @@ MOST_STEPS = 20_000
 def record_film_turns(
     agent: Agent, stage: GameStage, seed: int, frame: int | None
 ) -> tuple[list[GameTurn], GameTurn]:
-    """As many moments of a game as a film can have, and the step that was asked for, or the last; only these are
+    """The moments of a game that fit into a film, and the step that was asked for, or the last. Only these are
     drawn."""
     thinning, chosen = Thinning(MOST_FRAMES, MOST_FRAMES), None
     wanted = lambda step: step == frame or thinning.wants(step)  # noqa: E731
@@ -39,7 +39,7 @@ def record_film_turns(
 
 
 def choose_film_width(view: View) -> int:
-    """As many pixels as its words need to be read, but no more than a page has room for."""
+    """Enough pixels to read the text, but not more than fit on a page."""
     return round(min(640.0, max(320.0, view.size[0])))
 
 
@@ -75,7 +75,7 @@ def save_film(view: View, turns: Sequence[GameTurn], path: Path, fps: float = 15
 
 
 def save_strip(view: View, turns: Sequence[GameTurn], path: Path, count: int = 4, width: int = 200) -> None:
-    """Moments of one game side by side, from early to last."""
+    """Write moments of one game side by side, from the first to the last."""
     chosen = [turns[round(k * (len(turns) - 1) / (count - 1))] for k in range(count)]
     images = [draw_turn(view, turn, width) for turn in chosen]
     gap, height = width // 20, images[0].height
@@ -86,7 +86,7 @@ def save_strip(view: View, turns: Sequence[GameTurn], path: Path, count: int = 4
 
 
 def common_palette(images: Sequence[Image.Image], samples: int = 8) -> Image.Image:
-    """The colours of some frames together."""
+    """A palette for all frames, from a sample of them."""
     chosen = [images[round(k * (len(images) - 1) / max(1, samples - 1))] for k in range(samples)]
     width, height = chosen[0].size
     together = Image.new("RGB", (width, height * samples))

@@ -1,4 +1,4 @@
-"""Numbers for people: a few digits, a unit, and a dash where there is nothing to say."""
+"""Numbers as text: a few digits, a unit, and a dash for an unknown value."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
 def format_count(value: float) -> str:
-    """1,234."""
+    """A whole number: 1,234."""
     return f"{value:,.0f}" if math.isfinite(value) else NOTHING
 
 
 def format_rate(value: float) -> str:
-    """Three digits, or all of a large number: 0.0417, 8.33, 1,234."""
+    """Three digits, or all digits of a large number: 0.0417, 8.33, 1,234."""
     if not math.isfinite(value):
         return NOTHING
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def format_percent(share: float) -> str:
-    """Of a whole: 37%."""
+    """A share in percent: 37%."""
     if not math.isfinite(share):
         return NOTHING
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def format_duration(seconds: float) -> str:
-    """0.25 s, 61.4 s, 3 min 05 s, 2 h 04 min."""
+    """A duration: 0.25 s, 61.4 s, 3 min 05 s, 2 h 04 min."""
     if not math.isfinite(seconds):
         return NOTHING
     if seconds < 120:
@@ -47,7 +47,7 @@ def format_bytes(number: float) -> str:
 
 
 def choose_size_unit(largest: float) -> tuple[int, str]:
-    """The unit in which this number of bytes is easy to read."""
+    """The best unit for this number of bytes."""
     if largest >= GIB:
         return GIB, "GiB"
     return (MIB, "MiB") if largest >= MIB else (KIB, "KiB")

@@ -1,4 +1,4 @@
-"""Curves over each other on the same axes, with bands: a score against transitions, one run against another."""
+"""Several curves on the same axes, with bands: for example the scores of several runs over transitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flashdqn.show.charts import FOOT, TITLE, Span, draw_hover_areas, draw_legen
 from flashdqn.show.page import escape
 
 TALL = 190
-COLUMNS = 60  # places where the pointer finds values
+COLUMNS = 60  # positions with values under the pointer
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Curve:
     faint: bool = False
 
     def at(self, x: float) -> float:
-        """The value on the line at a place; NaN beyond its ends."""
+        """The value of the line at a position; NaN beyond its ends."""
         points = [(a, b) for a, b in zip(self.xs, self.ys, strict=True) if math.isfinite(b)]
         if not points or not points[0][0] <= x <= points[-1][0]:
             return math.nan
@@ -49,7 +49,7 @@ class Curve:
         return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
     def over(self, span: Span) -> float:
-        """What is said of a stretch: the line in its middle; where single points count, the mean of those in it."""
+        """The value for a span: the line in its middle or, for a curve with dots, the mean of the points in it."""
         if not self.dots:
             return self.at((span.start + span.end) / 2)
         inside = [y for x, y in zip(self.xs, self.ys, strict=True) if span.start < x <= span.end]
@@ -59,7 +59,7 @@ class Curve:
 def draw_overlay_chart(
     title: str, name: str, curves: Sequence[Curve], axis: Axis, text: Callable[[float], str]
 ) -> str:
-    """All curves in one panel; `name` is what they measure."""
+    """Draw all curves in one panel; `name` says what they measure."""
     right = max((x for curve in curves for x in curve.xs), default=1.0)
     scale, bottom = make_horizontal_scale(0.0, max(right, 1e-9)), TITLE + TALL
     low, high = choose_value_range([v for curve in curves for v in (*curve.ys, *curve.low, *curve.high)], 6)

@@ -1,4 +1,4 @@
-"""A page of HTML that needs nothing from elsewhere: light and dark, on a screen and on a phone."""
+"""An HTML page that loads nothing from elsewhere: light and dark, for screens and phones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ td { font-variant-numeric: tabular-nums; } th { font-weight: 500; color: var(--s
 
 
 def escape(text: str) -> str:
-    """Text that stays text, in a tag and in an attribute; what no file can hold becomes a question mark."""
+    """Escape text for tags and attributes; characters that a file cannot hold become question marks."""
     shown = "".join(c if c >= " " or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
     return html.escape(shown.encode("utf-8", "replace").decode("utf-8"))
 
 
 def make_page(title: str, body: Iterable[str], style: str = "", script: str = "") -> str:
-    """The whole file. The body is HTML; `script` is our own, never anything that was read."""
+    """The whole file. The body is HTML; `script` is always our own code, never text from a run."""
     code = f"<script>{script}</script>\n" if script else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -41,7 +41,7 @@ def make_page(title: str, body: Iterable[str], style: str = "", script: str = ""
 
 
 def make_section(title: str, body: str) -> str:
-    """A heading and what comes under it."""
+    """A heading and the text under it."""
     return f"<h2>{escape(title)}</h2>\n{body}"
 
 
@@ -58,7 +58,7 @@ def make_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Any value, for reading."""
+    """Any value as text for people."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""A game of a trained agent, move by move: what it sees, what it thinks of each action, what it does."""
+"""A game of a trained agent, move by move: the board, the value of each action, and the chosen action."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GameTurn:
     step: int
     scene: Scene
     q: tuple[float, ...]  # by action; empty when the game is over
-    mask: tuple[bool, ...] | None  # the legal actions; None where all are
+    mask: tuple[bool, ...] | None  # the legal actions; None if all are legal
     action: int | None  # what the agent does now; None when the game is over
     reward: float  # what the last action earned
     total: float  # all rewards so far
@@ -32,11 +32,11 @@ class GameTurn:
 
     @property
     def over(self) -> bool:
-        """Whether this is the last one."""
+        """Whether this is the last turn."""
         return self.action is None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, and little of it: this is sent for every move."""
+        """The turn as plain data, kept small: it is sent for every move."""
         return {
             "step": self.step,
             "scene": scene_to_json(self.scene),
@@ -62,9 +62,9 @@ def play_turns(
     limit: int = STEP_LIMIT,
     draws: Callable[[int], bool] = draw_every_step,
 ) -> Iterator[GameTurn]:
-    """Every moment of one game, from its first to its last; the board is the stage's.
+    """Every moment of one game on the stage, from the first to the last.
 
-    `draws` says which steps are worth a picture: the others have an empty scene. The last always has one.
+    `draws` says which steps are drawn: the others have an empty scene. The last is always drawn.
     """
     env, view = stage.env, stage.view
     obs, mask = env.reset(seed), env.mask

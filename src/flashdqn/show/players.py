@@ -29,7 +29,7 @@ class CheckpointPlayer:
 
     name: str  # the checkpoint's folder, or "untrained"
     step: int
-    score: float | None = None  # what it evaluated to, where it did
+    score: float | None = None  # its score in evaluation, if it was evaluated
     best: bool = False
 
 
@@ -46,7 +46,7 @@ class Players:
         self._agents: dict[str, Agent] = {}
 
     def lineup(self) -> list[CheckpointPlayer]:
-        """Oldest first; a run that goes on while it is watched has more of them each time."""
+        """All players, oldest first; a run that still trains has more of them each time."""
         best = checkpoint.best(self.folder.checkpoints)
         scores = {row.step: row.mean_score for row in read_evaluations(self.folder.path)}
         players = [CheckpointPlayer(UNTRAINED, 0)]
@@ -60,7 +60,7 @@ class Players:
         return players
 
     def agent(self, name: str) -> Agent:
-        """The agent of one of them; a name that is not in the list is refused."""
+        """The agent of a player; unknown names are refused."""
         if name not in self._agents:
             weights = self._untrained() if name == UNTRAINED else self._weights(name)
             while len(self._agents) >= self.KEPT:
@@ -69,7 +69,7 @@ class Players:
         return self._agents[name]
 
     def _paths(self) -> dict[str, Path]:
-        """By name; what a link brings in from elsewhere is none of this run's."""
+        """The checkpoints by name; links to other folders do not belong to this run."""
         inside = self.folder.checkpoints.resolve()
         paths = checkpoint.list_checkpoints(self.folder.checkpoints)
         return {
@@ -83,7 +83,7 @@ class Players:
         return checkpoint.load_or_suggest_older(path, with_state=False, command="flashdqn watch")[0]
 
     def _untrained(self) -> dict[str, torch.Tensor]:
-        """The weights that the run's seed starts from."""
+        """The initial weights for the run's seed."""
         env = build_evaluation_env(self.config.env, 1, torch.device("cpu"))
         try:
             return build_learner(self.config, env, torch.device("cpu")).weights()

@@ -1,4 +1,4 @@
-"""A game inside a page: recorded once, thinned where it is long, compressed, and played back by `web/player.js`."""
+"""A game inside a page: recorded once, thinned if it is long, compressed, and played back by `web/player.js`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from flashdqn.show.players import CheckpointPlayer, Players
 from flashdqn.show.web.games import describe_stage
 from flashdqn.show.web.page import read_web_file
 
-#: Drawn games have small moments, those of pictures large ones.
+#: A moment of a drawn game takes little space, one of a game of pictures much more.
 MOST_DRAWN, MOST_PICTURES = 1200, 160
 STEPS = 20_000
 SECONDS = 6.0
 
 
 def record(run: Path, seconds: float = SECONDS, permission: Permission = NO_PERMISSION) -> dict[str, Any]:
-    """The best checkpoint's game from a seed of its own: plain data for the player."""
+    """A game of the best checkpoint, with its own seed, as plain data for the player."""
     players = Players(run, permission=permission)
     stage = open_stage(players.config.env)
     seed = purpose_seed(players.config.seed, "watch") % 1000
@@ -42,18 +42,18 @@ def record(run: Path, seconds: float = SECONDS, permission: Permission = NO_PERM
 
 
 class Thinning:
-    """Keeps at most as many moments as a page can hold: of a longer game every second, fourth, eighth, …"""
+    """Keeps only as many moments as a page can hold: every second, fourth, eighth, … of a longer game."""
 
     def __init__(self, drawn: int = MOST_DRAWN, pictures: int = MOST_PICTURES) -> None:
         self.turns: list[GameTurn] = []
         self._stride, self._drawn, self._pictures = 1, drawn, pictures
 
     def wants(self, step: int) -> bool:
-        """Whether this moment is worth drawing."""
+        """Whether this moment should be drawn."""
         return step % self._stride == 0
 
     def add(self, turn: GameTurn) -> None:
-        """One moment more; the last of a game stays in any case."""
+        """Add a moment; the last one of a game is always kept."""
         if turn.over or self.wants(turn.step):
             self.turns.append(turn)
         pictures = any(isinstance(shape, Picture) for shape in turn.scene)
@@ -62,8 +62,8 @@ class Thinning:
 
 
 def collect_turns(game: Callable[[Thinning], Iterator[GameTurn]], seconds: float) -> list[GameTurn]:
-    """The moments of a game that are kept. One that takes too long to play is left where it is: a report must not
-    keep anybody waiting."""
+    """The moments of a game that are kept. A game that takes too long to play is cut off: a report must not take
+    long."""
     thinning, deadline = Thinning(), time.monotonic() + seconds
     for turn in game(thinning):
         thinning.add(turn)

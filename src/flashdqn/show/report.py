@@ -1,4 +1,4 @@
-"""report.html: a run on one page, with nothing to load from elsewhere."""
+"""report.html: a run on one page that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ details { margin: .6rem 0; } table + .charts { margin-top: 1.6rem; }
 
 
 def write_report(run: Path, out: Path | None = None, permission: Permission = NO_PERMISSION) -> Path:
-    """Write report.html into a run folder, or to another file, from what lies in the folder. Only the recorded game
+    """Write report.html into a run folder, or to another file, from the files in the folder. Only the recorded game
     needs code that the run names; without permission it is left out."""
     path = out or run / "report.html"
     temporary = path.with_name(f".{path.name}.writing")
@@ -75,7 +75,7 @@ def write_report(run: Path, out: Path | None = None, permission: Permission = NO
 
 
 def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION) -> str:
-    """The page itself."""
+    """The page as HTML."""
     game, playable = make_game_section(run, permission)
     body = [
         make_report_header(run),
@@ -95,14 +95,14 @@ def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION) -> s
 
 
 def make_learning_section(run: RunFiles) -> str:
-    """The curves, under a word on how to read them."""
+    """The curves, under a note on how to read them."""
     drawn = draw_learning_charts(run)
     note = '<p class="soft">Over transitions. Point at a chart to read its values.</p>'
     return note + drawn if drawn else "<p>No report was written yet.</p>"
 
 
 def make_report_header(run: RunFiles) -> str:
-    """What it was, and what came of it."""
+    """The run's name, its state, and its key figures."""
     preset, device = run.settings.get("preset", "a run"), run.hardware.get("device", "")
     finished = run.summary.get("finished")
     ended = "not finished yet" if finished is None else ("finished" if finished else "stopped early")
@@ -118,7 +118,7 @@ def make_report_header(run: RunFiles) -> str:
 
 
 def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
-    """The run in a few numbers: name, value, and what it is counted in."""
+    """The run in a few numbers: name, value, and unit."""
     summary, games, series = run.summary, run.games, run.series
     found = []
     if math.isfinite(score := float_or_nan(games.get(MEAN_SCORE.name))):
@@ -152,12 +152,12 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
 
 
 def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]:
-    """A recorded game of the best checkpoint, or why there is none; and whether there is something to play."""
+    """A recorded game of the best checkpoint, or why there is none; and whether there is a game to play."""
     if run.settings.get("log.game") is False:
         return "", False
     try:
         game = record(run.path, permission=permission)
-    except Exception as error:  # whatever an environment may raise: a report is worth having without a game
+    except Exception as error:  # an environment may raise anything: a report is useful without a game
         reason = f"{type(error).__name__}: {error}"
         return make_section("A game", f"<p>No game could be recorded: {escape(reason)}</p>"), False
     about, turns = game["about"], game["turns"]
@@ -174,15 +174,15 @@ def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]
 def name_without_import(preset: str, task: str) -> str:
     """A preset's name that `base_config` understands without an import.
 
-    For `my_game:Coins` it would look into the module to see which kind of game that is, and a report must not
-    import what a run names. The run itself says which task it is.
+    For `my_game:Coins` it would import the module to find the kind of game, and a report must not import code that
+    a run names. The run itself says which task it is.
     """
     prefix, colon, _ = preset.partition(":")
     return f"{task}:{preset}" if colon and prefix not in TASKS and task in TASKS else preset
 
 
 def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] | None:
-    """Setting, its value, and the preset's; None where the preset is not known any more."""
+    """Each changed setting, its value, and the preset's value; None if the preset is no longer known."""
     try:
         name = name_without_import(str(settings.get("preset", "")), str(settings.get("env.task", "")))
         preset = to_dict(base_config(name))
@@ -199,7 +199,7 @@ def find_preset_changes(settings: dict[str, Any]) -> list[tuple[str, Any, Any]] 
 
 
 def make_settings_section(settings: dict[str, Any]) -> str:
-    """What differs from the preset first, then all of them."""
+    """The settings that differ from the preset, then all settings."""
     preset = format_value(settings.get("preset", "–"))
     changed = find_preset_changes(settings)
     if changed is None:
@@ -218,7 +218,7 @@ def make_settings_section(settings: dict[str, Any]) -> str:
 
 
 def make_evaluations_table(run: RunFiles) -> str:
-    """One row for each, and how the final games ended."""
+    """One row for each evaluation, and how the final games ended."""
     parts = ""
     if run.evaluations:
         rows = ([format_value(_parse_cell(value)) for value in row.values()] for row in run.evaluations)
@@ -243,12 +243,12 @@ def _parse_cell(text: str) -> float | int | str:
         return text
 
 
-#: What is drawn of every run when it ends.
+#: The pages that are written when a run ends.
 RUN_PAGES: dict[str, Callable[[Path], object]] = {"learning curve": draw_curve, "report": write_report}
 
 
 def make_run_pages(config: Config) -> dict[str, Callable[[Path], object]]:
-    """The same for a training that runs with this configuration: its own report may import what it imported."""
+    """The pages of a training with this configuration: its report may import the same code as the training."""
     names = frozenset(list_named_code(config))
     report = functools.partial(write_report, permission=Permission(names))
     return RUN_PAGES | ({"report": report} if names else {})

@@ -40,12 +40,12 @@ from flashdqn.show.report_series import Series
 BLUE, RUST, GREEN, OCHRE, PURPLE, GREY = "#2f8fb0", "#c8553d", "#4c9a6a", "#c9922e", "#8a6bb8", "#8a96a5"
 COLOURS = (BLUE, OCHRE, RUST, GREEN, PURPLE, "#7cc0cf", "#d1678f", "#7f8fd1", "#8c6d46", GREY)
 
-REST = "rest"  # of a window's time
+REST = "rest"  # the rest of a window's time
 REST_ABOUT = "the loop around all that"
 
 
 def draw_learning_charts(run: RunFiles) -> str:
-    """Score, loss and values, exploration, episodes: over transitions."""
+    """Draw score, loss, values, exploration and episodes over transitions."""
     series = run.series
     charts = [
         _draw_score_chart(run),
@@ -57,7 +57,7 @@ def draw_learning_charts(run: RunFiles) -> str:
 
 
 def draw_outcome_charts(run: RunFiles) -> str:
-    """What came of the games over time: a stack of the ways in which they ended, and the task's own figures."""
+    """Draw the outcomes of the games over time: a stack of how they ended, and the task's own figures."""
     series = run.series
     if not series.length:
         return ""
@@ -77,19 +77,19 @@ def draw_outcome_charts(run: RunFiles) -> str:
 
 
 def draw_other_charts(run: RunFiles) -> str:
-    """Columns of which nothing is known: somebody else has added them, or a later version."""
+    """Draw unknown columns, for example those of a later version."""
     return _arrange_charts(_draw_figure_charts(run.series, run.series.columns.of_kind(ColumnKind.OTHER)))
 
 
 def are_shares(series: Series, columns: Sequence[Column]) -> bool:
-    """Whether some columns can be drawn as parts of a whole: there is something in them, and never more than 1."""
+    """Whether columns can be drawn as parts of a whole: not all are empty, and their sum is never above 1."""
     rows = list(zip(*map(series.get, columns), strict=True))
     known = [row for row in rows if all(map(math.isfinite, row))]
     return any(map(any, known)) and all(min(row) >= 0 and sum(row) <= 1 + 1e-3 for row in known)
 
 
 def _draw_figure_charts(series: Series, columns: Sequence[Column]) -> list[str]:
-    """Three columns to a chart."""
+    """Draw three columns per chart."""
     groups = [columns[k : k + 3] for k in range(0, len(columns), 3)]
     return [
         _draw_column_panels(
@@ -109,7 +109,7 @@ def _draw_endings_chart(title: str, series: Series, columns: Sequence[Column]) -
 
 
 def draw_cost_charts(run: RunFiles) -> str:
-    """Throughput, memory and phases: over transitions."""
+    """Draw throughput, memory and phases over transitions."""
     series = run.series
     charts = []
     panels = []
@@ -131,7 +131,7 @@ def draw_cost_charts(run: RunFiles) -> str:
 
 
 def draw_phase_summary(run: RunFiles) -> str:
-    """The whole run's time by phase, and the same in numbers."""
+    """Draw the whole run's time by phase, with a table of the numbers."""
     series = run.series
     names, table = compute_phase_shares(series)
     if not names:
@@ -158,7 +158,7 @@ def draw_phase_summary(run: RunFiles) -> str:
 
 
 def compute_phase_shares(series: Series) -> tuple[list[str], list[list[float]]]:
-    """Names of the phases, and for each window their shares of its training time; what is left is `rest`."""
+    """Names of the phases, and their shares of each window's training time; the remainder is `rest`."""
     phases, totals = series.phases, series.get(US_TOTAL)
     if not phases or not series.has(US_TOTAL):
         return [], []

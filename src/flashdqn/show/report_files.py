@@ -1,4 +1,4 @@
-"""What lies in a run folder, read for a report: whatever is there, however old, and no failure for what is not."""
+"""The files of a run folder, read for a report. Old folders can be read, too; missing files are allowed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from flashdqn.show.report_series import Series, make_series, read_series
 
 @dataclass(frozen=True)
 class RunFiles:
-    """A run as its files have it."""
+    """The contents of a run's files."""
 
     path: Path
     settings: dict[str, Any]  # flat: learn.lr and so on
     hardware: dict[str, Any]
     summary: dict[str, Any]
     series: Series
-    evaluations: list[Cells]  # as the file has them
+    evaluations: list[Cells]  # as they are in the file
     evaluation_series: Series  # the same as numbers, by column
 
     @property
     def name(self) -> str:
-        """The folder's own."""
+        """The folder's name."""
         return self.path.resolve().name
 
     @property
     def games(self) -> dict[str, Any]:
-        """The last judgement: of the best checkpoint, on fresh games."""
+        """The final evaluation: the best checkpoint on fresh games."""
         games = self.summary.get("evaluation")
         return games if isinstance(games, dict) else {}
 
@@ -47,7 +47,7 @@ class RunFiles:
 
 
 def read_run(path: Path) -> RunFiles:
-    """All of it."""
+    """Read all files of a run."""
     config = read_json_object(path / "config.json")
     evaluations = read_table(path / EVALUATIONS_FILE)
     return RunFiles(

@@ -1,4 +1,4 @@
-"""The rows of a run's tables as series for charts: few enough to be told apart, whatever columns there are."""
+"""The rows of a run's tables as series for charts, with few enough points to tell them apart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flashdqn.show.charts import Span
 
 MOST = 100  # windows in a chart: more cannot be told apart
 
-#: Kinds of which the last value of several windows stands for all.
+#: Kinds whose last value stands for several windows.
 STANDING = (ColumnKind.COUNTER, ColumnKind.SETTING, ColumnKind.MEMORY)
 #: Kinds that are means over episodes.
 PER_EPISODE = (ColumnKind.EPISODE, ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
@@ -24,27 +24,27 @@ PER_EPISODE = (ColumnKind.EPISODE, ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnK
 
 @dataclass(frozen=True)
 class Series:
-    """Values by the names of their columns, all of one length; a column that a run does not have is all NaN."""
+    """Values by column name, all of one length; a column that a run does not have is all NaN."""
 
     values: dict[str, list[float]]
     columns: Columns
     length: int
 
     def get(self, column: Column) -> list[float]:
-        """One column."""
+        """The values of a column."""
         return self.values.get(column.name, [math.nan] * self.length)
 
     def last(self, column: Column) -> float:
-        """How it stood at the end."""
+        """The last value of a column."""
         return self.get(column)[-1] if self.length else math.nan
 
     def has(self, column: Column) -> bool:
-        """Whether there is anything in it."""
+        """Whether a column has any finite value."""
         return any(math.isfinite(value) for value in self.values.get(column.name, ()))
 
     @property
     def score(self) -> Column:
-        """What the task calls a good game: its score, or else the return."""
+        """The column that measures a game: the score, or else the return."""
         return SCORE if self.has(SCORE) else RETURN
 
     @property
@@ -58,7 +58,7 @@ class Series:
 
     @property
     def spans(self) -> list[Span]:
-        """From each row to the next, over transitions."""
+        """The transitions from each row to the next."""
         return [Span(start, end) for start, end in pairwise((0.0, *self.get(STEP)))]
 
 
@@ -69,13 +69,13 @@ def make_series(rows: Sequence[Cells], columns: Columns) -> Series:
 
 
 def read_series(run: Path, most: int = MOST) -> Series:
-    """The metrics of a run, with neighboring rows taken together where there are too many."""
+    """The metrics of a run; neighboring rows are combined if there are too many."""
     rows = read_table(run / METRICS_FILE)
     return downsample_series(make_series(rows, read_columns(run / METRICS_FILE, rows)), most)
 
 
 def downsample_series(series: Series, most: int) -> Series:
-    """At most `most` rows; what becomes of several values depends on the kind of their column."""
+    """At most `most` rows; the kind of a column decides how its values are combined."""
     cuts = split_into_slices(series.length, most)
     transitions = [span.end - span.start for span in series.spans]
     counted = series.has(WINDOW_EPISODES)
@@ -107,7 +107,7 @@ def _weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _combined_rate(values: Sequence[float], transitions: Sequence[float]) -> float:
-    """All transitions over all the time that they took, which is not the mean of the rates."""
+    """All transitions divided by their total time, which is not the mean of the rates."""
     known = [(v, n) for v, n in zip(values, transitions, strict=True) if math.isfinite(v) and v > 0 and n > 0]
     seconds = sum(number / value for value, number in known)
     return sum(number for _, number in known) / seconds if seconds > 0 else math.nan

@@ -1,4 +1,4 @@
-"""What the command line says at the end of a run, on a terminal that may go away."""
+"""The summary at the end of a run, on a terminal that may be closed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rich.console import Console
 
 
 class SteadyConsole(Console):
-    """Falls silent when nobody reads any more (`flashdqn train … | head`), instead of ending the training."""
+    """Becomes silent when its output is closed (`flashdqn train … | head`), instead of ending the training."""
 
     def on_broken_pipe(self) -> None:
-        """Rich's own would exit."""
+        """Discard the output; Rich's own method would exit."""
         self.quiet = True
         discard_output()
 
 
 def discard_output() -> None:
-    """Send the rest of the standard output nowhere, so that nothing fails on it at exit."""
+    """Discard the rest of standard output, so nothing fails at exit."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show_summary(console: Console, run: Any) -> None:
-    """How it went, where it lies, and what to try next."""
-    from flashdqn.config.settings import trust_flag  # here: the doctor prints without PyTorch
+    """Print the results, where the files are, and what to try next."""
+    from flashdqn.config.settings import trust_flag  # imported here because the doctor prints without PyTorch
 
     summary, trust = run.summary, trust_flag(run.config)
     path = shlex.quote(str(run.path)) + trust
@@ -51,7 +51,7 @@ def show_summary(console: Console, run: Any) -> None:
     )
     if "evaluation" in summary:
         from flashdqn.runs.tables import (
-            read_cause_names,  # here: the doctor has a terminal, too, and no torch
+            read_cause_names,  # imported here because the doctor has no PyTorch
         )
 
         step, causes = int(summary["best_checkpoint"]), read_cause_names(run.path)
@@ -68,13 +68,13 @@ def show_summary(console: Console, run: Any) -> None:
 
 
 def format_first_warm_up(summary: Mapping[str, Any]) -> str:
-    """What the warm-up took before anything was cached, where that was longer."""
+    """The warm-up's time before anything was cached, if it was longer."""
     first = summary["first_warm_up_seconds"]
     return f" (the first time: {first:.1f} s)" if first > summary["warm_up_seconds"] else ""
 
 
 def format_final_evaluation(games: Mapping[str, Any], step: int, causes: Collection[str]) -> str:
-    """The score of the best checkpoint, how its games ended, and what else came of them."""
+    """The score of the best checkpoint, how its games ended, and their other outcomes."""
     outcomes = {name: format_outcome(name, value) for name, value in games["outcomes"].items() if value > 0}
     ends = ", ".join(text for name, text in outcomes.items() if name in causes)
     others = ", ".join(text for name, text in outcomes.items() if name not in causes)
@@ -88,13 +88,13 @@ def format_final_evaluation(games: Mapping[str, Any], step: int, causes: Collect
 
 
 def format_outcome(name: str, value: float) -> str:
-    """A share in per cent; what has a unit at the end of its name (delay_ms), or is more than 1, as a number."""
+    """A share in percent; as a number if its name ends with a unit (delay_ms) or it is above 1."""
     plain = name.endswith(("_ms", "_gbps")) or value > 1.0
     return f"{name} {value:.3g}" if plain else f"{name} {value:.0%}"
 
 
 def format_program_call(name: str) -> str:
-    """How to call a program from here: by its name where it is on the path, else beside this Python."""
+    """How to call a program from here: by its name if it is on the path, else by its path beside this Python."""
     beside = Path(sys.executable).parent / name
     if shutil.which(name) or not beside.exists():
         return name

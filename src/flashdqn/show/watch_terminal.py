@@ -1,4 +1,4 @@
-"""A game in the terminal: the board, what the agent thinks of every action, and how it goes."""
+"""A game in the terminal: the board, the value of every action, and the progress."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flashdqn.core.drawing.view import View
 from flashdqn.show.bars import draw_text_bar
 from flashdqn.show.play import GameTurn
 
-MOST_BARS = 16  # of more actions, only the best are listed
+MOST_BARS = 16  # if there are more actions, only the best are listed
 BAR = 18
 
 
 @dataclass(frozen=True)
 class Played:
-    """What a game came to."""
+    """The result of a game."""
 
     seed: int
     turns: int
@@ -30,27 +30,27 @@ class Played:
     facts: dict[str, str]
 
     def sentence(self, number: int) -> str:
-        """Game 1 (seed 7): score 39, length 42 of 100; shut itself in after 496 steps, return 381.1."""
+        """As in "Game 1 (seed 7): score 39, length 42 of 100; shut itself in after 496 steps, return 381.1"."""
         facts = ", ".join(f"{name} {value}" for name, value in self.facts.items())
         start = f"Game {number} (seed {self.seed}): {facts}" + ("; " if facts else "")
         return f"{start}{self.ending} after {self.turns:,} steps, return {self.total:.4g}"
 
 
 def summarize_game(seed: int, last: GameTurn) -> Played:
-    """From the last moment of a game."""
+    """The result, from the last moment of a game."""
     return Played(seed, last.step, last.total, last.ending, dict(last.facts))
 
 
 def show_live_game(
     console: Console, view: View, turns: Iterator[GameTurn], seed: int, fps: float, head: str
 ) -> Played:
-    """Play a game before somebody's eyes; `fps` moves a second, or as fast as it goes where it is 0."""
+    """Play a game in the terminal, with `fps` moves per second; 0 means as fast as possible."""
     last, shown, pace = None, 0.0, Pace(fps)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for turn in turns:
             pace.wait()
             last = turn
-            # Nobody sees more than thirty frames a second, and drawing them would slow the game
+            # More than thirty frames a second cannot be seen, and drawing them would slow the game
             if turn.over or 0 < fps <= 30 or time.monotonic() - shown > 1 / 30:
                 live.update(draw_terminal_frame(view, turn, f"{head}, seed {seed}", pace.speed), refresh=True)
                 shown = time.monotonic()
@@ -61,7 +61,7 @@ def show_live_game(
 def print_game(
     console: Console, view: View, turns: Iterator[GameTurn], seed: int, every_frame: bool, head: str
 ) -> Played:
-    """Without a terminal: every frame, or the last alone."""
+    """Without a terminal: print every frame, or only the last."""
     last = None
     for turn in turns:
         last = turn
@@ -73,7 +73,7 @@ def print_game(
 
 
 class Pace:
-    """Keeps to a number of moves a second, and knows how many there really were."""
+    """Keeps a fixed number of moves per second, and measures how many there really were."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Pace:
         self._due, self._start, self._moves = clock(), clock(), 0
 
     def wait(self) -> None:
-        """Until the next move is due."""
+        """Wait until the next move is due."""
         self._moves += 1
         if self._fps <= 0:
             return
@@ -96,12 +96,12 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """Moves a second since the beginning."""
+        """Moves per second since the beginning."""
         return self._moves / max(1e-6, self._clock() - self._start)
 
 
 def draw_terminal_frame(view: View, turn: GameTurn, head: str, speed: float | None) -> RenderableType:
-    """Board and values side by side, under a line of words."""
+    """The board and the values side by side, under a line of text."""
     words = [head, f"step {turn.step:,}", f"return {turn.total:.4g}"]
     words += [f"{name} {value}" for name, value in turn.facts]
     words += [f"{speed:,.0f} steps/s"] if speed is not None else []
@@ -112,7 +112,7 @@ def draw_terminal_frame(view: View, turn: GameTurn, head: str, speed: float | No
 
 
 def draw_action_values(view: View, turn: GameTurn) -> RenderableType:
-    """A bar for each action, from the least value to the largest; the chosen one marked, illegal ones struck."""
+    """A bar for each action, from the least to the largest value. The chosen one is marked, illegal ones struck."""
     table = Table.grid(padding=(0, 1))
     low, high = legal_value_range(turn)
     for k in choose_listed_actions(turn):
@@ -137,7 +137,7 @@ def legal_value_range(turn: GameTurn) -> tuple[float, float]:
 
 
 def choose_listed_actions(turn: GameTurn) -> Sequence[int]:
-    """All actions in their order, or the best legal ones where there are too many."""
+    """All actions in their order, or the best legal ones if there are too many."""
     if len(turn.q) <= MOST_BARS:
         return range(len(turn.q))
     legal = [k for k in range(len(turn.q)) if turn.mask is None or turn.mask[k]]

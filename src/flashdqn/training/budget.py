@@ -1,4 +1,4 @@
-"""When a run is over, and how far it has come."""
+"""When a run is over, and how much of it is done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Budget:
         return cls(config.steps, config.episodes, config.max_time)
 
     def share(self, counts: Counts, seconds: float) -> float:
-        """How much of the run is behind us, 0 … 1 (1: it is over)."""
+        """The share of the run that is done, 0 … 1 (1: it is over)."""
         parts = ((counts.transitions, self.steps), (counts.episodes, self.episodes), (seconds, self.max_time))
         return min(1.0, max((done / limit for done, limit in parts if limit is not None), default=0.0))
 
@@ -33,5 +33,5 @@ def crosses_multiple(every: int, before: int, after: int) -> bool:
 
 
 def crosses_doubling(first: int, before: int, after: int) -> bool:
-    """Whether `first`, or it times a power of two, lies in (before, after]; never with first = 0."""
+    """Whether `first` times a power of two lies in (before, after]; never with first = 0."""
     return first > 0 and (before // first).bit_length() < (after // first).bit_length()

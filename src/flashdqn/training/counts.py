@@ -1,4 +1,4 @@
-"""How many transitions and episodes there were, known to the host without stopping the device."""
+"""The numbers of transitions and episodes; the host reads them without stopping the device."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ class Counts:
         self.totals = torch.zeros(2, dtype=torch.int64, device=device)  # transitions, episodes
         self.transitions = 0
         self.episodes = 0
-        self._travelling: deque[tuple[Tensor, torch.cuda.Event]] = deque()
+        self._traveling: deque[tuple[Tensor, torch.cuda.Event]] = deque()
         self._idle: list[
             tuple[Tensor, torch.cuda.Event]
         ] = []  # pinned memory is expensive to allocate: it is reused
 
     def publish(self) -> None:
-        """Called once per iteration, after the totals were raised."""
+        """Send the totals to the host: once per iteration, after they were raised."""
         if self.totals.device.type == "cpu":
             self.transitions, self.episodes = self.totals.tolist()
             return
         copy, event = self._idle.pop() if self._idle else make_pinned_totals()
         copy.copy_(self.totals, non_blocking=True)
         event.record()
-        self._travelling.append((copy, event))
-        if len(self._travelling) > self.LAG:
+        self._traveling.append((copy, event))
+        if len(self._traveling) > self.LAG:
             self._arrive()
 
     def settle(self) -> None:
-        """Wait until the host knows everything: for checkpoints and the end."""
-        while self._travelling:
+        """Wait until the host has the newest totals: for checkpoints and the end."""
+        while self._traveling:
             self._arrive()
 
     def load(self, transitions: int, episodes: int) -> None:
-        """Go on from a checkpoint."""
-        self._travelling.clear()
+        """Continue from a checkpoint."""
+        self._traveling.clear()
         self.transitions, self.episodes = transitions, episodes
         self.totals.copy_(torch.tensor([transitions, episodes]))
 
     def _arrive(self) -> None:
-        copy, event = self._travelling.popleft()
+        copy, event = self._traveling.popleft()
         event.synchronize()
         self.transitions, self.episodes = copy.tolist()
         self._idle.append((copy, event))

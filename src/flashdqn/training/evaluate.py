@@ -1,4 +1,4 @@
-"""Evaluation: games with ε = 0, one per board, so that short games are not counted more often than long ones."""
+"""Evaluation: games with ε = 0, one per board. So short games are not counted more often than long ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from flashdqn.runs.columns import SCORE
 
 #: Asking the device whether all games are over stops it: ask once in this many steps.
 ASK_EVERY = 32
-#: A game that goes on for longer is cut off, and counted apart: an agent may walk in circles for ever.
+#: A longer game is cut off and counted separately: an agent may walk in circles forever.
 STEP_LIMIT = 50_000
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over the games that ended, NaN where none did; `outcomes` are the task's own."""
+    """Means over the games that ended, NaN if none ended; the task names the `outcomes`."""
 
     episodes: int
     unfinished: int  # games still going on when the step limit cut them off
@@ -34,17 +34,17 @@ class Evaluation:
     outcomes: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The fields as plain data."""
         return dict(vars(self))
 
     def to_json(self) -> dict[str, Any]:
-        """The same for JSON, which knows no NaN."""
+        """The same for JSON, which does not support NaN."""
         flat = {name: nan_to_none(value) for name, value in vars(self).items() if name != "outcomes"}
         return flat | {"outcomes": {name: nan_to_none(value) for name, value in self.outcomes.items()}}
 
 
 def nan_to_none(value: float) -> float | None:
-    """None in the place of NaN."""
+    """None in place of NaN."""
     return None if math.isnan(value) else value
 
 

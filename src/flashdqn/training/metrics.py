@@ -16,7 +16,7 @@ from flashdqn.runs.columns import LENGTH, RESERVED, RETURN, WINDOW_EPISODES
 
 @dataclass(frozen=True)
 class EpisodeMeans:
-    """The episodes that ended in a window; NaN where none did."""
+    """Means over the episodes that ended in a window; NaN if none ended."""
 
     episodes: int
     return_: float
@@ -25,7 +25,7 @@ class EpisodeMeans:
 
 
 class EpisodeMetrics:
-    """Per environment the running return and length; over the window the sums of the finished episodes."""
+    """The running return and length of each environment, and the window's sums over finished episodes."""
 
     def __init__(self, num_envs: int, outcome_names: tuple[str, ...], device: torch.device) -> None:
         if taken := RESERVED & set(outcome_names):
@@ -38,20 +38,20 @@ class EpisodeMetrics:
         self.sums = torch.zeros(len(self.names), device=device)
 
     def observe(self, step: Step, was_reset: Tensor, outcomes: Tensor, totals: Tensor) -> None:
-        """Take in one step; `totals` ([2] int64) are raised by its transitions and finished episodes."""
+        """Count one step; its transitions and finished episodes are added to `totals` ([2] int64)."""
         ended = step.terminated | step.truncated
         keep = ~ended
         running = self.running
         running[:, 1] += step.reward
         running[:, 2] += ~was_reset
-        # those of unfinished episodes mean nothing: they may be NaN, and 0 · NaN would spoil the product
+        # outcomes of unfinished episodes mean nothing: they may be NaN, and 0 · NaN would spoil the product
         running[:, 3:] = outcomes.masked_fill(keep[:, None], 0.0)
         self.sums += ended.to(torch.float32) @ running
         running[:, 1:3] *= keep[:, None]
         totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))
 
     def read(self) -> EpisodeMeans:
-        """Episodes in the window, and their means; a new window starts."""
+        """The number of episodes in the window and their means; starts a new window."""
         episodes, *sums = self.sums.tolist()
         self.sums.zero_()
         mean_return, length, *outcomes = (value / episodes if episodes else math.nan for value in sums)
@@ -60,7 +60,7 @@ class EpisodeMetrics:
         )
 
     def cut_off(self) -> None:
-        """Forget the unfinished episodes: they will not go on."""
+        """Forget the unfinished episodes: they will not continue."""
         self.running[:, 1:3].zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -68,6 +68,6 @@ class EpisodeMetrics:
         return {"running": self.running, "sums": self.sums}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.running.copy_(state["running"])
         self.sums.copy_(state["sums"])

@@ -1,7 +1,7 @@
 """Where the time goes: seconds per phase.
 
-On the CPU every entry is timed with the host's clock. On CUDA the host only queues work,
-so events are recorded around the phases of every sixteenth iteration, and read when a report asks.
+On the CPU every phase is timed with the host's clock. On CUDA the host only queues work, so events are recorded
+around the phases of every sixteenth iteration, and read for a report.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Phases:
         self.iterations = 0
         self.every = SAMPLED  # iterations between two that are timed on CUDA
         self._clocks: dict[str, _Clock] = {}
-        self.inside_graph = False  # while a graph is captured nothing is timed: a replay would not know of it
+        self.inside_graph = False  # nothing is timed during capture: a replay would not run the timer
 
     def next_iteration(self) -> None:
-        """Called once per iteration of the loop."""
+        """Count an iteration of the loop."""
         self.iterations += 1
 
     def __call__(self, name: str, host: bool = False) -> AbstractContextManager[None]:
@@ -66,7 +66,7 @@ class Phases:
 
 
 class _Clock:
-    """Times a block by the host's clock. Made once for a phase: this is done several times in every iteration."""
+    """Times a block by the host's clock. Made once per phase, because it runs several times in every iteration."""
 
     def __init__(self, seconds: dict[str, float], name: str) -> None:
         self.seconds, self.name, self.start = seconds, name, 0.0
@@ -79,5 +79,5 @@ class _Clock:
 
 
 def make_timing_event() -> torch.cuda.Event:
-    """An event that knows when it was reached."""
+    """An event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]

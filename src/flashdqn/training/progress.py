@@ -1,4 +1,4 @@
-"""What the person at the keyboard sees while it runs: a live display, or plain lines without a terminal."""
+"""What the user sees during training: a live display, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from flashdqn.training.evaluate import Evaluation
 
 
 class Progress(Protocol):
-    """Hears of everything; shows what it likes."""
+    """Receives all events of a run, and shows some of them."""
 
     def note(self, text: str) -> None:
-        """Something that happens once."""
+        """Show a single message."""
 
     def begin(self, title: str, asked_ratio: float) -> None:
-        """Training starts."""
+        """Called when training starts."""
 
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
-        """Once per iteration: must cost nothing."""
+        """Called once per iteration: must cost almost nothing."""
 
     def report(self, row: MetricsRow) -> None:
-        """A window closed."""
+        """Called when a window closes."""
 
     def evaluation(self, step: int, result: Evaluation) -> None:
-        """An evaluation ended."""
+        """Called after an evaluation."""
 
     def end(self) -> None:
-        """Training is over."""
+        """Called when training is over."""
 
 
 class Silent:
     """Shows nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Ignore the message."""
 
     def begin(self, title: str, asked_ratio: float) -> None:
-        """Nothing."""
+        """Ignore the start."""
 
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
-        """Nothing."""
+        """Ignore the progress."""
 
     def report(self, row: MetricsRow) -> None:
-        """Nothing."""
+        """Ignore the row."""
 
     def evaluation(self, step: int, result: Evaluation) -> None:
-        """Nothing."""
+        """Ignore the result."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Ignore the end."""
 
 
 class Plain:
-    """A line every few seconds."""
+    """Prints a line every few seconds."""
 
     EVERY = 5.0
 
@@ -73,22 +73,22 @@ class Plain:
         self._asked = 0.0
 
     def note(self, text: str) -> None:
-        """A line of its own."""
+        """Print the text as a line."""
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def begin(self, title: str, asked_ratio: float) -> None:
-        """The title."""
+        """Print the title."""
         self._asked = asked_ratio
         self.note(title)
 
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
-        """Remember how far it is."""
+        """Remember the progress."""
         if self._start_share < 0:
             self._start_share, self._start = share, seconds
         self._share, self._seconds = share, seconds
 
     def report(self, row: MetricsRow) -> None:
-        """A line, if the last one is old enough or nothing will follow."""
+        """Print a line, if the last one is old enough or the run is over."""
         if time.perf_counter() < self._next and self._share < 1.0:
             return
         self._next = time.perf_counter() + self.EVERY
@@ -100,14 +100,14 @@ class Plain:
         )
 
     def evaluation(self, step: int, result: Evaluation) -> None:
-        """A line."""
+        """Print a line."""
         self.note(f"      {step:>11,} steps  {evaluation_text(result)}")
 
     def end(self) -> None:
-        """Nothing to tidy up."""
+        """Do nothing: there is no panel to close."""
 
     def left(self) -> str:
-        """Time left, from the pace since this session began."""
+        """The time left, from the speed since this session began."""
         done = self._share - self._start_share
         if done <= 0 or self._seconds - self._start < 1:
             return "–"
@@ -149,14 +149,14 @@ class LiveDisplay(Plain):
         self._evaluation = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
     def end(self) -> None:
-        """Draw once more and leave the panel standing."""
+        """Draw the panel a last time and leave it there."""
         if self._live is not None:
             self._live.update(self.panel(), refresh=True)
             self._live.stop()
             self._live = None
 
     def panel(self) -> RenderableType:
-        """Everything at a glance."""
+        """The panel with all figures."""
         row = self._row
         head = Text.assemble((self._title, "bold"))
         bar = Table.grid(padding=(0, 1), expand=True)
@@ -194,17 +194,17 @@ def label_value(name: str, value: str) -> Text:
 
 
 def format_metric(value: float) -> str:
-    """Three significant digits; a dash where nothing is known yet."""
+    """Three significant digits; a dash for NaN."""
     return "–" if math.isnan(value) else f"{value:.3g}"
 
 
 def rate_text(row: MetricsRow) -> str:
-    """Transitions per second in the window; a dash where it has none of its own."""
+    """Transitions per second in the window; a dash for NaN."""
     return "–" if math.isnan(row.steps_per_second) else f"{row.steps_per_second:,.0f}"
 
 
 def window_score_text(row: MetricsRow) -> str:
-    """The window's mean score, or its mean return where the task has no score."""
+    """The window's mean score, or its mean return if the task has no score."""
     score = row.score
     return f"return {format_metric(row.return_)}" if score is None else f"score {format_metric(score)}"
 

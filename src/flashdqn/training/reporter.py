@@ -1,4 +1,4 @@
-"""Reports: read what the device has summed up, once per window, and hand it to tables and displays."""
+"""Reports: once per window, read the device's sums and pass them to tables and displays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from flashdqn.training.progress import Progress
 from flashdqn.training.ratio import Ratio
 from flashdqn.training.sinks import Sink, open_sinks
 
-#: Phases that are not training: throughput does not count their time. A report is none of them: what it waits
-#: for is the window's own work, and the next window opens after it.
+#: Phases that are not training: throughput does not count their time. A report is not one of them: it waits for the
+#: window's own work, and the next window opens after it.
 ASIDE = ("evaluate", "checkpoint")
 
 
 class Reporter:
-    """A row per window. Throughput is that of the window, in transitions per second of training."""
+    """Writes a row per window. Throughput is in transitions per second of the window's training time."""
 
     def __init__(
         self, config: Config, parts: Parts, folder: RunFolder, ratio: Ratio, progress: Progress
@@ -36,11 +36,11 @@ class Reporter:
         self.step = self.updates = 0  # at the last report
         self._opened = 0.0
         self._timed_from = 0  # the step at which the window's clock started
-        self._iterations = 0  # of the loop, until then
+        self._iterations = 0  # the loop's iterations at that time
         self._sinks: list[Sink] = []
 
     def begin(self, step: int, updates: int) -> None:
-        """Start at the beginning, or from where a resumed run's last report lay."""
+        """Start at the beginning, or after the last report of a resumed run."""
         self.step, self.updates = step, updates
         outcomes, causes = self.parts.env.outcome_names, get_cause_names(self.parts.env)
         write_columns(
@@ -75,12 +75,12 @@ class Reporter:
         self.progress.evaluation(step, result)
 
     def flush(self) -> None:
-        """Bring the figures to safety: what is older than a checkpoint must outlive a crash after it."""
+        """Write the figures to disk: those older than a checkpoint must survive a crash after it."""
         for sink in self._sinks:
             sink.flush()
 
     def close(self, summary: Mapping[str, Any] | None = None) -> None:
-        """End the sinks, once: with the run's summary, or without if it failed."""
+        """Close the sinks once: with the run's summary, or without it if the run failed."""
         for sink in self._sinks:
             sink.close(summary)
         self._sinks = []

@@ -1,4 +1,4 @@
-"""Schedules: pure functions of the number of transitions. Nothing here knows when a run will stop."""
+"""Schedules: pure functions of the number of transitions. They do not depend on when a run stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flashdqn.replay import Sampler
 
 
 class Schedules:
-    """Writes the present ε, learning rate and β where the device reads them, but only when they have changed."""
+    """Writes the current ε, learning rate and β where the device reads them, but only when they have changed."""
 
     def __init__(self, config: Config, eps: Tensor, lr: Tensor, sampler: Sampler) -> None:
         self.config, self.eps, self.lr, self.sampler = config, eps, lr, sampler
@@ -19,7 +19,7 @@ class Schedules:
             eps.copy_(spread_exploration_rates(config.explore.start, config.explore.end, len(eps)))
 
     def write(self, transitions: int) -> None:
-        """For the present number of transitions."""
+        """Write the values for this number of transitions."""
         config, (eps, lr, beta) = self.config, self._written
         spread_out = config.explore.schedule == "spread"
         now = (
@@ -37,7 +37,7 @@ class Schedules:
 
 
 def exploration_rate(config: ExploreConfig, transitions: int) -> float:
-    """The one ε of the linear and the exponential schedule."""
+    """ε of the linear and the exponential schedule, the same for all environments."""
     share = min(1.0, transitions / config.over)
     if config.schedule == "exponential":
         return config.start * float((config.end / config.start) ** share)

@@ -1,4 +1,4 @@
-"""How long the warm-up took, now and the first time: compiled code is kept on disk, so later starts are short."""
+"""The time of the warm-up, now and the first time: compiled code is kept on disk, so later starts are short."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flashdqn.training.autotune import Choice
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The seconds before the clock started, and what was chosen in them."""
+    """The seconds before the clock started, and the choice that was made."""
 
     seconds: float
     first: float  # of the first start with this configuration
@@ -33,7 +33,7 @@ class WarmUp:
         known = read_warm_times(path)
         if name not in known:
             known[name] = round(seconds, 3)
-            with suppress(OSError):  # it is a nicety: without it every start counts as the first
+            with suppress(OSError):  # not essential: without it every start counts as the first
                 write_warm_times(path, known)
         return cls(seconds, known[name], choice)
 
@@ -44,7 +44,7 @@ class WarmUp:
 
 
 def read_warm_times(path: Path) -> dict[str, float]:
-    """What is known; nothing, where the file is missing or spoiled."""
+    """The recorded times; empty if the file is missing or damaged."""
     try:
         return {str(name): float(seconds) for name, seconds in json.loads(path.read_text("utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):
@@ -52,7 +52,7 @@ def read_warm_times(path: Path) -> dict[str, float]:
 
 
 def write_warm_times(path: Path, known: dict[str, float]) -> None:
-    """Whole or not at all, also beside other processes: of two at once the last one wins."""
+    """Write the whole file or nothing; if two processes write at once, the last one wins."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def write_warm_times(path: Path, known: dict[str, float]) -> None:
 
 
 def warm_up_key(config: Config) -> str:
-    """What makes two warm-ups comparable: all but seed, budget and place, and the version of PyTorch."""
+    """Equal for comparable warm-ups: all settings except seed, budget and folder, and PyTorch's version."""
     same = replace(config, seed=0, steps=None, episodes=None, max_time=None, out="")
     text = json.dumps([to_dict(same), torch.__version__], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

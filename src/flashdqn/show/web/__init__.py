@@ -1,1 +1,1 @@
-"""The browser player: a small server on this machine alone, and the page that it serves."""
+"""The browser player: a small server for this machine only, and the page that it serves."""

@@ -46,7 +46,7 @@ const NAMES = {
     const colours = palette.map(tint);
     for (let k = 0; k < codes.length; k++) {
       on.fillStyle = colours[CODES.indexOf(codes[k])];
-      // a little over the edge, lest the ground shine through between two cells
+      // a little over the edge, so the ground does not show between two cells
       on.fillRect(x + (k % columns) * side, y + Math.floor(k / columns) * side, side + 0.3, side + 0.3);
     }
   },

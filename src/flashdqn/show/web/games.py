@@ -1,4 +1,4 @@
-"""Games played on demand: whoever asks for some moves of a game gets them, whatever others are looking at."""
+"""Games played on demand: each request gets the moves that it asks for, whatever other pages show."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from flashdqn.envs.stage import GameStage, open_stage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
 
-#: A request must be short: it ends after so many moves, or so many seconds, and the page asks for more.
+#: A request must be short: it ends after this many moves or seconds, and the page asks for more.
 MOST_TURNS = 120
 MOST_SECONDS = 0.5
-#: Games that are kept; one that was put away is played again from its seed when somebody asks.
+#: Games that are kept; a dropped game is played again from its seed when a page asks for it.
 KEPT = 6
 #: A game that goes on for longer is cut off.
 STEP_LIMIT = 20_000
 
 
 class Recorded:
-    """One game, as far as it was asked for: its moves as JSON, and what plays on."""
+    """One game, as far as it was asked for: its moves as JSON, and the iterator that plays on."""
 
     def __init__(self, players: Players, name: str, seed: int) -> None:
         self.stage = open_stage(players.config.env)
@@ -35,11 +35,11 @@ class Recorded:
 
     @property
     def over(self) -> bool:
-        """Whether all of it is there."""
+        """Whether the whole game is recorded."""
         return self._turns is None
 
     def extend(self, until: int, deadline: float) -> None:
-        """Play on to a move, or to the end of the game or of the time; at least one move."""
+        """Play on until this move, the end of the game or the deadline; at least one move."""
         while self._turns is not None and len(self.moves) < until:
             turn = next(self._turns)
             self.moves.append(json.dumps(turn.to_json(), separators=(",", ":"), allow_nan=False))
@@ -49,14 +49,14 @@ class Recorded:
                 break
 
     def close(self) -> None:
-        """Let the environment go."""
+        """Close the environment."""
         self._turns = None
         self.stage.close()
 
 
 class Games:
-    """All games that pages are looking at. One is played at a time: Numba's threads, SDL and a small machine all
-    prefer it, and a request is short."""
+    """All games that pages show. Only one is played at a time: this suits Numba's threads, SDL and small machines,
+    and a request is short."""
 
     def __init__(self, players: Players, seed: int = 1) -> None:
         self.players, self.seed = players, seed
@@ -65,7 +65,7 @@ class Games:
         self._about: dict[str, Any] | None = None
 
     def about(self) -> dict[str, Any]:
-        """What a page must know before the first game: the run, its checkpoints, how to draw."""
+        """What a page needs before the first game: the run, its checkpoints, how to draw."""
         with self._lock:
             if self._about is None:
                 stage = open_stage(self.players.config.env)
@@ -81,14 +81,14 @@ class Games:
             }
 
     def moves(self, name: str, seed: int, start: int, count: int) -> str:
-        """JSON: some moves of a game from `start` on, and whether the last of them ends it."""
+        """JSON: `count` moves of a game from `start` on, and whether the last of them ends it."""
         with self._lock:
             game = self._game(name, seed)
             deadline = time.monotonic() + MOST_SECONDS
             try:
-                # moves that were put away have to be played again first: that, too, in short requests
+                # dropped moves must be played again first, also in short requests
                 game.extend(start + min(count, MOST_TURNS), deadline)
-            except Exception:  # an environment's own; whoever asks again gets a new game
+            except Exception:  # an environment's own error; the next request gets a new game
                 del self._games[name, seed]
                 game.close()
                 raise
@@ -97,7 +97,7 @@ class Games:
             return f'{{"from":{start},"over":{json.dumps(over)},"turns":[{",".join(found)}]}}'
 
     def close(self) -> None:
-        """Let all go."""
+        """Close all games."""
         for game in self._games.values():
             game.close()
         self._games.clear()
@@ -114,7 +114,7 @@ class Games:
 
 
 def describe_stage(stage: GameStage) -> dict[str, Any]:
-    """A view, for the page."""
+    """The data that the page needs to draw a game."""
     view: View = stage.view
     return {
         "title": view.title,

@@ -1,4 +1,4 @@
-"""The player's page, in one piece: nothing is loaded from elsewhere."""
+"""The player's page in one file: nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from flashdqn.show.page import escape, make_page
 
 @functools.cache
 def read_web_file(name: str) -> str:
-    """One of the files beside this one."""
+    """The text of a file in this folder."""
     return resources.files("flashdqn.show.web").joinpath(name).read_text(encoding="utf-8")
 
 
 def player_script() -> str:
-    """All that a page with a player runs."""
+    """All JavaScript of a page with a player."""
     return "".join(read_web_file(name) for name in ("draw.js", "source.js", "player.js"))
 
 
 def make_player_page(run: str) -> str:
-    """The whole page for a run."""
+    """The player's page for a run."""
     head = (
         f'<header><p class="brand">flashdqn watch</p><h1>{escape(run)}</h1><p class="about-run"></p></header>'
         "<noscript><p>The games are drawn by JavaScript, which is switched off here.</p></noscript>"
@@ -38,7 +38,7 @@ def make_player_page(run: str) -> str:
 
 @functools.cache
 def content_security_policy() -> str:
-    """What the browser may do with what is served: run this one script, ask this server, and nothing else."""
+    """The browser may run this one script and ask this server, and nothing else."""
     script = base64.b64encode(hashlib.sha256(player_script().encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{script}'; style-src 'unsafe-inline'; img-src data:; "

@@ -1,7 +1,7 @@
-"""The server: the page and its two questions, on 127.0.0.1 alone. It serves no files at all.
+"""The server: the page and its two requests, only on 127.0.0.1. It does not serve files.
 
-A page of somebody else's, open in the same browser, must not look at what is served here: a name of its own that
-points to this machine (DNS rebinding) is refused by the Host header, and nothing may be read across origins.
+Other pages in the same browser must not read what is served here: the Host header must name this machine, which
+prevents DNS rebinding, and nothing may be read across origins.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from flashdqn.show.web.page import content_security_policy, make_player_page
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8321
 TRIES = 20
-#: Gymnasium and torch take seeds of 32 bits and more; a page's are small.
+#: The largest seed that JavaScript holds exactly.
 MOST_SEED = 2**53 - 1
 
 
 class RefusedError(Exception):
-    """A request that cannot be answered, with its status."""
+    """A request that is refused, with its HTTP status."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class RefusedError(Exception):
 
 
 class PlayerServer(ThreadingHTTPServer):
-    """A thread per request; none of them keeps the process from ending."""
+    """One thread per request; the process can end while they run."""
 
     daemon_threads = True
     block_on_close = False
@@ -46,29 +46,29 @@ class PlayerServer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self.server_address[1])
 
     @property
     def address(self) -> str:
-        """For the address bar."""
+        """The URL of the page."""
         return f"http://{HOST}:{self.port}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A page that was closed while it loaded is no error; anything else is said as usual."""
+        """Ignore pages that were closed while loading; report other errors as usual."""
         if not isinstance(sys.exc_info()[1], ConnectionError | socket.timeout):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of three addresses."""
+    """Handles GET and HEAD for three addresses."""
 
     server: PlayerServer
     protocol_version = "HTTP/1.1"
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer, or say why not."""
+        """Answer the request, or send the reason why not."""
         try:
             self._check()
             self._answer(HTTPStatus.OK, *self._content())
@@ -78,20 +78,20 @@ class Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.BAD_REQUEST, str(error))
         except ConnectionError:
             raise
-        except Exception as error:  # whatever an environment may raise: the page says it
+        except Exception as error:  # an environment may raise anything: the page shows it
             self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     do_HEAD = do_GET  # noqa: N815
 
     def version_string(self) -> str:
-        """No more than needed."""
+        """Name the server without versions."""
         return "flashdqn"
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Silent: the terminal belongs to the person at it."""
+        """Print nothing: requests are of no interest in the terminal."""
 
     def _check(self) -> None:
-        """Only who asks for this machine by its own name, and from a page of ours."""
+        """Refuse requests with another host name, or from another site's page."""
         allowed = {f"{name}:{self.server.port}" for name in (HOST, "localhost")}
         if self.headers.get("Host", "").lower() not in allowed:
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"Ask for {self.server.address} by this name.")
@@ -142,21 +142,21 @@ def _read_query_number(asked: dict[str, list[str]], name: str, most: int) -> int
 
 
 def open_server(games: Games, port: int | None) -> PlayerServer:
-    """Listen on a port; without one on the usual, or on the next that is free."""
+    """Listen on `port`; if it is None, on the default port or the next free one."""
     first = DEFAULT_PORT if port is None else port
     for attempt in range(TRIES):
         try:
             return PlayerServer(games, first + attempt)
         except PermissionError:
             raise ConfigError(
-                f"Port {first} is not for everybody: choose one above 1023 by --port."
+                f"Port {first} needs special rights: choose one above 1023 with --port."
             ) from None
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
             if port is not None:
                 raise ConfigError(
-                    f"Port {port} is taken by another program: choose another by --port, or leave it out to get a "
-                    "free one."
+                    f"Port {port} is taken by another program: choose another with --port, or leave it out to get "
+                    "a free one."
                 ) from None
-    raise ConfigError(f"The ports {first} to {first + TRIES - 1} are all taken: choose another by --port.")
+    raise ConfigError(f"The ports {first} to {first + TRIES - 1} are all taken: choose another with --port.")

@@ -1,7 +1,7 @@
 """Where figures go besides the run folder: TensorBoard, Weights & Biases, MLflow.
 
-A sink may fail, or take its time: the network is down, the disk is full. That is noted once, and training goes on;
-a sink that talks to a server works in its own thread, so that nobody waits for it.
+A sink may fail or be slow: the network is down, or the disk is full. That is noted once, and training continues. A
+sink that talks to a server works in its own thread, so nothing waits for it.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from flashdqn.core.files import read_json_object
 from flashdqn.runs.checkpoint import write_json_atomically
 from flashdqn.training.sinks.background import Background, Guarded
 
-#: The runs that a resumed training goes on with, by sink; in the run folder.
+#: The file in the run folder with each sink's own run, which a resumed training continues.
 RUNS = "loggers.json"
 _REMEMBERING = threading.Lock()  # sinks open in threads
 
 
 class Sink(Protocol):
-    """Takes figures."""
+    """Receives figures."""
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Figures at a step: `train/loss`, `eval/mean_score`."""
 
     def flush(self) -> None:
-        """Bring to safety what was taken: a checkpoint follows."""
+        """Write everything received so far: a checkpoint follows."""
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """The end: with the run's summary, or None if it failed."""
+        """Close the sink, with the run's summary, or None if it failed."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a sink should know of the run when it opens."""
+    """What a sink needs to know about the run when it opens."""
 
     path: Path  # the run folder
     config: dict[str, Any]  # every setting by its dotted name
     log: LogConfig
-    step: int  # what was written after it belongs to a training that was cut off
-    known: str | None  # the name of the sink's own run, where this is a resumed training
+    step: int  # later figures belong to a training that was cut off
+    known: str | None  # the name of the sink's own run, if this is a resumed training
 
     def remember(self, sink: str, run: str) -> None:
         """Keep the name of the sink's run for a later resume."""
@@ -79,11 +79,12 @@ def open_sinks(config: Config, path: Path, step: int, note: Callable[[str], None
 
 
 def check_installed(log: LogConfig) -> None:
-    """Say in one sentence what is missing, before anything is computed."""
+    """Raise an error that names a missing package, before anything is computed."""
     for wanted, module in ((log.wandb, "wandb"), (log.mlflow, "mlflow")):
         if wanted and not installed(module):
             raise ConfigError(
-                f"--log.{module} needs the package {module}, which is not there: pip install 'flashdqn[{module}]'"
+                f"--log.{module} needs the package {module}, which is not installed: "
+                f"pip install 'flashdqn[{module}]'"
             )
 
 

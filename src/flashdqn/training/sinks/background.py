@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 Note = Callable[[str], None]
 
-#: Seconds that the end of a training waits for what is still on its way.
+#: Seconds that the end of a training waits for figures that are still on their way.
 PATIENCE = 60.0
-#: The same where the training failed, or was told to stop at once.
+#: The same if the training failed, or was told to stop at once.
 HASTE = 5.0
 #: Reports that may be on their way; when a server is that far behind, newer ones are dropped.
 WAITING = 10_000
 
 
 class Guarded:
-    """A sink whose first failure is noted, and ends it."""
+    """A sink that is noted and dropped when it first fails."""
 
     def __init__(self, name: str, make: Callable[[], Sink], note: Note) -> None:
         self.name, self.note = name, note
@@ -30,17 +30,17 @@ class Guarded:
         self._try(lambda: setattr(self, "_sink", make()))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """As the sink's own."""
+        """Pass the figures to the sink."""
         if self._sink is not None:
             self._try(lambda: self._sink.scalars(values, step))  # type: ignore[union-attr]
 
     def flush(self) -> None:
-        """As the sink's own."""
+        """Flush the sink."""
         if self._sink is not None:
             self._try(lambda: self._sink.flush())  # type: ignore[union-attr]
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """As the sink's own."""
+        """Close the sink."""
         if self._sink is not None:
             self._try(lambda: self._sink.close(summary))  # type: ignore[union-attr]
             self._sink = None
@@ -48,13 +48,13 @@ class Guarded:
     def _try(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception as error:  # whatever a library, a network or a disk may raise
+        except Exception as error:  # a library, a network or a disk may raise anything
             self._sink = None
             self.note(failure_text(self.name, error))
 
 
 class Background:
-    """A sink in a thread: opened, fed and closed there. Nobody waits for it until the end."""
+    """A sink in its own thread: opened, fed and closed there. Nothing waits for it until the end."""
 
     def __init__(self, name: str, make: Callable[[], Sink], note: Note, patience: float = PATIENCE) -> None:
         self.name, self.note, self.patience = name, note, patience
@@ -67,16 +67,16 @@ class Background:
         self._thread.start()
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Hand them over."""
+        """Pass the figures to the thread."""
         kept = dict(values)
         self._hand_over(lambda sink: sink.scalars(kept, step))
 
     def flush(self) -> None:
-        """Ask for it; a checkpoint does not wait."""
+        """Ask for a flush, without waiting for it."""
         self._hand_over(lambda sink: sink.flush())
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Wait for what is on its way, but not for ever; a failed training hardly waits."""
+        """Wait for figures on their way, but not forever; a failed training waits only briefly."""
         self._hand_over(lambda sink: sink.close(summary))
         with contextlib.suppress(queue.Full):  # else the thread ends with the process
             self._jobs.put_nowait(None)
@@ -110,13 +110,13 @@ class Background:
                 self._news.put(f"{self.name}: {where}")
             while (job := self._jobs.get()) is not None and not self._failed.is_set():
                 job(sink)
-        except Exception as error:  # whatever a library, a network or a disk may raise
+        except Exception as error:  # a library, a network or a disk may raise anything
             self._failed.set()
             self._news.put(failure_text(self.name, error))
 
 
 def failure_text(name: str, error: Exception) -> str:
-    """One line."""
+    """The failure in one line."""
     lines = str(error).strip().splitlines()
     return (
         f"{name} failed, and the run goes on without it: {type(error).__name__}: {lines[0] if lines else ''}"

@@ -18,10 +18,10 @@ METRICS, PARAMS, TEXT = 1000, 100, 500
 
 
 class MLflow:
-    """One run there for one run folder here; a resumed training goes on in the same. No global state is touched."""
+    """One MLflow run for each run folder; a resumed training continues in it. No global state is touched."""
 
     def __init__(self, about: About) -> None:
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of every table that it makes
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table that it creates
         self.client: Any = MlflowClient(tracking_address(about.log.mlflow_uri))
         if about.known is None:
             self.run = self._begin(about)
@@ -31,17 +31,17 @@ class MLflow:
         self.where = f"{self.client.tracking_uri}, run {self.run}"
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """One point for each name."""
+        """Log one point for each name."""
         now = int(time.time() * 1000)
         metrics = [Metric(name, float(value), now, step) for name, value in values.items()]
         for i in range(0, len(metrics), METRICS):
             self.client.log_batch(self.run, metrics=metrics[i : i + METRICS])
 
     def flush(self) -> None:
-        """Every call is written when it returns."""
+        """Do nothing: every call is written when it returns."""
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Numbers of the summary as metrics, texts as tags; and the end."""
+        """Write the summary, numbers as metrics and texts as tags, and end the run."""
         if summary is not None:
             named = {f"summary/{name}": value for name, value in flatten_settings(summary).items()}
             numbers = {name: value for name, value in named.items() if isinstance(value, int | float)}
@@ -66,7 +66,7 @@ class MLflow:
 
 
 def tracking_address(uri: str) -> str | None:
-    """What MLflow takes: a URI as it is; a folder as a database in it, because MLflow gives up plain folders."""
+    """MLflow's address: a URI as it is; for a folder, a database in it, because MLflow drops plain folders."""
     if not uri:
         return None
     if "://" in uri or uri == "databricks" or uri.startswith("databricks:"):

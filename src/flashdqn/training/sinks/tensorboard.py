@@ -11,21 +11,21 @@ from flashdqn.training.sinks import About
 
 
 class TensorBoard:
-    """`tensorboard --logdir runs` shows them."""
+    """Writes event files, which `tensorboard --logdir runs` shows."""
 
     def __init__(self, about: About) -> None:
         # purge_step hides what a run killed after this checkpoint had already written
         self.events: Any = SummaryWriter(str(about.path), purge_step=about.step + 1)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """One curve for each name."""
+        """Add a point to the curve of each name."""
         for name, value in values.items():
             self.events.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """To the disk."""
+        """Write the events to disk."""
         self.events.flush()
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Curves only: the summary lies beside them as summary.json."""
+        """Close the files; the summary is already in summary.json."""
         self.events.close()

@@ -11,11 +11,11 @@ from flashdqn.training.sinks import About, flatten_settings
 
 
 class WeightsAndBiases:
-    """One run there for one run folder here; a resumed training goes on in the same."""
+    """One W&B run for each run folder; a resumed training continues in it."""
 
     def __init__(self, about: About) -> None:
         mode = about.log.wandb_mode
-        # The terminal is ours: no capture of what is printed, and no lines in between.
+        # The terminal is ours: W&B must not capture our output, nor print its own lines.
         settings = wandb.Settings(console="off", silent=True)
         self.run: Any = wandb.init(
             project=about.log.wandb_project,
@@ -36,14 +36,14 @@ class WeightsAndBiases:
         self.run.define_metric("*", step_metric="step")
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """One row."""
+        """Log one row."""
         self.run.log({**values, "step": step})
 
     def flush(self) -> None:
-        """It keeps what it has been given by itself."""
+        """Do nothing: W&B saves its data by itself."""
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """The summary, and the end."""
+        """Write the summary and end the run."""
         if summary is not None:
             self.run.summary.update(
                 {f"summary/{name}": value for name, value in flatten_settings(summary).items()}

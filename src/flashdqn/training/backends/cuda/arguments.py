@@ -40,7 +40,7 @@ class Workspace(NamedTuple):
     priority: Tensor  # [B]: |TD error|
     part_sums: Tensor  # [parts, 2]: sums of loss and Q(s, a)
     gradients: Tensor  # [chunks, stride]: the gradient of each chunk of rows
-    gradient: Tensor  # [stride]: their sum; the same memory where there is one chunk
+    gradient: Tensor  # [stride]: their sum; the same memory if there is one chunk
     squares: Tensor  # sums of squares of the parts of the gradient, for its norm
     corrections: Tensor  # [2]: Adam's bias corrections of this step
 
@@ -85,7 +85,7 @@ class Rules:
     """What is computed: how many rows of which kind, by how many networks, with which loss and precision."""
 
     rows: int  # B
-    byte_obs: bool  # observations are bytes, to be divided by 255
+    byte_obs: bool  # observations are bytes, which are divided by 255
     masked: bool
     precision: str  # of matrix products: tf32, tf32x3 or ieee
     networks: int = 1  # forward passes: 2 (greedy target) or 3 (double)
@@ -180,7 +180,7 @@ def cut_gradient(plan: UpdatePlan, sizes: Sizes, batch_size: int) -> GradientTil
 
 
 def mask_bytes(mask: Tensor | None, instead: Tensor) -> Tensor:
-    """A mask as bytes; where there is none, any tensor, which will not be read."""
+    """A mask as bytes; if there is none, any tensor, which will not be read."""
     return instead if mask is None else mask.view(torch.uint8)
 
 

@@ -28,7 +28,7 @@ class CudaBackend:
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """Only what the hand-written kernels support."""
+        """None if the kernels support these parts; else why not."""
         learner, config = parts.learner, parts.config
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Second kernel of an update: the gradient, and where there are several chunks of rows, their sum.
+"""Second kernel of an update: the gradient and, if there are several chunks of rows, their sum.
 
 With δ3 = ∂loss/∂Q(s, a) at the action taken, δ2 = (δ3 · W3) ⊙ [h2 > 0] and δ1 = (δ2 · W2) ⊙ [h1 > 0]:
 ∂W3 = δ3ᵀ · h2, ∂W2 = δ2ᵀ · h1, ∂W1 = δ1ᵀ · obs, and each bias has the sum of its δ over the rows.
@@ -127,7 +127,7 @@ def gradient_kernel(
 ):
     """One task: a part of ∂W1, ∂W2 or ∂W3 from one chunk of rows, written to the chunk's own copy of the gradient.
 
-    Where there is one chunk, each task leaves its Σ gradient² for the norm; else `reduce_gradients` does.
+    If there is one chunk, each task leaves its Σ gradient² for the norm; else `reduce_gradients` does.
     """
     wait_for_previous(PDL)
     task = tl.program_id(0)

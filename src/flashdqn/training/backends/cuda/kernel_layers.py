@@ -5,7 +5,7 @@ h1 = relu(W1 · obs + b1), h2 = relu(W2 · h1 + b2), Q = W3 · h2 + b3. All para
 `arguments.Layout` says. Every sum has a fixed order, so the same inputs give the same bits. The first hidden layer
 is never stored: with few inputs it is cheaper to compute it again.
 
-In shapes, R is the rows of a tile. Triton wants sizes of new blocks as constants of their own, in capitals.
+In shapes, R is the rows of a tile. Triton wants the sizes of new blocks as separate constants, in capitals.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def add_value_parts(values, rows, which, net: tl.constexpr, rules: tl.constexpr)
 
 @triton.jit
 def td_signal(rows, samples, work, net: tl.constexpr, rules: tl.constexpr):
-    """As `td_error`, from the parts of action values of `forward_split`; no slices: `forward_joint` did it."""
+    """As `td_error`, from the parts of `forward_split`. Without slices, `forward_joint` has already computed it."""
     if rules.slices == 0:
         taken = tl.load(samples.action + rows, mask=rows < rules.rows, other=0).to(tl.int32)
         slope = tl.load(work.slopes + rows, mask=rows < rules.rows, other=0.0)

@@ -1,4 +1,4 @@
-"""Which networks the kernels know, and whether the kernels can run here."""
+"""Which networks the kernels support, and whether the kernels can run here."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Sizes:
 
     @property
     def parameters(self) -> int:
-        """Numbers in all weights and biases."""
+        """The number of all weights and biases."""
         d, h1, h2, a = self.inputs, self.hidden1, self.hidden2, self.actions
         return h1 * (d + 1) + h2 * (h1 + 1) + a * (h2 + 1)
 
 
 def mlp_sizes(network: nn.Module) -> Sizes | None:
-    """The sizes, if the network is one that the kernels know."""
+    """The sizes, if the kernels support the network; else None."""
     if not isinstance(network, QNetwork) or type(network.torso) is not MLP:
         return None
     layers = [*network.torso.layers, network.output]
@@ -70,6 +70,6 @@ def flat_view(network: nn.Module) -> Tensor:
     place = parameters[0].data_ptr()
     for parameter in parameters:
         if parameter.data_ptr() != place or not parameter.is_contiguous():
-            raise ValueError("The network's parameters must lie side by side, as `Flat` lays them.")
+            raise ValueError("The network's parameters must lie side by side, as `Flat` places them.")
         place += 4 * parameter.numel()
     return parameters[0].as_strided((sum(parameter.numel() for parameter in parameters),), (1,))

@@ -1,4 +1,4 @@
-"""How the kernels' work is cut up, and what has measured best."""
+"""How the kernels' work is cut up: the plans that were fastest in measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from flashdqn.training.backends.cuda.network import Sizes
 
-LARGE = 2048  # rows from which on one program does all networks, and the gradient is added up from chunks
+LARGE = 2048  # from this many rows on, one program does all networks, and the gradient is a sum over chunks
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class UpdatePlan:
 
 
 def choose_update_plan(sizes: Sizes, batch_size: int) -> UpdatePlan:
-    """What has measured best on an H200 (benchmarks/fused_check.py), by the size of the batch."""
+    """The fastest plan on an H200 for this batch size (benchmarks/fused_check.py)."""
     if batch_size >= LARGE:
         return UpdatePlan(
             joint=True, rows=64, columns=128, depth=32, forward_warps=4, forward_stages=3,
@@ -48,7 +48,7 @@ def choose_update_plan(sizes: Sizes, batch_size: int) -> UpdatePlan:
 
 @dataclass(frozen=True)
 class PolicyPlan:
-    """How the actions are cut up."""
+    """How the work of choosing actions is cut up."""
 
     rows: int
     columns: int
@@ -59,7 +59,7 @@ class PolicyPlan:
 
 
 def choose_policy_plan(sizes: Sizes, num_envs: int) -> PolicyPlan:
-    """By the number of environments; as above, many inputs leave less room."""
+    """The fastest plan for this number of environments; many inputs leave less room."""
     if sizes.inputs > 64:
         return PolicyPlan(rows=32, columns=128, depth=32, warps=4, stages=2)
     if num_envs >= 8192:

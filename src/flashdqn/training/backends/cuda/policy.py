@@ -12,7 +12,7 @@ from flashdqn.training.backends.cuda.plans import PolicyPlan, choose_policy_plan
 
 
 class FusedPolicy:
-    """ε-greedy actions of a network that `mlp_sizes` knows; call it with the observations."""
+    """ε-greedy actions of a network that `mlp_sizes` supports; call it with the observations."""
 
     def __init__(self, online: QNetwork, num_envs: int, plan: PolicyPlan | None = None) -> None:
         sizes = mlp_sizes(online)

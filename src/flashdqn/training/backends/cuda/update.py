@@ -1,7 +1,7 @@
 """One gradient step of a plain two-layer MLP in three kernels.
 
-A small network's update is a chain of tiny operations, and on a GPU each link costs microseconds whatever its size.
-Here the chain has three links, four for large batches: forward passes of all networks (`kernel_forward.py`), the
+A small network's update is a chain of tiny operations, and on a GPU each one costs microseconds, whatever its size.
+Here the chain has three kernels, four for large batches: forward passes of all networks (`kernel_forward.py`), the
 gradient and its sum over chunks of rows (`kernel_gradient.py`), and clipping, Adam and the target network
 (`kernel_adam.py`).
 
@@ -44,10 +44,10 @@ class FusedUpdate:
 
     Everything is changed in place: the parameters (views of `flat`), Adam's moments and `step`, the target network
     (soft updates only), `sums` (loss, mean Q(s, a), gradient norm before clipping) and, by a loss that is not
-    finite, `first_bad`. A call neither allocates nor waits, so that it can be captured in a CUDA graph.
+    finite, `first_bad`. A call neither allocates nor waits, so it can be captured in a CUDA graph.
 
-    `exchange`, where it is given, is called with the flat gradient [P] before clipping, and changes it in place:
-    ranks put their all-reduce here.
+    `exchange`, if given, is called with the flat gradient [P] before clipping, and changes it in place: ranks put
+    their all-reduce here.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class FusedUpdate:
         )  # fmt: skip
 
     def reduce(self) -> None:
-        """Third kernel, where there are chunks: their sum."""
+        """Third kernel, if there are several chunks: their sum."""
         self._reduce(self.work.gradients, self.chunks)
 
     def square_again(self) -> None:
