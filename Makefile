@@ -6,6 +6,8 @@ STAMP  := $(VENV)/.ready
 BENCH  := .venv-bench
 PEERS  := benchmarks/peers/requirements.txt
 FIRE   := .venv-fire
+# Two processes share the tests, a file at a time. More of them would only wait for each other where kernels compile.
+WORKERS := -n 2 --dist loadfile
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 .PHONY: help setup browser train test test-fast test-cuda check unit bench-setup fire-reference docs docs-serve clean
@@ -38,12 +40,12 @@ browser:         # Chromium for the tests of the web player, where it is missing
 		echo "There is no Chromium here, and it cannot be installed: the browser tests will not run"
 
 unit: setup browser  ## The tests alone
-	@$(BIN)/pytest --durations=20
+	@$(BIN)/pytest $(WORKERS) --durations=20
 
 test: check unit ## Lint, types and tests: what CI runs
 
 test-fast: setup ## The tests for daily work: nothing slow, no other processes, no browser
-	@$(BIN)/pytest -m "not slow and not process and not browser"
+	@$(BIN)/pytest $(WORKERS) -m "not slow and not process and not browser"
 
 test-cuda: setup ## The tests that need a GPU
 	@$(BIN)/pytest -m cuda --durations=20

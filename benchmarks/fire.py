@@ -27,7 +27,7 @@ from fire_ask import ROOT, Reference
 from fire_cases import KINDS, SIZE, Case, make_case, reference_input, with_duration
 from fire_picture import draw
 from flashdqn.envs.fuelbreaks.fire import BURN, Spread, fire_behavior, spread_tables
-from flashdqn.envs.fuelbreaks.fire import behaviour as behavior_module
+from flashdqn.envs.fuelbreaks.fire import behavior as behavior_module
 from flashdqn.envs.fuelbreaks.fire.weather import DRY
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from measure import context, write_json

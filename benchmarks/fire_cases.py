@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior
+from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import Landscape

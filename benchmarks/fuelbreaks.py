@@ -47,7 +47,7 @@ NAMES = {
     "lookahead": "one-step lookahead",
     "agent": "agent",
 }
-COLOURS = {
+COLORS = {
     "random": "#9aa7b5", "domirank": "#c9922e", "domirank-adaptive": "#8a6d4f", "betweenness-static": "#6dbb8b",
     "betweenness": "#3f8a5c", "lookahead": "#5b3fa8", "agent": "#c8553d",
 }  # fmt: skip
@@ -188,7 +188,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         at = [0.0] + [100 * share for share in BUDGETS]
         panel.errorbar(
             at, [nothing] + [mean for mean, _ in points], [0.0] + [error for _, error in points],
-            color=COLOURS[name], lw=2.6 if name == "agent" else 1.4, marker="o", ms=4, capsize=2, label=NAMES[name],
+            color=COLORS[name], lw=2.6 if name == "agent" else 1.4, marker="o", ms=4, capsize=2, label=NAMES[name],
         )  # fmt: skip
     panel.set_xticks([0, 1, 5, 10, 20])
     panel.set_yticks(range(0, int(nothing) + 6, 5))

@@ -138,7 +138,7 @@ def main() -> None:
     for slots in arguments.slots:
         ring = full_ring(slots, arguments.envs, device)
         uniform = UniformSampler(ring, N_STEP, 0.99, torch.Generator(device).manual_seed(1))
-        for kind, sampler in {"uniform": uniform, "prioritised": prioritized(ring, arguments.width)}.items():
+        for kind, sampler in {"uniform": uniform, "prioritized": prioritized(ring, arguments.width)}.items():
             for mode, cost in measure(sampler, arguments.batch, device, arguments.repeats).items():
                 cells = " ".join(f"{us:>9.1f}" for us in cost.values())
                 print(f"{slots:>12,} {kind:<12} {mode:<6} {cells}", flush=True)

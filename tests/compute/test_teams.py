@@ -32,7 +32,7 @@ def test_takes_the_faster_size_and_looks_again(clock: list[float]) -> None:
     team, trials = Team(1, 4), 2 * TRIES
     assert play(team, trials, {1: 2.0, 4: 1.0}, clock) == [1, 4] * TRIES
     assert play(team, KEPT, {1: 2.0, 4: 1.0}, clock) == [4] * KEPT
-    assert play(team, trials, {1: 2.0, 4: 9.0}, clock) == [1, 4] * TRIES  # a neighbour came
+    assert play(team, trials, {1: 2.0, 4: 9.0}, clock) == [1, 4] * TRIES  # a neighbor came
     assert play(team, KEPT, {1: 2.0, 4: 9.0}, clock) == [1] * KEPT
 
 

@@ -147,6 +147,8 @@ def command_modules() -> list[str]:
 
 def check_python(arguments: list[str]) -> str | None:
     """A program of ours, up to the end of its own parser."""
+    if arguments[:2] == ["-m", "flashdqn"]:
+        return check_flashdqn(arguments[2:])
     if not arguments or arguments[0].startswith("-"):
         return f"no test knows how to check 'python {' '.join(arguments)}'"
     file = ROOT / arguments[0]

@@ -53,7 +53,7 @@ def told(folder: Path) -> dict[str, Any]:
 
 STARTED = """
     import dataclasses, json, os, pathlib, pickle, sys
-    import torch, neighbour
+    import torch, neighbor
 
 
     @dataclasses.dataclass
@@ -67,7 +67,7 @@ STARTED = """
             "argv": sys.argv,
             "path": sys.path[0],
             "file": __file__,
-            "neighbour": neighbour.VALUE,
+            "neighbor": neighbor.VALUE,
             "data": pathlib.Path(__file__).with_name("data.txt").read_text(),
             "type": str(Point.__dataclass_fields__["x"].type),
             "pickled": pickle.loads(pickle.dumps(Point(3))).x,
@@ -84,7 +84,7 @@ STARTED = """
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Path:
-    (tmp_path / "neighbour.py").write_text("VALUE = 17\n", encoding="utf-8")
+    (tmp_path / "neighbor.py").write_text("VALUE = 17\n", encoding="utf-8")
     (tmp_path / "data.txt").write_text("from a file", encoding="utf-8")
     return tmp_path
 
@@ -98,7 +98,7 @@ def test_a_script_starts_as_python_starts_it(beside: Path, monkeypatch: pytest.M
         "argv": ["start.py", "--seed", "3", "-m", "x"],
         "path": str(beside),
         "file": str(beside / "start.py"),
-        "neighbour": 17,
+        "neighbor": 17,
         "data": "from a file",
         "type": "<class 'int'>",  # not a string, which `from __future__ import annotations` would make of it
         "pickled": 3,

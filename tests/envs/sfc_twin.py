@@ -28,7 +28,7 @@ class Request:
     source: int
     target: int | None
     kbps: int
-    places: list[int] = field(default_factory=list)  # data centres that serve or served it
+    places: list[int] = field(default_factory=list)  # data centers that serve or served it
     busy_until: int | None = None  # the part of a step at whose start its service is over
     fate: str = ""  # satisfied, dropped, or still open
 
@@ -50,7 +50,7 @@ class Request:
 
 
 @dataclass
-class Centre:
+class Center:
     cpu: int
     storage: int
     ram: int
@@ -84,7 +84,7 @@ class TwinNetwork:
         dcs = low + self.random.below(high - low + 1)
         low, high = self.config.min_bundles, self.config.max_bundles
         self.bundles = low + self.random.below(high - low + 1)
-        self.centres = [self.draw_centre(d) for d in range(dcs)]
+        self.centers = [self.draw_center(d) for d in range(dcs)]
         self.links: dict[frozenset[int], tuple[int, int]] = {}  # pair → kbit/s, µs
         self.draw_links()
         self.paths = {(a, b): self.shortest(a, b) for a in range(dcs) for b in range(dcs)}
@@ -95,18 +95,18 @@ class TwinNetwork:
         self.now, self.arrived, self.over = -1, 0, False
         self.actions, self.waits, self.turn = self.config.actions_per_slot, 0, 0
 
-    def draw_centre(self, d: int) -> Centre:
+    def draw_center(self, d: int) -> Center:
         config, none = self.config, dict.fromkeys(self.vnfs, 0)
         if self.tables.sites:
             site = self.tables.sites[d]
             cpu = site.cpu[0] + self.random.below(site.cpu[1] - site.cpu[0] + 1)
-            return Centre(cpu, site.storage, site.ram, site.x_km, site.y_km, dict(none), dict(none))
+            return Center(cpu, site.storage, site.ram, site.x_km, site.y_km, dict(none), dict(none))
         cpu = config.cpu_low + self.random.below(config.cpu_high - config.cpu_low + 1)
         x, y = self.random.below(config.span_km + 1), self.random.below(config.span_km + 1)
-        return Centre(cpu, config.storage, config.ram or 2**30, x, y, dict(none), dict(none))
+        return Center(cpu, config.storage, config.ram or 2**30, x, y, dict(none), dict(none))
 
     def draw_links(self) -> None:
-        kind, dcs = self.config.topology, len(self.centres)
+        kind, dcs = self.config.topology, len(self.centers)
         names = [site.name for site in self.tables.sites]
         for link in self.tables.links:
             pair = frozenset(names.index(name) for name in link.between)
@@ -125,14 +125,14 @@ class TwinNetwork:
                     self.links[frozenset((a, b))] = 1000 * self.config.link_mbps, self.straight(a, b)
 
     def straight(self, a: int, b: int) -> int:
-        one, two = self.centres[a], self.centres[b]
+        one, two = self.centers[a], self.centers[b]
         return math.isqrt(25 * ((one.x - two.x) ** 2 + (one.y - two.y) ** 2))
 
     def shortest(self, a: int, b: int) -> int:
         """Delay of the shortest path: every order of every set of stops is tried."""
         if a == b:
             return 0
-        others = [d for d in range(len(self.centres)) if d not in (a, b)]
+        others = [d for d in range(len(self.centers)) if d not in (a, b)]
         best = FAR
         for count in range(len(others) + 1):
             for stops in permutations(others, count):
@@ -145,12 +145,12 @@ class TwinNetwork:
     # what is free
 
     def free(self, d: int, what: str) -> int:
-        centre = self.centres[d]
-        taken = sum(getattr(self.vnfs[v], what) * n for v, n in centre.installed.items())
-        return int(getattr(centre, what)) - taken
+        center = self.centers[d]
+        taken = sum(getattr(self.vnfs[v], what) * n for v, n in center.installed.items())
+        return int(getattr(center, what)) - taken
 
     def has_room(self, d: int, v: str) -> bool:
-        if self.centres[d].idle[v] > 0:
+        if self.centers[d].idle[v] > 0:
             return True
         return all(self.free(d, what) >= getattr(self.vnfs[v], what) for what in ("cpu", "storage", "ram"))
 
@@ -175,10 +175,10 @@ class TwinNetwork:
         earned = Fraction(0)
         if self.now >= 0:
             earned += self.pay_for_time()
-            for d, centre in enumerate(self.centres):
+            for d, center in enumerate(self.centers):
                 for what in ("cpu", "storage"):
-                    self.used[what] += getattr(centre, what) - self.free(d, what)
-                    self.used[f"{what}_all"] += getattr(centre, what)
+                    self.used[what] += getattr(center, what) - self.free(d, what)
+                    self.used[f"{what}_all"] += getattr(center, what)
         self.now += 1
         self.actions = self.waits = self.turn = 0
         earned += self.drop_hopeless()
@@ -195,7 +195,7 @@ class TwinNetwork:
         return earned, ""
 
     def pay_for_time(self) -> Fraction:
-        cpu = sum(centre.cpu for centre in self.centres)
+        cpu = sum(center.cpu for center in self.centers)
         return Fraction(str(self.config.time_reward)) * cpu if self.waiting() else Fraction(0)
 
     def drop_hopeless(self) -> Fraction:
@@ -220,7 +220,7 @@ class TwinNetwork:
         return Fraction(round(1000 * share), 1000)
 
     def cause(self, request: Request) -> str:
-        roomy = [d for d in range(len(self.centres)) if self.has_room(d, request.next_vnf)]
+        roomy = [d for d in range(len(self.centers)) if self.has_room(d, request.next_vnf)]
         if not roomy:
             return "no_room"
         return "no_time" if any(self.has_bandwidth(request, d) for d in roomy) else "no_bandwidth"
@@ -230,7 +230,7 @@ class TwinNetwork:
             if request.busy_until != self.now:
                 continue
             d, v = request.place, request.chain.vnfs[len(request.places) - 1]
-            self.centres[d].idle[v] += 1
+            self.centers[d].idle[v] += 1
             request.busy_until = None
             if self.config.held == "hop":
                 before = request.places[-2] if len(request.places) > 1 else request.source
@@ -242,7 +242,7 @@ class TwinNetwork:
         for chain in self.tables.chains:
             low, high = chain.bundle
             for _ in range(low + self.random.below(high - low + 1)):
-                dcs = len(self.centres)
+                dcs = len(self.centers)
                 source, target = self.random.below(dcs), None
                 if self.config.endpoints == "pair":
                     target = (source + 1 + self.random.below(dcs - 1)) % dcs
@@ -263,7 +263,7 @@ class TwinNetwork:
             onward = self.paths[d, target] if target is not None else 0
             return self.paths[place, d] + onward, self.paths[place, d], d
 
-        return sorted(range(len(self.centres)), key=key)
+        return sorted(range(len(self.centers)), key=key)
 
     # bandwidth
 
@@ -328,16 +328,16 @@ class TwinNetwork:
 
     def legal(self, d: int) -> list[bool]:
         allocate = [bool(self.candidates(v, d)) for v in self.vnfs]
-        uninstall = [self.centres[d].idle[v] > 0 for v in self.vnfs]
+        uninstall = [self.centers[d].idle[v] > 0 for v in self.vnfs]
         return [*allocate, *uninstall, self.config.waiting == "always" or not any(allocate)]
 
     def allocate(self, v: str, d: int) -> Fraction:
         request = max(self.candidates(v, d), key=lambda r: (self.priority(r, d), -r.number))
-        centre, config = self.centres[d], self.config
-        if centre.idle[v]:
-            centre.idle[v] -= 1
+        center, config = self.centers[d], self.config
+        if center.idle[v]:
+            center.idle[v] -= 1
         else:
-            centre.installed[v] += 1
+            center.installed[v] += 1
         last, before = request.is_last, request.place
         self.reserve(before, d, request.kbps)
         request.places.append(d)
@@ -355,8 +355,8 @@ class TwinNetwork:
         return earned
 
     def uninstall(self, v: str, d: int) -> Fraction:
-        self.centres[d].idle[v] -= 1
-        self.centres[d].installed[v] -= 1
+        self.centers[d].idle[v] -= 1
+        self.centers[d].installed[v] -= 1
         needed = any(r.next_vnf == v for r in self.waiting())
         return Fraction(str(self.config.needed_reward)) if needed else Fraction(0)
 
@@ -371,7 +371,7 @@ class TwinNetwork:
             earned = self.act(action, names)
         end = ""
         while True:
-            all_waited = self.waits >= len(self.centres)
+            all_waited = self.waits >= len(self.centers)
             if self.actions >= self.config.actions_per_slot or (all_waited and not self.config.full_steps):
                 paid, end = self.pass_time()
                 earned += paid
@@ -403,22 +403,22 @@ class TwinNetwork:
 
     def take_turn(self, waited: bool) -> None:
         if waited or self.config.turns == "one":
-            self.turn = (self.turn + 1) % len(self.centres)
+            self.turn = (self.turn + 1) % len(self.centers)
         self.waits = self.waits + 1 if waited else 0
 
     # what is seen
 
     def observe(self) -> np.ndarray:
         d, numbers = self.centre, []
-        centre, chains = self.centres[d], self.tables.chains
+        center, chains = self.centers[d], self.tables.chains
         largest = (
             {what: max(getattr(s, what) for s in self.tables.sites) for what in ("storage",)}
             if (self.tables.sites)
             else {"storage": self.config.storage}
         )
         cpu = max(s.cpu[1] for s in self.tables.sites) if self.tables.sites else self.config.cpu_high
-        numbers += [shaded(centre.installed[v], 4) for v in self.vnfs]
-        numbers += [shaded(centre.idle[v], 4) for v in self.vnfs]
+        numbers += [shaded(center.installed[v], 4) for v in self.vnfs]
+        numbers += [shaded(center.idle[v], 4) for v in self.vnfs]
         numbers += [share(self.free(d, "storage"), largest["storage"]), share(self.free(d, "cpu"), cpu)]
         served = [r for r in self.requests if r.busy_until is not None]
         for k, chain in enumerate(chains):

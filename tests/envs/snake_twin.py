@@ -229,8 +229,8 @@ def component(start: Cell, allowed: set[Cell]) -> set[Cell]:
     while frontier:
         cell = frontier.pop(0)
         for heading in HEADINGS:
-            neighbour = add(cell, heading)
-            if neighbour in allowed and neighbour not in found:
-                found.add(neighbour)
-                frontier.append(neighbour)
+            neighbor = add(cell, heading)
+            if neighbor in allowed and neighbor not in found:
+                found.add(neighbor)
+                frontier.append(neighbor)
     return found

@@ -201,8 +201,8 @@ def test_mistakes_are_named() -> None:
         AtariConfig(frame_skip=0)
     with pytest.raises(ConfigError, match="did you mean 'ALE/Pong-v5'"):
         flashdqn.make_env("gym:ALE/Pnog-v5", 1)
-    with pytest.raises(EnvError, match=r"ALE/Pong-v5 cannot be made: TypeError.*'colour'"):
-        flashdqn.make_env("gym:ALE/Pong-v5", 1, kwargs={"colour": 1})
+    with pytest.raises(EnvError, match=r"ALE/Pong-v5 cannot be made: TypeError.*'color'"):
+        flashdqn.make_env("gym:ALE/Pong-v5", 1, kwargs={"color": 1})
     with pytest.raises(EnvError, match=r"no info\['lives'\]"):
         flashdqn.make_env("gym:CartPole-v1", 1, **{"atari.life_loss": True})
 

@@ -19,7 +19,7 @@ from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.envs.check import check_env
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.config import parse_weather
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior
+from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior
 from flashdqn.envs.fuelbreaks.landscape import LAYERS
 from flashdqn.envs.fuelbreaks.observation import CHANNELS, intensity_planes, layer_planes
 from flashdqn.envs.fuelbreaks.scenes import build_scenes

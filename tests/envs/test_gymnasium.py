@@ -131,7 +131,7 @@ def test_gymnasiums_own_environments_keep_the_contract(name: str) -> None:
     check_env(flashdqn.make_env(f"gym:{name}", 3), steps=80)
 
 
-def test_a_vectorised_version_is_taken_where_there_is_one() -> None:
+def test_a_vectorized_version_is_taken_where_there_is_one() -> None:
     own = flashdqn.make_env("gym:CartPole-v1", 2)
     plain = flashdqn.make_env("gym:CartPole-v1", 2, vectorization="sync")
     assert isinstance(own, GymVecEnv)
@@ -259,7 +259,7 @@ def test_unknown_names_are_refused_in_a_sentence() -> None:
     with pytest.raises(EnvError, match=r"must return a gymnasium\.Env, and returned a object"):
         flashdqn.make_env("gym_envs:make_nothing", 2)
     with pytest.raises(EnvError, match="cannot be made: TypeError"):
-        flashdqn.make_env("gym:Acrobot-v1", 2, kwargs={"colour": "red"})
+        flashdqn.make_env("gym:Acrobot-v1", 2, kwargs={"color": "red"})
 
 
 @pytest.mark.parametrize("mode", MODES)

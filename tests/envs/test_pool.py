@@ -100,7 +100,7 @@ def test_what_is_missing_is_named(fake: list[dict[str, Any]], monkeypatch: pytes
     with pytest.raises(EnvError, match="EnvPool has no environment 'Walk-v7'"):
         flashdqn.make_env("gym:Walk-v7", 1, vectorization="envpool")
     with pytest.raises(EnvError, match="Walk-v0 cannot be made by EnvPool: TypeError"):
-        flashdqn.make_env("gym:Walk-v0", 1, vectorization="envpool", kwargs={"colour": 1})
+        flashdqn.make_env("gym:Walk-v0", 1, vectorization="envpool", kwargs={"color": 1})
     monkeypatch.setitem(sys.modules, "envpool", None)  # type: ignore[arg-type]
     with pytest.raises(EnvError, match="EnvPool is not installed: pip install envpool"):
         flashdqn.make_env("gym:Walk-v0", 1, vectorization="envpool")

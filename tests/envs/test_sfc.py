@@ -325,7 +325,7 @@ def test_acceptance_rises_with_room_and_bandwidth(small: str) -> None:
     assert accepted(cpu_low=100, cpu_high=100, link_mbps=10) < more
 
 
-# promises of a vectorised environment
+# promises of a vectorized environment
 
 
 @pytest.mark.parametrize("masks", [True, False])

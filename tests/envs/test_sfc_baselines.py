@@ -1,4 +1,4 @@
-"""Policies to compare with: the heuristic against the twin, and choosing the data centre by value."""
+"""Policies to compare with: the heuristic against the twin, and choosing the data center by value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def twin_rule(twin: TwinNetwork, makes_room: bool) -> int:
 
     waiting = {v: [r for r in twin.waiting() if r.next_vnf == v and twin.can_serve(r, d)] for v in names}
     best = {v: max(map(urgency, requests)) for v, requests in waiting.items() if requests}
-    idle = [v for v in names if twin.centres[d].idle[v]]
+    idle = [v for v in names if twin.centers[d].idle[v]]
     spare = min(idle, key=lambda v: best.get(v, (-(10**9),))[0]) if idle else None
     roomy = [v for v in best if twin.has_room(d, v)]
     first = max(best, key=lambda v: best[v]) if best else None
@@ -87,7 +87,7 @@ def test_making_room_serves_more_than_the_plain_rule(config: SfcConfig) -> None:
 
 
 def test_the_best_data_centre_acts(config: SfcConfig) -> None:
-    """With a value that likes free CPU, the data centre with the most of it that can serve is chosen."""
+    """With a value that likes free CPU, the data center with the most of it that can serve is chosen."""
     env = ServiceChains(config, 4)
 
     def q(obs: torch.Tensor) -> torch.Tensor:

@@ -68,7 +68,7 @@ def without(row: dict[str, Any], column: str) -> dict[str, Any]:
         ({"vnf": [without(VNF, "storage")]}, "vnf 'NAT' has no column 'storage'"),
         ({"chain": [without(CHAIN, "bundle")]}, "chain 'A' has no column 'bundle'"),
         ({"dc": [without(HERE, "x_km")]}, "dc 'here' has no column 'x_km'"),
-        ({"vnf": [VNF | {"colour": 1}]}, "unknown column 'colour'"),
+        ({"vnf": [VNF | {"color": 1}]}, "unknown column 'color'"),
         ({"vnfs": [VNF]}, "unknown table 'vnfs'; known are vnf"),
         ({"vnf": [VNF, VNF]}, "two VNFs called 'NAT'"),
         ({"vnf": [VNF | {"cpu": 1.5}]}, "cpu must be a whole number"),

@@ -1,4 +1,4 @@
-"""Snake against its naive twin, step by step, and what a vectorised environment promises."""
+"""Snake against its naive twin, step by step, and what a vectorized environment promises."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_components_match_a_search(size: int, walls: float, dice: random.Random)
         assert in_component(0, (row + 1) * 64 + col + 1, size, bits) == ((row, col) in expected)
 
 
-# promises of a vectorised environment
+# promises of a vectorized environment
 
 
 @pytest.mark.parametrize("features", FEATURES)

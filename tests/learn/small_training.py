@@ -26,7 +26,7 @@ UPDATES = {
     "rainbow": 700,
 }  # where the target is noisy itself; the others take 350
 
-#: λ of 0, for what follows is explored and not the best: a longer return would be that of the behaviour.
+#: λ of 0, for what follows is explored and not the best: a longer return would be that of the behavior.
 ROLLOUTS = {"pqn.rollout": 32, "pqn.epochs": 2, "pqn.minibatches": 4, "pqn.trace": 0.0}
 
 SMALL: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The optimiser on one flat tensor against PyTorch's own, which works parameter by parameter."""
+"""The optimizer on one flat tensor against PyTorch's own, which works parameter by parameter."""
 
 from __future__ import annotations
 

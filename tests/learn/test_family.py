@@ -1,8 +1,8 @@
 """Every algorithm of `--algo` finds the known values of tiny MDPs, through the real loop.
 
 The answers. One-step bootstraps: Q*. Munchausen: the fixed point of its own operator, whose best actions are
-those of Q*. Rainbow's three steps learn the value of two steps of behaviour: where that matters (`Chain`) the
-behaviour is random and the answer is the fixed point under it, as in test_tiny_mdps.py.
+those of Q*. Rainbow's three steps learn the value of two steps of behavior: where that matters (`Chain`) the
+behavior is random and the answer is the fixed point under it, as in test_tiny_mdps.py.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def test_inside_the_support_the_projection_keeps_the_mean(
 
 
 def test_projection_by_hand() -> None:
-    """Atoms 0, 1, 2. All the mass at 1, r = ½, γ = ½: it falls on 1. At 2: on 1½, half to each neighbour."""
+    """Atoms 0, 1, 2. All the mass at 1, r = ½, γ = ½: it falls on 1. At 2: on 1½, half to each neighbor."""
     assert run_projection([0, 1, 0], 0.5, 0.5, 0, 2).tolist() == [0, 1, 0]
     assert run_projection([0, 0, 1], 0.5, 0.5, 0, 2).tolist() == [0, 0.5, 0.5]
 

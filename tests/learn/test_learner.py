@@ -225,7 +225,7 @@ def test_the_learning_rate_tensor_takes_effect_at_once() -> None:
     assert float(moved.max()) == pytest.approx(0.25, rel=1e-3)
 
 
-def test_a_loaded_learning_rate_is_the_one_the_optimiser_uses() -> None:
+def test_a_loaded_learning_rate_is_the_one_the_optimizer_uses() -> None:
     learner = make_learner(BASE)
     learner.lr.fill_(0.125)
     resumed = make_learner(BASE)

@@ -35,7 +35,7 @@ PLANES = ObsSpec((2, 4, 4), torch.uint8)
 def make_layer(inputs: int, outputs: int, sigma: float = 0.5, seed: int = 0) -> tuple[NoisyLinear, Noise]:
     g = torch.Generator().manual_seed(seed)
     layer = NoisyLinear(inputs, outputs, sigma)
-    layer.initialise(g)
+    layer.initialize(g)
     return layer, Noise([layer], g)
 
 

@@ -1,7 +1,7 @@
 """PQN: rollouts instead of a replay, on the same loop.
 
-test_family.py has it with λ = 0, whose answer is Q* whatever the behaviour. With λ > 0 it learns the fixed point of
-Peng's operator, under the behaviour: Q = r + γ [λ E_μ Q(s', ·) + (1 − λ) max Q(s', ·)].
+test_family.py has it with λ = 0, whose answer is Q* whatever the behavior. With λ > 0 it learns the fixed point of
+Peng's operator, under the behavior: Q = r + γ [λ E_μ Q(s', ·) + (1 − λ) max Q(s', ·)].
 """
 
 from __future__ import annotations

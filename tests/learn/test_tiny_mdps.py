@@ -1,9 +1,9 @@
 """Every variant finds the known values of tiny MDPs, through the real loop: collector, ring, sampler, learner.
 
 One-step targets may learn from any data, so there the answer is Q*. n-step targets without correction learn
-the value of n − 1 steps *of the behaviour* and the best from there on. Only where no behaviour comes
+the value of n − 1 steps *of the behavior* and the best from there on. Only where no behavior comes
 between are they exact: in episodes of one step (`Crossing`, and `MaskedBandit` cut after every pull). For the
-longer walks of `Chain` the behaviour is made wholly random, and the answer is the fixed point of the n-step
+longer walks of `Chain` the behavior is made wholly random, and the answer is the fixed point of the n-step
 operator under it, which differs from Q*; that, too, is known exactly.
 """
 

@@ -115,7 +115,7 @@ def test_weights_follow_from_the_generator_alone(spec: ObsSpec, torso: str) -> N
 
 
 def test_initial_weights_fill_their_bounds() -> None:
-    """U(−1/√fan_in, 1/√fan_in), for weights and biases alike; a normalisation starts as the identity."""
+    """U(−1/√fan_in, 1/√fan_in), for weights and biases alike; a normalization starts as the identity."""
     network = make(NetworkConfig(hidden=(256, 256), channels=(16, 32), layer_norm=True), PLANES, outputs=64)
     seen = 0
     for module in network.modules():

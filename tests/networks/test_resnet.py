@@ -34,7 +34,7 @@ def some_obs(rows: int = 6) -> Tensor:
 
 
 def stirred(network: QNetwork) -> QNetwork:
-    """With every parameter off its start, so that blocks and normalisations do something."""
+    """With every parameter off its start, so that blocks and normalizations do something."""
     g = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in network.parameters():

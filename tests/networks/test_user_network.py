@@ -44,7 +44,7 @@ def test_it_begins_as_it_begins_itself_and_by_the_seed() -> None:
     one, same, other = built(1), built(1), built(2)
     assert torch.equal(global_before, torch.get_rng_state())
     weight = one.torso.layer.weight
-    assert torch.equal(weight.abs(), torch.full_like(weight, 0.1))  # its own, not our initialisation
+    assert torch.equal(weight.abs(), torch.full_like(weight, 0.1))  # its own, not our initialization
     for (name, a), (_, b) in zip(one.state_dict().items(), same.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
     assert not torch.equal(weight, other.torso.layer.weight)

@@ -1,4 +1,4 @@
-"""The prioritised sampler against its definition: who may be drawn, how often, and with which weight."""
+"""The prioritized sampler against its definition: who may be drawn, how often, and with which weight."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_each_batch_has_its_own_largest_weight() -> None:
 
 
 def test_a_weighted_mean_over_samples_is_the_mean_over_transitions() -> None:
-    """What β = 1 is for: Σ w f / Σ w over prioritised samples estimates the plain mean of f."""
+    """What β = 1 is for: Σ w f / Σ w over prioritized samples estimates the plain mean of f."""
     play = played(57)
     play.sampler.set_beta(1.0)
     values = torch.rand(len(play.expected()), generator=torch.Generator().manual_seed(3))

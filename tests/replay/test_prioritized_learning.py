@@ -1,4 +1,4 @@
-"""Learning from prioritised samples: known values of tiny MDPs through the real loop, and the bias without β."""
+"""Learning from prioritized samples: known values of tiny MDPs through the real loop, and the bias without β."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_every_slot_of_a_huge_ring_is_in_reach(rows: int, num_envs: int, head_sh
     draws = torch.cat([torch.arange(m, m + 1000) for m in middles])
     index, weight = choose_uniform_slots(ring, n, draws[None])
     assert weight.min() == 1
-    assert index.unique().numel() == draws.unique().numel()  # neighbours stay apart: nothing was rounded
+    assert index.unique().numel() == draws.unique().numel()  # neighbors stay apart: nothing was rounded
 
     row, env = index // num_envs, index % num_envs
     age = (head - row) % rows  # 1: the newest complete row

@@ -176,7 +176,7 @@ def test_numba_is_torch(history: tuple[int, list[tuple[list[int], list[float]]]]
 
 
 def test_every_leaf_of_ten_million_is_in_reach() -> None:
-    """Neighbours beyond 2^23, where float32 masses would skip leaves."""
+    """Neighbors beyond 2^23, where float32 masses would skip leaves."""
     slots = 10_000_019
     tree = NumbaSumTree(slots)
     tree.levels.leaves[:slots] = 1 / 3

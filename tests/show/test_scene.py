@@ -49,7 +49,7 @@ def test_every_shape_is_its_name_and_its_fields() -> None:
     assert jpeg[0][5].startswith("data:image/jpeg;base64,")
 
 
-def test_names_of_colours_are_the_same_by_day_and_by_night() -> None:
+def test_names_of_colors_are_the_same_by_day_and_by_night() -> None:
     assert LIGHT.keys() == DARK.keys()
     assert all(len(resolve_color(name, palette)) == 7 for palette in (LIGHT, DARK) for name in palette)
     assert resolve_color("#123456") == "#123456"
@@ -75,7 +75,7 @@ def test_shapes_lie_where_they_are_put() -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 6), st.data())
-def test_cells_have_their_colours(columns: int, rows: int, data: st.DataObject) -> None:
+def test_cells_have_their_colors(columns: int, rows: int, data: st.DataObject) -> None:
     palette = tuple(f"#{40 * k:02x}00ff" for k in range(6))
     codes = data.draw(st.text(CODES[:6], min_size=columns * rows, max_size=columns * rows))
     image = paint_pixels((Cells(0, 0, 1, columns, palette, codes),), (columns, rows), 8 * columns)
@@ -117,7 +117,7 @@ def test_a_picture_fills_its_box_and_empty_boxes_draw_nothing() -> None:
     assert paint_scene((), SIZE, 10).size == (10, 5)
 
 
-def test_few_colours_make_a_png_and_many_a_jpeg() -> None:
+def test_few_colors_make_a_png_and_many_a_jpeg() -> None:
     flat = np.zeros((400, 600, 3), dtype=np.uint8)
     flat[100:200] = RED
     small = encode_image(flat, 300)
@@ -134,5 +134,5 @@ def test_half_blocks_show_two_pixels_each() -> None:
     image.paste(BLUE, (0, 2, 4, 4))
     text = draw_half_blocks(image, 4, 2)
     assert text.plain == "▀▀▀▀\n▀▀▀▀"
-    colours = {str(span.style) for span in text.spans}
-    assert colours == {"#ff0000 on #ff0000", "#0000ff on #0000ff"}
+    colors = {str(span.style) for span in text.spans}
+    assert colors == {"#ff0000 on #ff0000", "#0000ff on #0000ff"}

@@ -227,7 +227,7 @@ def test_planes_become_pictures() -> None:
     image = planes_to_image(stack)
     assert image.shape == (3, 5, 3)
     assert image.sum() == 3 * 255
-    colours = np.stack([np.full((3, 5), k / 2, dtype=np.float32) for k in range(3)])
-    assert planes_to_image(colours)[0, 0].tolist() == [0, 127, 255]
+    colors = np.stack([np.full((3, 5), k / 2, dtype=np.float32) for k in range(3)])
+    assert planes_to_image(colors)[0, 0].tolist() == [0, 127, 255]
     assert enlarge_pixels(image, 10).shape == (6, 10, 3)
     assert enlarge_pixels(image, 5) is image

@@ -114,7 +114,7 @@ def test_a_terminal_shows_the_game_as_it_goes(finished_run: Run) -> None:
     text = out.getvalue()
     assert done.turns == turns[-1].step
     assert done.ending in text
-    assert "\x1b[38;2;" in text  # colours
+    assert "\x1b[38;2;" in text  # colors
     assert "steps/s" in text
 
 

@@ -167,7 +167,7 @@ def test_takes_batches_of_other_sizes(case: Case, sizes: list[int]) -> None:
 
 
 def test_follows_weights_that_are_written_in_place() -> None:
-    """As an optimiser, a target update and a checkpoint do."""
+    """As an optimizer, a target update and a checkpoint do."""
     case = Case()
     online, target, written = case.written()
     written(case.batch(0))

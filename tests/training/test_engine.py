@@ -340,7 +340,7 @@ def test_a_checkpoint_of_before_flat_parameters_is_refused_in_one_sentence(
     path = checkpoint.list_checkpoints(run.path / "checkpoints", with_state=True)[-1]
     weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
     state = {name: tensor for name, tensor in state.items() if ".optimizer." not in name}
-    if updates:  # PyTorch's own optimiser, parameter by parameter
+    if updates:  # PyTorch's own optimizer, parameter by parameter
         for i, tensor in enumerate(weights.values()):
             state[f"learner.optimizer.{i}.step"] = torch.tensor(9.0)
             state[f"learner.optimizer.{i}.exp_avg"] = torch.zeros_like(tensor)

@@ -17,7 +17,7 @@ from flashdqn.core.types import Step
 from flashdqn.training.metrics import EpisodeMeans, EpisodeMetrics
 
 CPU = torch.device("cpu")
-NAMES = ("score", "colour")
+NAMES = ("score", "color")
 
 
 class MetricsTwin:

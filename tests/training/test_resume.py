@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "learn__optimizer": "adamw",
         "learn__weight_decay": 0.01,
     },
-    "prioritised, 2-step": {"replay__priority": 0.6, "replay__n_step": 2, "replay__beta_over": 3000},
+    "prioritized, 2-step": {"replay__priority": 0.6, "replay__n_step": 2, "replay__beta_over": 3000},
     "planes, absolute moves, greedy, step cap": {
         "env__features": "grid",
         "env__actions": "absolute",

@@ -10,12 +10,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from flashdqn.as_gymnasium.names import NAMES
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.contract import VecEnv, get_decoder
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.envs.tasks import build_env, find_task
+from flashdqn.envs.tasks import TASKS, build_env, find_task
 
 Array = npt.NDArray[Any]
 
@@ -25,13 +24,13 @@ DECODED = 1000.0
 
 def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
     """The task with settings by name, as on our command line: `size=12, features="flood"`."""
-    if task not in NAMES.values():  # tasks that import code by name are not allowed here
-        raise ConfigError(
-            f"Gymnasium's arguments cannot make the task {task!r}{suggest_nearest(task, NAMES.values())}"
-        )
-    return build_env(
-        apply_settings(find_task(task).config(), settings, "env."), num_envs, torch.device("cpu")
-    )
+    if (
+        task not in TASKS or find_task(task).naming is not None
+    ):  # those import code by its name: not from here
+        ours = [name for name in TASKS if find_task(name).naming is None]
+        raise ConfigError(f"Gymnasium's arguments cannot make the task {task!r}{suggest_nearest(task, ours)}")
+    config = apply_settings(find_task(task).config(), settings, "env.")
+    return build_env(config, num_envs, torch.device("cpu"))
 
 
 def observation_space(env: VecEnv) -> spaces.Box:

@@ -176,7 +176,7 @@ def initialize_weights(network: nn.Module, generator: torch.Generator) -> None:
     and shift 0, and the last convolution of a residual block starts at zero."""
     for module in network.modules():
         if isinstance(module, NoisyLinear):
-            module.initialise(generator)
+            module.initialize(generator)
         elif isinstance(module, nn.Linear | nn.Conv2d):
             bound = 1 / math.sqrt(module.weight[0].numel())
             module.weight.uniform_(-bound, bound, generator=generator)

@@ -31,7 +31,7 @@ class NoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(outputs))
 
     @torch.no_grad()
-    def initialise(self, generator: torch.Generator) -> None:
+    def initialize(self, generator: torch.Generator) -> None:
         """μ from U(−1/√p, 1/√p) and σ = σ₀/√p, with p inputs (section 3.2)."""
         bound = 1 / math.sqrt(self.inputs)
         for mean in (self.weight_mean, self.bias_mean):

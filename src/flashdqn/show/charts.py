@@ -72,7 +72,7 @@ class Panel:
     """The name with its unit: transitions/s."""
     values: Sequence[float]
     """One for each span; NaN if there is none."""
-    colour: str
+    color: str
     text: Callable[[float], str]
     """How a value is written."""
     unit: float = 1.0
@@ -85,7 +85,7 @@ class Layer:
 
     name: str
     shares: Sequence[float]
-    colour: str
+    color: str
 
 
 def draw_line_chart(title: str, spans: Sequence[Span], panels: Sequence[Panel], axis: Axis = TIME) -> str:
@@ -115,7 +115,7 @@ def draw_stacked_chart(
     drawn, base = [_draw_panel_title(whole, TITLE)], [0.0] * len(spans)
     for layer in layers:
         top = [low + share for low, share in zip(base, layer.shares, strict=True)]
-        drawn.append(_draw_layer(spans, base, top, scale, heights, layer.colour))
+        drawn.append(_draw_layer(spans, base, top, scale, heights, layer.color))
         base = top
     marks = [0.0, 0.25, 0.5, 0.75, 1.0]
     drawn.append(draw_value_axis(heights, marks, [f"{mark:.0%}" for mark in marks]))
@@ -124,7 +124,7 @@ def draw_stacked_chart(
     names = [layer.name for layer in layers]
     whens = [axis.between(span.start, span.end) for span in spans]
     drawn.append(draw_hover_areas(spans, whens, scale, TITLE, bottom, names, rows))
-    keys = "".join(f"<li>{draw_legend_patch(layer.colour)}{escape(layer.name)}</li>" for layer in layers)
+    keys = "".join(f"<li>{draw_legend_patch(layer.color)}{escape(layer.name)}</li>" for layer in layers)
     body = make_chart_figure(title, bottom + FOOT, "".join(drawn), axis.name, whens, names, rows)
     return body.replace("</svg>", f'</svg><ul class="keys">{keys}</ul>', 1)
 
@@ -135,16 +135,16 @@ def draw_stacked_bar(title: str, layers: Sequence[Layer]) -> str:
     for layer in layers:
         share = layer.shares[0] / total if total > 0 else 0.0
         parts.append(
-            f'<rect class="part" x="{x * 100:.2f}%" width="{share * 100:.2f}%" height="28" fill="{layer.colour}">'
+            f'<rect class="part" x="{x * 100:.2f}%" width="{share * 100:.2f}%" height="28" fill="{layer.color}">'
             f"<title>{escape(layer.name)}: {share:.1%}</title></rect>"
         )
         x += share
     return f'<svg class="whole" role="img" aria-label="{escape(title)}" height="28">{"".join(parts)}</svg>'
 
 
-def draw_legend_patch(colour: str) -> str:
+def draw_legend_patch(color: str) -> str:
     """A patch of color for a legend."""
-    return f'<span class="key" style="background:{colour}"></span>'
+    return f'<span class="key" style="background:{color}"></span>'
 
 
 def _draw_panel(panel: Panel, spans: Sequence[Span], scale: Scale, top: float) -> str:
@@ -155,7 +155,7 @@ def _draw_panel(panel: Panel, spans: Sequence[Span], scale: Scale, top: float) -
     return (
         _draw_panel_title(panel.name, top)
         + draw_value_axis(heights, marks, [format_tick(mark) for mark in marks])
-        + _draw_panel_line(spans, values, scale, heights, panel.colour)
+        + _draw_panel_line(spans, values, scale, heights, panel.color)
     )
 
 
@@ -164,7 +164,7 @@ def _draw_panel_title(text: str, top: float) -> str:
 
 
 def _draw_panel_line(
-    spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, colour: str
+    spans: Sequence[Span], values: Sequence[float], scale: Scale, heights: Scale, color: str
 ) -> str:
     """A line through the middles of the spans, with gaps at NaN; a dot for a value without neighbors."""
     path, dots, pen = [], [], False
@@ -175,11 +175,11 @@ def _draw_panel_line(
             continue
         x, y = scale.at((span.start + span.end) / 2), heights.at(value)
         if not (k and known[k - 1]) and not (k + 1 < len(values) and known[k + 1]):
-            dots.append(f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>')
+            dots.append(f'<circle cx="{x}" cy="{y}" r="2.5" fill="{color}"/>')
         else:
             path.append(f"{'L' if pen else 'M'}{x} {y}")
         pen = True
-    line = f'<path class="course" stroke="{colour}" d="{"".join(path)}"/>' if path else ""
+    line = f'<path class="course" stroke="{color}" d="{"".join(path)}"/>' if path else ""
     return line + "".join(dots)
 
 
@@ -189,14 +189,14 @@ def _draw_layer(
     top: Sequence[float],
     scale: Scale,
     heights: Scale,
-    colour: str,
+    color: str,
 ) -> str:
     over, under = [], []
     for span, low, high in zip(spans, base, top, strict=True):
         left, right = scale.at(span.start), scale.at(span.end)
         over += [f"{left} {heights.at(high)}", f"{right} {heights.at(high)}"]
         under += [f"{left} {heights.at(low)}", f"{right} {heights.at(low)}"]
-    return f'<path d="M{"L".join(over + under[::-1])}Z" fill="{colour}"/>'
+    return f'<path d="M{"L".join(over + under[::-1])}Z" fill="{color}"/>'
 
 
 def draw_hover_areas(

@@ -26,7 +26,7 @@ from flashdqn.show.numbers import format_count, format_duration, format_rate
 from flashdqn.show.overlay import Curve, draw_overlay_chart
 from flashdqn.show.page import escape, format_value, make_page, make_section, make_table
 from flashdqn.show.report import STYLE
-from flashdqn.show.report_charts import COLOURS
+from flashdqn.show.report_charts import COLORS
 from flashdqn.show.report_files import RunFiles, read_run
 
 
@@ -152,7 +152,7 @@ def _draw_group_chart(
     axis: Axis,
 ) -> str:
     merged = [
-        average_curves(group.name, COLOURS[k % len(COLOURS)], [curve(run, over) for run in group.runs])
+        average_curves(group.name, COLORS[k % len(COLORS)], [curve(run, over) for run in group.runs])
         for k, group in enumerate(groups)
     ]
     seen = [one for one in merged if any(math.isfinite(y) for y in one.ys)]

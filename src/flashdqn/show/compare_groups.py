@@ -121,23 +121,23 @@ def metric_curve(run: RunFiles, column: Column, over: Column) -> Curve:
     return Curve(run.name, "", run.series.get(over), run.series.get(column))
 
 
-def average_curves(name: str, colour: str, curves: Sequence[Curve]) -> Curve:
+def average_curves(name: str, color: str, curves: Sequence[Curve]) -> Curve:
     """The mean of curves where all have values, in a band from the least to the largest; one curve is unchanged."""
     there = [curve for curve in curves if any(math.isfinite(y) for y in curve.ys)]
     if len(there) == 1:
         one = there[0]
-        return Curve(name, colour, one.xs, one.ys, one.low, one.high, dots=bool(one.low))
+        return Curve(name, color, one.xs, one.ys, one.low, one.high, dots=bool(one.low))
     if not there:
-        return Curve(name, colour, (), ())
+        return Curve(name, color, (), ())
     known = [[x for x, y in zip(c.xs, c.ys, strict=True) if math.isfinite(y)] for c in there]
     left, right = max(xs[0] for xs in known), min(xs[-1] for xs in known)
     if right < left:
-        return Curve(name, colour, (), ())
+        return Curve(name, color, (), ())
     xs = [left + (right - left) * k / (POINTS - 1) for k in range(POINTS)]
     values = [[curve.at(min(x, right)) for curve in there] for x in xs]
     return Curve(
         name,
-        colour,
+        color,
         xs,
         [sum(v) / len(v) for v in values],
         [min(v) for v in values],

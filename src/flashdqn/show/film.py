@@ -63,8 +63,8 @@ def save_film(view: View, turns: Sequence[GameTurn], path: Path, fps: float = 15
     """Write a game as a GIF that rests on its last frame; returns the number of frames."""
     images = [draw_turn(view, turn, width) for turn in thin_turns(turns)]
     # All frames share one palette: then a GIF stores only what has changed.
-    colours = common_palette(images)
-    frames = [image.quantize(palette=colours, dither=Image.Dither.NONE) for image in images]
+    colors = common_palette(images)
+    frames = [image.quantize(palette=colors, dither=Image.Dither.NONE) for image in images]
     # GIF counts in hundredths of a second, and browsers slow down what is faster than 50 frames a second
     milliseconds = max(20, round(100 / fps) * 10)
     pause = [milliseconds] * (len(frames) - 1) + [1500]

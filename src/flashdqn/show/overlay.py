@@ -29,7 +29,7 @@ class Curve:
     """Points from left to right; `low` and `high` are a band around them."""
 
     name: str
-    colour: str
+    color: str
     xs: Sequence[float]
     ys: Sequence[float]
     low: Sequence[float] = field(default=())
@@ -88,7 +88,7 @@ def draw_overlay_chart(
         names,
         [rows[k] for k in known],
     )
-    keys = "".join(f"<li>{draw_legend_patch(curve.colour)}{escape(curve.name)}</li>" for curve in curves)
+    keys = "".join(f"<li>{draw_legend_patch(curve.color)}{escape(curve.name)}</li>" for curve in curves)
     return body.replace("</svg>", f'</svg><ul class="keys">{keys}</ul>', 1)
 
 
@@ -100,9 +100,9 @@ def _draw_curve_line(curve: Curve, scale: Scale, heights: Scale) -> str:
         return ""
     path = "M" + "L".join(f"{x} {y}" for x, y in places)
     style = ' stroke-opacity="0.45" style="stroke-width:1.2"' if curve.faint else ""
-    line = f'<path class="course" stroke="{curve.colour}"{style} d="{path}"/>'
+    line = f'<path class="course" stroke="{curve.color}"{style} d="{path}"/>'
     dots = places if curve.dots or len(places) == 1 else []
-    return line + "".join(f'<circle cx="{x}" cy="{y}" r="2.6" fill="{curve.colour}"/>' for x, y in dots)
+    return line + "".join(f'<circle cx="{x}" cy="{y}" r="2.6" fill="{curve.color}"/>' for x, y in dots)
 
 
 def _draw_curve_band(curve: Curve, scale: Scale, heights: Scale) -> str:
@@ -115,4 +115,4 @@ def _draw_curve_band(curve: Curve, scale: Scale, heights: Scale) -> str:
         return ""
     over = [f"{x} {b}" for x, _, b in known]
     under = [f"{x} {a}" for x, a, _ in reversed(known)]
-    return f'<path d="M{"L".join(over + under)}Z" fill="{curve.colour}" fill-opacity="0.16"/>'
+    return f'<path d="M{"L".join(over + under)}Z" fill="{curve.color}" fill-opacity="0.16"/>'

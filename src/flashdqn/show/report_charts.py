@@ -38,7 +38,7 @@ from flashdqn.show.report_files import RunFiles
 from flashdqn.show.report_series import Series
 
 BLUE, RUST, GREEN, OCHRE, PURPLE, GREY = "#2f8fb0", "#c8553d", "#4c9a6a", "#c9922e", "#8a6bb8", "#8a96a5"
-COLOURS = (BLUE, OCHRE, RUST, GREEN, PURPLE, "#7cc0cf", "#d1678f", "#7f8fd1", "#8c6d46", GREY)
+COLORS = (BLUE, OCHRE, RUST, GREEN, PURPLE, "#7cc0cf", "#d1678f", "#7f8fd1", "#8c6d46", GREY)
 
 REST = "rest"  # the rest of a window's time
 REST_ABOUT = "the loop around all that"
@@ -93,7 +93,7 @@ def _draw_figure_charts(series: Series, columns: Sequence[Column]) -> list[str]:
     groups = [columns[k : k + 3] for k in range(0, len(columns), 3)]
     return [
         _draw_column_panels(
-            ", ".join(column.name for column in group), series, list(zip(group, COLOURS, strict=False))
+            ", ".join(column.name for column in group), series, list(zip(group, COLORS, strict=False))
         )
         for group in groups
     ]
@@ -101,8 +101,8 @@ def _draw_figure_charts(series: Series, columns: Sequence[Column]) -> list[str]:
 
 def _draw_endings_chart(title: str, series: Series, columns: Sequence[Column]) -> str:
     layers = [
-        Layer(column.name, [v if math.isfinite(v) else 0.0 for v in series.get(column)], colour)
-        for column, colour in zip(columns, _cycle_colors(len(columns)), strict=True)
+        Layer(column.name, [v if math.isfinite(v) else 0.0 for v in series.get(column)], color)
+        for column, color in zip(columns, _cycle_colors(len(columns)), strict=True)
     ]
     seen = [layer for layer in layers if max(layer.shares) > 0]
     return draw_stacked_chart(title, series.spans, seen, STEPS, "share of the games")
@@ -123,8 +123,8 @@ def draw_cost_charts(run: RunFiles) -> str:
     names, table = compute_phase_shares(series)
     if names:
         layers = [
-            Layer(name, [row[k] for row in table], colour)
-            for k, (name, colour) in enumerate(zip(names, _cycle_colors(len(names)), strict=True))
+            Layer(name, [row[k] for row in table], color)
+            for k, (name, color) in enumerate(zip(names, _cycle_colors(len(names)), strict=True))
         ]
         charts.append(draw_stacked_chart("Time by phase", series.spans, layers, STEPS))
     return _arrange_charts(charts)
@@ -147,7 +147,7 @@ def draw_phase_summary(run: RunFiles) -> str:
     abouts = PHASE_ABOUT | {REST: REST_ABOUT}
     layers = [Layer(n, [s], c) for n, s, c in zip(names, seconds, _cycle_colors(len(names)), strict=True)]
     rows = "".join(
-        f"<tr><td>{draw_legend_patch(layer.colour)}{escape(layer.name)}</td>"
+        f"<tr><td>{draw_legend_patch(layer.color)}{escape(layer.name)}</td>"
         f"<td>{format_duration(layer.shares[0])}</td>"
         f"<td>{escape(format_percent(layer.shares[0] / whole))}</td>"
         f"<td>{escape(abouts.get(layer.name, ''))}</td></tr>"
@@ -199,15 +199,15 @@ def _draw_episode_chart(series: Series) -> str:
 
 def _draw_column_panels(title: str, series: Series, columns: Sequence[tuple[Column, str]]) -> str:
     panels = [
-        Panel(column.label, series.get(column), colour, format_rate)
-        for column, colour in columns
+        Panel(column.label, series.get(column), color, format_rate)
+        for column, color in columns
         if series.has(column)
     ]
     return draw_line_chart(title, series.spans, panels, STEPS) if panels else ""
 
 
 def _cycle_colors(count: int) -> list[str]:
-    return [COLOURS[k % len(COLOURS)] for k in range(count)]
+    return [COLORS[k % len(COLORS)] for k in range(count)]
 
 
 def _arrange_charts(charts: Sequence[str]) -> str:

@@ -45,10 +45,10 @@ class LightCycles:
         while queue:
             row, column = queue.popleft()  # disease
             for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1)):  # disease
-                neighbour = (row + down, column + right)  # disease
-                if neighbour not in seen and not walls[neighbour]:  # disease
-                    seen.add(neighbour)  # disease
-                    queue.append(neighbour)  # disease
+                neighbor = (row + down, column + right)  # disease
+                if neighbor not in seen and not walls[neighbor]:  # disease
+                    seen.add(neighbor)  # disease
+                    queue.append(neighbor)  # disease
         return len(seen)
 
     def reachable(self):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, fire_behavior
+from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, fire_behavior
 from flashdqn.envs.fuelbreaks.fire.directions import fire_directions, moves_ended_by_break
 from flashdqn.envs.fuelbreaks.fire.fronts import front_facing
 from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
@@ -41,17 +41,17 @@ CASES = {
 
 
 @functools.cache
-def front_rates(behaviour: FireBehavior) -> np.ndarray:
+def front_rates(behavior: FireBehavior) -> np.ndarray:
     return np.array(
-        [front_facing(behaviour.fronts, azimuth).rate[1, 1] for azimuth in np.arange(0.0, 360.0, 0.2)]
+        [front_facing(behavior.fronts, azimuth).rate[1, 1] for azimuth in np.arange(0.0, 360.0, 0.2)]
     )
 
 
-def reaches_by_search(behaviour: FireBehavior, azimuths: list[float]) -> np.ndarray:
+def reaches_by_search(behavior: FireBehavior, azimuths: list[float]) -> np.ndarray:
     """The least of front(n) / (n · ray) over very many n, on the map: the definition."""
-    gradient = behaviour.fronts.gradient[1, 1]
+    gradient = behavior.fronts.gradient[1, 1]
     compass = np.arange(0.0, 360.0, 0.2)
-    rates = front_rates(behaviour)
+    rates = front_rates(behavior)
     normals, found = lifted(compass, gradient), []
     for azimuth in azimuths:
         ray = lifted(np.array(azimuth), gradient)
@@ -76,29 +76,29 @@ def nearest(azimuth: float, others: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_rays_are_the_shape_that_fronts_leave(name: str) -> None:
-    behaviour = fire_behavior(*CASES[name])
+    behavior = fire_behavior(*CASES[name])
     compass = fire_directions(16)
-    ours = 1.0 / ray_slowness([behaviour.fronts], compass)[0, 1, 1]
+    ours = 1.0 / ray_slowness([behavior.fronts], compass)[0, 1, 1]
     if name != "crown at the head":
-        naive = reaches_by_search(behaviour, [direction.azimuth for direction in compass])
+        naive = reaches_by_search(behavior, [direction.azimuth for direction in compass])
         factor = ours / naive
         # All rays are faster by one factor, which makes up for the corners that the polygon lacks.
         np.testing.assert_allclose(factor, factor[0], rtol=2e-3)
         assert 1.0 <= factor[0] < 1.6
     else:
         for k, direction in enumerate(compass):
-            sector = reaches_by_search(behaviour, nearest(direction.azimuth, [d.azimuth for d in compass]))
+            sector = reaches_by_search(behavior, nearest(direction.azimuth, [d.azimuth for d in compass]))
             assert ours[k] == pytest.approx(np.sqrt((sector**2).mean()), rel=0.05)
-        head = behaviour.fronts.surface.intensity[1, 1]
-        assert behaviour.fronts.critical[1, 1] < head
-        assert front_facing(behaviour.fronts, behaviour.direction[1, 1] + 180.0).crown[1, 1] == 0
+        head = behavior.fronts.surface.intensity[1, 1]
+        assert behavior.fronts.critical[1, 1] < head
+        assert front_facing(behavior.fronts, behavior.direction[1, 1] + 180.0).crown[1, 1] == 0
 
 
 def test_without_wind_a_fire_is_a_disc_of_the_right_area() -> None:
-    behaviour = fire_behavior(plane(61, fuel_model=1), Weather(wind_speed=0.0))
-    rate = float(behaviour.fronts.surface.rate[0, 0])
+    behavior = fire_behavior(plane(61, fuel_model=1), Weather(wind_speed=0.0))
+    rate = float(behavior.fronts.surface.rate[0, 0])
     minutes = 20 * 30.0 / rate
-    spread = Spread(spread_tables([behaviour]), 1, 1, minutes)
+    spread = Spread(spread_tables([behavior]), 1, 1, minutes)
     spread.ignition.fill_(30 * 61 + 30)
     spread.command.fill_(BURN)
     spread.launch()
@@ -124,38 +124,38 @@ def test_a_knights_move_takes_the_times_of_the_cells_that_it_passes() -> None:
     fuels = np.full((5, 5), 102)
     fuels[2, 3] = 1
     layers = {name: np.zeros((5, 5)) for name in LAYERS} | {"fuel_model": fuels}
-    behaviour = fire_behavior(Landscape(**layers), Weather(wind_speed=0.0))
+    behavior = fire_behavior(Landscape(**layers), Weather(wind_speed=0.0))
     compass = fire_directions(16)
     k = [direction.offset for direction in compass].index((-1, 2))
-    slow = ray_slowness([behaviour.fronts], compass)[0, ..., k]
-    times = spread_tables([behaviour]).times[0].numpy()
+    slow = ray_slowness([behavior.fronts], compass)[0, ..., k]
+    times = spread_tables([behavior]).times[0].numpy()
     # From the middle (2, 2) over (2, 3), which differs, and (1, 3) to (1, 4).
     expected = 30.0 * math.sqrt(5) / 4 * (slow[2, 2] + slow[2, 3] + slow[1, 3] + slow[1, 4])
     assert times[2 * 5 + 2, k] == pytest.approx(expected, rel=1e-5)
 
 
 def test_tables_of_many_landscapes_are_those_of_each() -> None:
-    behaviours = [
+    behaviors = [
         fire_behavior(generate_landscape(seed, 50), Weather()) for seed in range(18)
     ]  # more than fit at once
-    together = spread_tables(behaviours)
+    together = spread_tables(behaviors)
     for i in (0, 7, 17):
-        alone = spread_tables([behaviours[i]])
+        alone = spread_tables([behaviors[i]])
         assert torch.equal(together.times[i], alone.times[0])
         assert torch.equal(together.open[i], alone.open[0])
-        assert torch.equal(together.burnable[i], torch.from_numpy(behaviours[i].burnable.copy()).flatten())
+        assert torch.equal(together.burnable[i], torch.from_numpy(behaviors[i].burnable.copy()).flatten())
     assert together.nbytes == 18 * 2500 * (2 * 16 * 4 + 8 + 1)
 
 
 def test_nothing_leads_out_of_the_map_or_into_water() -> None:
-    behaviour = fire_behavior(generate_landscape(3, 20), Weather())
-    tables = spread_tables([behaviour])
+    behavior = fire_behavior(generate_landscape(3, 20), Weather())
+    tables = spread_tables([behavior])
     for cell in range(400):
         for k, direction in enumerate(fire_directions(16)):
             row, column = cell // 20 + direction.offset[0], cell % 20 + direction.offset[1]
             if tables.open[0, cell] >> k & 1:
-                assert behaviour.burnable[row, column]
-                assert behaviour.burnable[cell // 20, cell % 20]
+                assert behavior.burnable[row, column]
+                assert behavior.burnable[cell // 20, cell % 20]
                 assert 0.01 <= tables.times[0, cell, k] < math.inf
             else:
                 assert tables.times[0, cell, k] == math.inf

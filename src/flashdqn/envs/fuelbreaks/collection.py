@@ -27,7 +27,7 @@ def collect_landscapes(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
         for path in find_landscapes(Path(config.rasters))
     ]
     check_same_cell_size(rasters)
-    if config.crop == "centre":
+    if config.crop == "center":
         middles = [crop_center(raster, config.size) for raster in rasters]
         learn = max(1, len(middles) - config.held_out)
         return middles, learn

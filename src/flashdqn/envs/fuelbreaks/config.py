@@ -37,9 +37,11 @@ class FuelBreaksConfig(EnvConfig):
     rasters: str = ""
     """A folder of GeoTIFF layers in LANDFIRE's form, an .npz file, or a folder of these; empty: landscapes are
     generated. It must stay in its place."""
-    crop: Literal["centre", "random"] = "random"
+    crop: Annotated[Literal["center", "random", "centre"], tyro.conf.arg(metavar="{center,random}")] = (
+        "random"
+    )
     """How rasters are cut to `size`. random: random windows, `landscapes` to learn on and `held_out` others.
-    centre: the middle of each raster, the last `held_out` of them for evaluation."""
+    center: the middle of each raster, the last `held_out` of them for evaluation."""
     weathers: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[@FROM][/KMH]")] = (
         "dry@0",
         "dry@90",
@@ -70,8 +72,10 @@ class FuelBreaksConfig(EnvConfig):
             value = getattr(self, name)
             if not least <= value <= most:
                 raise ConfigError(f"env.{name} must lie in {least} … {most}, and is {value}.")
-        if self.crop not in ("centre", "random"):
-            raise ConfigError(f"env.crop must be centre or random, and is {self.crop!r}.")
+        if self.crop == "centre":  # how it was spelled until 0.1.0
+            object.__setattr__(self, "crop", "center")
+        if self.crop not in ("center", "random"):
+            raise ConfigError(f"env.crop must be center or random, and is {self.crop!r}.")
         if not 0 < self.duration <= 10_000:
             raise ConfigError(
                 f"env.duration must be above 0 and at most 10000 minutes, and is {self.duration}."

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
-from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, rate_and_intensity_toward
+from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.landscape import FUEL_MODELS, LAYERS, NON_BURNABLE, Landscape
 
 HEADER = 4

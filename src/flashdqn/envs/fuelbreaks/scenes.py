@@ -12,7 +12,7 @@ from torch import Tensor
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior
+from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape

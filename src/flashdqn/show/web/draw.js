@@ -14,8 +14,8 @@ const NAMES = {
     on.arc(x, y, radius, 0, 2 * Math.PI);
     on.fill();
   },
-  line(on, [points, width, colour], tint) {
-    on.strokeStyle = tint(colour);
+  line(on, [points, width, color], tint) {
+    on.strokeStyle = tint(color);
     on.lineWidth = width;
     on.beginPath();
     for (let k = 0; k < points.length; k += 2) on.lineTo(points[k], points[k + 1]);
@@ -43,9 +43,9 @@ const NAMES = {
     on.fillText(text, x, y);
   },
   cells(on, [x, y, side, columns, palette, codes], tint) {
-    const colours = palette.map(tint);
+    const colors = palette.map(tint);
     for (let k = 0; k < codes.length; k++) {
-      on.fillStyle = colours[CODES.indexOf(codes[k])];
+      on.fillStyle = colors[CODES.indexOf(codes[k])];
       // a little over the edge, so the ground does not show between two cells
       on.fillRect(x + (k % columns) * side, y + Math.floor(k / columns) * side, side + 0.3, side + 0.3);
     }
@@ -57,8 +57,8 @@ const NAMES = {
 };
 const CODES = '0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ';
 
-function channels(colour) {
-  return [1, 3, 5].map(k => parseInt(colour.slice(k, k + 2), 16));
+function channels(color) {
+  return [1, 3, 5].map(k => parseInt(color.slice(k, k + 2), 16));
 }
 
 function blend(near, far, share) {

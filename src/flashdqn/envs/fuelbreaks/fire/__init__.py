@@ -1,6 +1,6 @@
 """Fire behavior per cell, and its spread over a landscape: see docs/fire.md."""
 
-from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior, fire_behavior, rate_and_intensity_toward
+from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, fire_behavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP, Spread
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, WEATHERS, Weather

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.fuelbreaks.fire.behaviour import FireBehavior
+from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior
 from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
 from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
 

@@ -88,7 +88,7 @@ def test_calibration_sees_the_observations_in_order() -> None:
     seen_rows = []
     while (inputs := batches.get_next()) is not None:
         seen_rows.append(inputs["obs"])
-    assert [len(part) for part in seen_rows] == [64, 64]  # of one size, as the quantiser wants them
+    assert [len(part) for part in seen_rows] == [64, 64]  # of one size, as the quantizer wants them
     assert np.array_equal(np.concatenate(seen_rows), rows.obs[:128])
     assert len((Batches(rows.part(slice(0, 9))).get_next() or {})["obs"]) == 9
 

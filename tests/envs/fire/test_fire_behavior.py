@@ -1,4 +1,4 @@
-"""The behaviour of fire per cell, against pyretechnics and against cases worked out by hand."""
+"""The behavior of fire per cell, against pyretechnics and against cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.envs.fuelbreaks.fire.behaviour import fire_behavior, rate_and_intensity_toward
+from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.fire.fronts import front_facing
 from flashdqn.envs.fuelbreaks.fire.fuels import burnable_fuels, fuel_name
 from flashdqn.envs.fuelbreaks.fire.surface import flame_length
@@ -62,10 +62,10 @@ def test_the_head_of_the_fire_is_the_references(reference) -> None:
 
 def test_fronts_toward_an_azimuth_are_the_references(reference) -> None:
     for landscape, weather, found in cases(reference):
-        behaviour = fire_behavior(landscape, weather)
-        burns = behaviour.burnable
+        behavior = fire_behavior(landscape, weather)
+        burns = behavior.burnable
         for a, azimuth in enumerate(reference["azimuths"], start=1):
-            front = front_facing(behaviour.fronts, float(azimuth))
+            front = front_facing(behavior.fronts, float(azimuth))
             rate, intensity, crown = front.rate, front.intensity, front.crown
             np.testing.assert_allclose(rate, found["spread_rate"][a], rtol=CLOSE, atol=LEAST_RATE)
             np.testing.assert_allclose(
@@ -75,7 +75,7 @@ def test_fronts_toward_an_azimuth_are_the_references(reference) -> None:
             np.testing.assert_allclose(
                 flame_length(intensity)[burns], found["flame_length"][a][burns], rtol=CLOSE, atol=1e-5
             )
-            assert rate_and_intensity_toward(behaviour, float(azimuth))[0].dtype == np.float32
+            assert rate_and_intensity_toward(behavior, float(azimuth))[0].dtype == np.float32
 
 
 def plain(**layers: float) -> Landscape:
@@ -131,7 +131,7 @@ def test_there_are_53_fuel_models() -> None:
     assert fuels.load[list(fuels.number).index(101), 0] == 0.0046
 
 
-def test_behaviour_is_remembered_by_content_and_cannot_be_written_to() -> None:
+def test_behavior_is_remembered_by_content_and_cannot_be_written_to() -> None:
     first, second = fire_behavior(plain(), DRY), fire_behavior(plain(), DRY)
     assert first is second
     assert fire_behavior(plain(slope=1.0), DRY) is not first
