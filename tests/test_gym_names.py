@@ -44,7 +44,7 @@ def test_a_preset_serves_its_environment_by_name() -> None:
     [
         (("gym:Acrobot-v1", "--env.size", "8"), r"Unknown flag '--env.size'"),
         (("snake", "--env.vectorization", "sync"), r"Unknown flag '--env.vectorization'"),
-        (("gym:Acrobot-v1", "--env.vectorization", "sync"), "did you mean '--env.vectorization'"),
+        (("gym:Acrobot-v1", "--env.vectorisation", "sync"), "did you mean '--env.vectorization'"),
         (("gym:Acrobot-v1", "--env.kwargs", "gravity=3"), "env.kwargs"),
         (("Acrobot-v1",), "a Gymnasium environment is written 'gym:Acrobot-v1'"),
         (("gym:Acrobot-v1", "--env.max-steps", "-1"), "env.max_steps"),

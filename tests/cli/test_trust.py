@@ -390,6 +390,7 @@ def test_modules_are_imported_by_name_in_few_places() -> None:
         "__init__.py": "the package's own modules",
         "cli/main.py": "the commands",
         "core/user_code.py": "the user's own code",
+        "envs/__init__.py": "the package's own modules",
         "envs/tasks.py": "the list of tasks",
         "envs/gymnasium/make.py": "the user's environments, and a table of packages",
         "export/to_onnx.py": "a table of packages",

@@ -119,11 +119,12 @@ def stacks_through(record: WatchRecord, script: Path, mark: str) -> list[int]:
 
 
 def called_frames(stack: tuple[Frame, ...]) -> list[Frame]:
-    """The frames of the watch that the script's own code called."""
+    """The frames of the watch that the script's own code called. What `look` calls is the look itself: a timer's look
+    may come in the middle of it."""
     return [
         frame
         for caller, frame in pairwise(stack)
-        if (caller.owner, frame.owner) == (Owner.SCRIPT, Owner.WATCH)
+        if (caller.owner, frame.owner) == (Owner.SCRIPT, Owner.WATCH) and caller.function != "look"
     ]
 
 
