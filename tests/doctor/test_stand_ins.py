@@ -119,8 +119,8 @@ def stacks_through(record: WatchRecord, script: Path, mark: str) -> list[int]:
 
 
 def called_frames(stack: tuple[Frame, ...]) -> list[Frame]:
-    """The frames of the watch that the script's own code called. What `look` calls is the look itself: a timer's look
-    may come in the middle of it."""
+    """The frames of the watch that the script's own code called. What `look` calls is the look itself: a timer may
+    interrupt it."""
     return [
         frame
         for caller, frame in pairwise(stack)
