@@ -67,9 +67,13 @@ def list_experiments(
     return found
 
 
+#: What experiments were called until 0.1.0.
+OLD_NAMES = {"mode-written": "mode-native"}
+
+
 def select_experiments(known: list[Experiment], only: Iterable[str], skip: Iterable[str]) -> list[Experiment]:
     """The experiments in `only` (all if it is empty) without those in `skip`; by name or by group."""
-    only, skip = list(only), list(skip)
+    only, skip = ([OLD_NAMES.get(word, word) for word in words] for words in (only, skip))
     words = [*GROUPS, *(one.name for one in known)]
     for word in (*only, *skip):
         if word != "phases" and word not in words:
