@@ -25,8 +25,7 @@ from flashdqn.agent.onnx import OnnxAgent
 from flashdqn.cli.export import format_export_row, format_latency
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import limit_threads
-from flashdqn.export.describe import describe_policy
-from flashdqn.export.flow import CALIBRATION, Exported, Wanted, export_policy
+from flashdqn.export.flow import CALIBRATION, Exported, Wanted, describe_policy, export_policy
 from flashdqn.export.int8 import Keep, Way, quantize_onnx
 from flashdqn.export.measure import TorchPlayer, measure_agreement, measure_latencies
 from flashdqn.export.observations import collect_observations

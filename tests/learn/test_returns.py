@@ -14,8 +14,7 @@ from flashdqn.config import PQNConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Step
 from flashdqn.learn.heads import ScalarHead
-from flashdqn.learn.pqn import RolloutSampler
-from flashdqn.learn.returns import best_value, lambda_returns
+from flashdqn.learn.pqn import RolloutSampler, best_value, lambda_returns
 from flashdqn.replay.ring import Kind, Ring
 
 CPU = torch.device("cpu")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import flashdqn
 from flashdqn.agent.agent import Agent, load_agent
 from flashdqn.agent.description import Description
 from flashdqn.agent.onnx import OnnxAgent
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
-from flashdqn.core.files import check_writable_file
+from flashdqn.core.files import check_writable_file, read_json_object
 from flashdqn.core.user_code import NO_PERMISSION, Permission
-from flashdqn.export.describe import describe_policy
+from flashdqn.envs.tasks import find_task
 from flashdqn.export.int8 import WAYS, Way, quantize_onnx
 from flashdqn.export.measure import (
     Agreement,
@@ -31,6 +34,7 @@ from flashdqn.export.policy import GreedyPolicy
 from flashdqn.export.to_onnx import write_onnx
 from flashdqn.export.to_torchscript import TorchScriptPlayer, write_torchscript
 from flashdqn.runs import checkpoint
+from flashdqn.runs.checkpoint import hash_weights
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training.evaluate import Evaluation
 
@@ -211,3 +215,30 @@ def default_name(wanted: Wanted) -> str:
     if wanted.to == "torchscript":
         return "policy.pt"
     return "policy-int8.onnx" if wanted.int8 else "policy.onnx"
+
+
+def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
+    """The description of a checkpoint's policy. It has the run's score if the run was judged by this checkpoint."""
+    summary = read_json_object(run / "summary.json")
+    judged = summary.get("best_checkpoint") == point.name
+    score = summary.get("evaluation", {}).get("mean_score") if judged else None
+    config, decoder = agent.config, getattr(agent.network, "decoder", None)
+    shape, dtype = agent.obs_spec.shape, str(agent.obs_spec.dtype).removeprefix("torch.")
+    if decoder is not None:
+        shape, dtype = decoder.shape, "float32"
+    return Description(
+        task=config.env.task,
+        preset=config.preset,
+        env=dataclasses.asdict(config.env),
+        observation_shape=tuple(shape),
+        observation_dtype=dtype,
+        actions=find_task(config.env.task).name_actions(config.env, agent.num_actions),
+        first_action=agent.first_action,
+        masked=agent.masked,
+        head=config.learn.head,
+        precision="float32",
+        score=score if score is not None and math.isfinite(score) else None,
+        steps=int(point.name),
+        weights=hash_weights(agent.network.state_dict()),
+        version=flashdqn.__version__,
+    )
