@@ -58,6 +58,7 @@ class World:
         monkeypatch.setattr(tally, "by_instruction", {})
         monkeypatch.setattr(turns, "first_step", [0.5])
         monkeypatch.setattr(turns, "methods", self.methods)
+        monkeypatch.setattr(torch_hooks, "has_compiled", lambda: False)  # whatever other tests compiled
         monkeypatch.setattr(turns, "perf_counter", lambda: self.now)
         self.methods.prepare(Tensor, Module, lambda: False)
         self.methods.switch(on=True)
