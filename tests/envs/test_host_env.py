@@ -57,7 +57,7 @@ def environments() -> list[tuple[str, Any]]:
 
 
 def compare(env: VecEnv, moved: VecEnv, steps: int = 60, holds: bool = True) -> None:
-    """Side by side. What `moved` answered must hold for one step more, unless it reuses its output: `holds` False."""
+    """Side by side. Unless `moved` reuses its output, what it answered must hold for one step more (`holds`)."""
     generator = torch.Generator().manual_seed(0)
     assert torch.equal(moved.reset(4).cpu(), env.reset(4))
     kept: list[tuple[Tensor, Tensor]] = []
