@@ -70,8 +70,10 @@ class Killed(BaseException):
 
 
 def put_events_into_the_past(run: Path) -> None:
-    """TensorBoard reads files by name: second, host, process, and a count in which 10 comes before 9. A run that goes
-    on in the same second and process, as only a test does, could be read in the wrong order."""
+    """TensorBoard reads files by name: second, host, process, and a count in which 10 comes before 9.
+
+    A run that goes on in the same second and process, as only a test does, could be read in the wrong order.
+    """
     for file in list(run.rglob("events.out.tfevents.*")):
         head, second, rest = file.name.split(".tfevents.")[0], *file.name.split(".tfevents.")[1].split(".", 1)
         file.rename(file.with_name(f"{head}.tfevents.{int(second) - 60}.{rest}"))
