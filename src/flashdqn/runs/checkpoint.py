@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from flashdqn.core.errors import CheckpointError
+from flashdqn.core.files import sync_to_disk, write_json_atomically
 
 WEIGHTS, STATE, MANIFEST = "weights.safetensors", "state.safetensors", "manifest.json"
 KEEP_STATES = 2
@@ -43,7 +43,7 @@ def save(
     try:
         for name, tensors in parts.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, temporary / name)
-            _sync_to_disk(temporary / name)
+            sync_to_disk(temporary / name)
         files = {name: _hash_file(temporary / name) for name in parts}
         manifest = {"format": 1, "counters": counters, "files": files}
         write_json_atomically(temporary / MANIFEST, manifest | {"checksum": _compute_checksum(manifest)})
@@ -54,7 +54,7 @@ def save(
     if path.exists():
         path.rename(replaced)
     temporary.rename(path)
-    _sync_to_disk(folder)
+    sync_to_disk(folder)
     shutil.rmtree(replaced, ignore_errors=True)
     _prune_states(folder)
     return path
@@ -153,14 +153,6 @@ def hash_weights(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def write_json_atomically(path: Path, data: Any) -> None:
-    """Write, sync and rename: the file is either new and whole, or unchanged."""
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    _sync_to_disk(temporary)
-    temporary.replace(path)
-
-
 def _prune_states(folder: Path) -> None:
     """Weights are small and stay; the large state stays in the newest checkpoints only."""
     for path in list_checkpoints(folder, with_state=True)[:-KEEP_STATES]:
@@ -174,11 +166,3 @@ def _hash_file(path: Path) -> str:
 
 def _compute_checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _sync_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

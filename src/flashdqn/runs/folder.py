@@ -27,7 +27,7 @@ from typing import Any
 from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings, list_named_code, to_dict
 from flashdqn.core.errors import CheckpointError, ConfigError
-from flashdqn.core.files import read_json_object
+from flashdqn.core.files import read_json_object, write_json_atomically
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.runs import checkpoint
 from flashdqn.runs.columns import STEP
@@ -65,9 +65,7 @@ class RunFolder:
                 raise make_unwritable_error(config.out, error) from None
         folder = cls(path)
         folder.checkpoints.mkdir()
-        checkpoint.write_json_atomically(
-            path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)}
-        )
+        write_json_atomically(path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)})
         return folder
 
     @classmethod

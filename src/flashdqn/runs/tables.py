@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flashdqn.core.files import read_json_object
-from flashdqn.runs.checkpoint import write_json_atomically
+from flashdqn.core.files import read_json_object, write_json_atomically
 from flashdqn.runs.columns import (
     EVALUATIONS,
     METRICS,

@@ -14,6 +14,7 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
+from flashdqn.core.files import write_json_atomically
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training.assemble import Parts
@@ -99,7 +100,7 @@ class Loop:
     def show(self, interrupt: Interrupt) -> None:
         """Run the demonstrations before the clock starts; the run folder stores a summary of them."""
         done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, interrupt)
-        checkpoint.write_json_atomically(self.folder.path / "demos.json", done)
+        write_json_atomically(self.folder.path / "demos.json", done)
         self.progress.note(
             f"{done['episodes']:,} demonstrations by {done['source']}, {done['transitions']:,} transitions "
             "with a mean "

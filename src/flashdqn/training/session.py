@@ -22,6 +22,7 @@ from flashdqn.config import Config
 from flashdqn.config.settings import trust_flag
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError, EnvError
+from flashdqn.core.files import write_json_atomically
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
@@ -136,7 +137,7 @@ def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Prog
         (folder.path / "summary.json").unlink(missing_ok=True)
         data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
         data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
-        checkpoint.write_json_atomically(folder.path / "config.json", data)
+        write_json_atomically(folder.path / "config.json", data)
         return _run_and_summarize(loop, session, pages)
 
 
@@ -208,7 +209,7 @@ def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
             loop.reporter.close()
     summary = summarize_run(loop, warm_up, finished)
     loop.reporter.close(summary)
-    checkpoint.write_json_atomically(folder.path / "summary.json", summary)
+    write_json_atomically(folder.path / "summary.json", summary)
     write_pages(folder.path, pages, loop.progress)
     return Run(folder.path, config, finished, summary)
 

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 from flashdqn.config import Config, LogConfig
 from flashdqn.config.settings import flatten_keys, to_dict
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.files import read_json_object
-from flashdqn.runs.checkpoint import write_json_atomically
+from flashdqn.core.files import read_json_object, write_json_atomically
 from flashdqn.training.sinks.background import Background, Guarded
 
 #: The file in the run folder with each sink's own run, which a resumed training continues.
