@@ -74,6 +74,10 @@ def collect_curves(arguments: argparse.Namespace) -> None:
         return train_curve(preset, ratio, seed, arguments.device, steps, arguments.every)
 
     runs: list[dict[str, Any]] = []
+    if arguments.json.exists():  # it goes on where it was stopped
+        runs = json.loads(arguments.json.read_text(encoding="utf-8"))["runs"]
+    there = {(run["preset"], run["ratio"], run["seed"]) for run in runs}
+    work = [item for item in work if item not in there]
     about = context(arguments.device)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for done in as_completed([pool.submit(train_one, item) for item in work]):
