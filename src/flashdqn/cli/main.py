@@ -8,9 +8,17 @@ import os
 import sys
 from collections.abc import Sequence
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
 from flashdqn.core.memory import explain_shortage
-from flashdqn.core.signals import CTRL_C_CODE, Interrupt, Stopped, send_swallowed_stops_again
+from flashdqn.core.signals import (
+    CTRL_C_CODE,
+    Interrupt,
+    Stopped,
+    ignore_stop_signals,
+    runs_as_command,
+    send_swallowed_stops_again,
+)
 from flashdqn.core.suggestions import suggest_nearest
 
 
@@ -19,16 +27,19 @@ def main() -> None:
     (Ctrl-C) or 75."""
     try:
         with Interrupt(), send_swallowed_stops_again():
-            code = answer_command(sys.argv[1:])
+            code = flush_output(answer_command(sys.argv[1:]))
+            if runs_as_command():  # nothing is left to stop but Python itself
+                ignore_stop_signals()
     except KeyboardInterrupt as error:  # it came while an answer was printed
         code = error.exit_code if isinstance(error, Stopped) else CTRL_C_CODE
-    sys.exit(flush_output(code))
+    sys.exit(code)
 
 
 def answer_command(arguments: Sequence[str]) -> int:
     """Run a command, and print what goes wrong; returns the exit code."""
     open_missing_streams()
     try:
+        register_gymnasium_envs()
         return dispatch_command(arguments)
     except FlashDQNError as error:
         about_files = isinstance(error, EnvError) and not set(arguments[:1]) & set(PLAYING)

@@ -6,6 +6,7 @@ Two ways to answer them. At first every signal ends the work at once, by `Stoppe
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -96,7 +98,8 @@ class Interrupt:
 
     def __exit__(self, *_: object) -> None:
         for name, handler in self._previous.items():
-            signal.signal(name, handler)
+            if signal.getsignal(name) == self._handle:  # else somebody has set another one, which stays
+                signal.signal(name, handler)
         self._previous.clear()
 
     def stop_if_requested(self) -> None:
@@ -139,8 +142,15 @@ def may_take_over(name: signal.Signals, handler: Any) -> bool:
     return handler == signal.SIG_DFL or isinstance(getattr(handler, "__self__", None), Interrupt)
 
 
+def runs_as_command() -> bool:
+    """Whether this process is the command `flashdqn`, and not a script that imports the package."""
+    words = sys.orig_argv
+    return Path(sys.argv[0]).name == "flashdqn" or ("-m", "flashdqn") in itertools.pairwise(words)
+
+
 def ignore_stop_signals() -> None:
-    """For a worker process: these signals are for the trainer, which saves and then ends its workers."""
+    """For a process whose end is near, and for a worker: there, signals are for the trainer, which saves and then
+    ends its workers."""
     for name in STOP_SIGNALS:
         signal.signal(name, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):

@@ -125,7 +125,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     check_output_folder(config.out)
-    with Interrupt() as interrupt, explain_early_end("there is nothing to save"):
+    with Interrupt() as interrupt, explain_early_end(interrupt, "there is nothing to save"):
         interrupt.stop_if_requested()
         _announce_warm_up(progress)
         with Session.open(config, progress.note) as session:
@@ -144,7 +144,7 @@ def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO
     again = format_resume_command(folder, config)
     with (
         Interrupt() as interrupt,
-        explain_early_end(f"the run is as it was; go on with: {again}"),
+        explain_early_end(interrupt, f"the run is as it was; go on with: {again}"),
         folder.locked(),
     ):
         interrupt.stop_if_requested()
@@ -189,14 +189,14 @@ def make_closing_loop(
 
 
 @contextmanager
-def explain_early_end(what: str) -> Iterator[None]:
-    """Say what a signal before the first step means; later ones say it themselves."""
+def explain_early_end(interrupt: Interrupt, what: str) -> Iterator[None]:
+    """Say what a signal means that comes before there is anything to save."""
     try:
         yield
     except Stopped as error:
-        if error.args == Stopped(error.signal).args:
-            raise Stopped(error.signal, f"Stopped before the first step; {what}.") from None
-        raise
+        if interrupt.waits:
+            raise
+        raise Stopped(error.signal, f"Stopped before the first step; {what}.") from None
 
 
 @contextmanager
@@ -270,8 +270,8 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         finally:
             close_loop(loop, sinks=False)
         if not loop.begun:
-            assert interrupt.signal is not None
-            raise Stopped(interrupt.signal)
+            interrupt.waits = False
+            interrupt.stop_if_requested()
         summary = summarize_run(loop, warm_up, finished)
     except BaseException as error:
         failure = leave_failed(loop, warm_up, pages, error)
