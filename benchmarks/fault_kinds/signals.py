@@ -1,10 +1,10 @@
 """Signals: every one that may end a training, at every moment, for an own game and for Gymnasium's in this process
 and in others.
 
-A training runs in a process of its own, which sends itself (and its workers: the whole group) a signal at a chosen
-moment. Afterwards the exit code must be right, nothing may be lost beyond the iteration in progress, nothing printed
-but sentences, and the resumed run must end like one that was never stopped: with the same weights where the game can
-be saved.
+A training runs in a process of its own, which sends itself (and its workers: the whole group) a signal at a
+chosen moment. Afterwards the exit code must be right, nothing may be lost beyond the iteration in progress, nothing
+printed but sentences, and the resumed run must end like one that was never stopped: with the same weights where the
+game can be saved.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fault_kinds.tally import Tally, scale_count
-
 import flashdqn
+from fault_kinds.tally import Tally, scale_count
 from flashdqn.core.signals import STOP_SIGNALS, find_exit_code
 from flashdqn.runs import checkpoint
 

@@ -47,6 +47,8 @@ def answer_command(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt as error:
         print_line(str(error) or "Stopped.")
         return error.exit_code if isinstance(error, Stopped) else CTRL_C_CODE
+    except SystemExit as error:
+        return check_exit(error, arguments)
     except RecursionError:
         return print_error(FlashDQNError("Something here is nested too deeply for Python."), 1)
     except Exception as error:
@@ -56,6 +58,15 @@ def answer_command(arguments: Sequence[str]) -> int:
             where = f" ({error.filename})" if error.filename else ""
             return print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
         raise
+
+
+def check_exit(error: SystemExit, arguments: Sequence[str]) -> int:
+    """The exit code where something has called `sys.exit`: the help may, and the reader of the flags; the code of an
+    environment or a network cannot make a success of it."""
+    code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    if code == ConfigError.exit_code or {"-h", "--help"} & set(arguments):
+        return code
+    return print_error(FlashDQNError(f"The code that this command runs called sys.exit({error.code!r})."), 1)
 
 
 def open_missing_streams() -> None:

@@ -59,12 +59,12 @@ def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException
     """Save what can be saved after an error, and say so; returns the error to raise. Nothing that goes wrong here
     may hide the first error."""
     interrupt, progress = loop.interrupt, loop.progress
-    if interrupt.ended_at_once and interrupt.signal is not None:
-        return error if isinstance(error, Stopped) else Stopped(interrupt.signal, "Stopped at once.")
+    if isinstance(error, Stopped | GeneratorExit):
+        return error
+    if interrupt.ended_at_once and interrupt.signal is not None:  # somebody has made another error of it
+        return Stopped(interrupt.signal)
     if isinstance(error, SystemExit | KeyboardInterrupt):  # from the code of an environment or a network
         error = EnvError(f"{loop.parts.env.name} raised {type(error).__name__} ({error}).")
-    elif isinstance(error, GeneratorExit):
-        return error
     failure = explain_failure(loop, error, save_after(loop, error))
     reason = str(failure) if isinstance(failure, FlashDQNError) else f"{type(error).__name__}: {error}"
     if not loop.begun:
