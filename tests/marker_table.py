@@ -49,6 +49,8 @@ SLOW = (
     "tests/training/test_modes.py::test_compiled_learns_what_eager_learns",
     "tests/training/test_modes.py::test_preparing_leaves_no_trace",
     "tests/training/test_resume.py",
+    "tests/training/test_signals.py::test_as_a_process_of_its_own",
+    "tests/training/test_signals.py::test_checkpoints_by_time_change_nothing",
     "tests/training/test_stack_runs.py",
 )
 #: Programs that are started and watched, killed or compared.
@@ -82,6 +84,8 @@ PROCESS = (
     "tests/training/test_cuda_interpreted.py",
     "tests/training/test_gym_runs.py::test_processes_learn_the_same",
     "tests/training/test_kill.py",
+    "tests/training/test_signals.py::test_as_a_process_of_its_own",
+    "tests/training/test_signals.py::test_workers_leave_signals_to_the_trainer",
 )
 #: What the reason of a skip says where a GPU is missing.
 NEEDS_GPU = re.compile(r"(needs|for) .*\b(CUDA|GPU)\b")

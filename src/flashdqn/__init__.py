@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs as _register
+from flashdqn.core.signals import runs_as_command as _runs_as_command
 
 if TYPE_CHECKING:
     from flashdqn import config, envs
@@ -89,4 +90,5 @@ if not TYPE_CHECKING:  # a type checker must still refuse names that do not exis
         return sorted({*globals(), *__all__})
 
 
-_register()  # flashdqn/Snake-v0 and the others, where Gymnasium is installed
+if not _runs_as_command():  # which does it later, when it can answer signals
+    _register()  # flashdqn/Snake-v0 and the others, where Gymnasium is installed

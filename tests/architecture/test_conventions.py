@@ -22,6 +22,7 @@ MAY_ASK = ("flashdqn.replay", "flashdqn.training.backends")
 MAY_PUT_IN = ("flashdqn.doctor",)
 #: Values, not functions, although methods of the same name are called elsewhere.
 VALUES = {
+    "flashdqn.core.signals": "sys.unraisablehook",  # Python's own place for such a function, restored afterwards
     "flashdqn.export.int8": "root.manager.disable",  # logging's level
     "flashdqn.networks.build": "network.decoder",  # a module of PyTorch's
     "flashdqn.training.warmup": "parts.collector.env",  # other games, while the own ones must not be touched

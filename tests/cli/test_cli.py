@@ -29,6 +29,7 @@ from flashdqn.cli.arguments import flag_names
 from flashdqn.cli.train import parse_training, resolve_base_config
 from flashdqn.config.presets import PRESETS, base_config
 from flashdqn.config.settings import to_dict
+from flashdqn.core import signals
 from flashdqn.core.errors import ConfigError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
@@ -541,6 +542,7 @@ def test_two_of_them_stop_at_once(call: Called, tmp_path: Path, monkeypatch: pyt
         iterate(self)
 
     with monkeypatch.context() as patch:
+        patch.setattr(signals, "CTRL_C_ECHO", 0.0)
         patch.setattr(Loop, "iterate", interrupted)
         code, _, err = call("train", "snake", *tiny_flags(out=tmp_path / "out"))
     assert (code, err, reached) == (130, "Stopped.\n", [])

@@ -34,7 +34,7 @@ def test_a_reader_that_goes_away_does_not_end_the_training(tmp_path: Path) -> No
     stream: Any = Closed()
     console = SteadyConsole(file=stream)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flashdqn.show.terminal.discard_output", lambda: None)  # pytest's own output stays
+        patch.setattr("flashdqn.show.terminal.discard_output", lambda _: None)  # pytest's own output stays
         assert start_run(tiny_config(out=str(tmp_path)), Plain(console)).finished
     assert console.quiet
 

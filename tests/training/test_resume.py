@@ -16,6 +16,7 @@ import torch
 import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
+from flashdqn.core import signals
 from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
 from flashdqn.show.report import RUN_PAGES
@@ -232,6 +233,7 @@ def test_a_second_signal_stops_at_once(
 ) -> None:
     previous = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
+        patch.setattr(signals, "CTRL_C_ECHO", 0.0)
         interrupt_when(patch, after(2100), times=2)
         with pytest.raises(KeyboardInterrupt):
             tiny_run()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
-import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from gymnasium.vector.utils import (
     write_to_shared_memory,
 )
 
+from flashdqn.core.signals import hold_stop_signals, ignore_stop_signals
 from flashdqn.envs.gymnasium.spaces import Array
 
 Make = Callable[[], gymnasium.Env[Any, Any]]
@@ -102,7 +102,8 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
             process = context.Process(
                 target=run_worker, args=arguments, name=f"environments {number}", daemon=True
             )
-            process.start()
+            with hold_stop_signals():
+                process.start()
             theirs.close()
             self.parent_pipes.append(ours)
             self.processes.append(process)
@@ -184,7 +185,7 @@ def run_worker(
     space: gymnasium.Space[Any],
 ) -> None:
     """A worker process: make its environments, and answer until asked to close."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then ends the workers
+    ignore_stop_signals()
     other_end.close()  # so this process notices when the trainer has ended
     envs: list[gymnasium.Env[Any, Any]] = []
     try:
