@@ -72,7 +72,7 @@ SETTINGS = {
     "--runtime.threads": "1",
     "--runtime.mode": "eager",
 }
-FLAGS = ("--log.no-tensorboard", "--runtime.no-warmup")
+FLAGS = ("--log.no-tensorboard", "--runtime.no-warmup", "--log.no-game")
 
 
 @dataclass(frozen=True)

@@ -4,44 +4,101 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from flashdqn.core.errors import ConfigError, DivergedError, FlashDQNError
+from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
+from flashdqn.core.guard import end_stuck_process
+from flashdqn.core.memory import explain_shortage
+from flashdqn.core.signals import CTRL_C_CODE, Interrupt, Stopped, send_swallowed_stops_again
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.show.terminal import SteadyConsole, discard_output
 
 
 def main() -> None:
-    """Run a command; a user's mistake becomes one sentence and exit code 2."""
+    """Run a command. A user's mistake becomes one sentence and exit code 2, a failure exit code 1, and a signal 130
+    (Ctrl-C) or 75."""
+    try:
+        with Interrupt(), send_swallowed_stops_again(), end_stuck_process():
+            code = answer_command(sys.argv[1:])
+    except KeyboardInterrupt as error:  # it came while an answer was printed
+        code = error.exit_code if isinstance(error, Stopped) else CTRL_C_CODE
+    sys.exit(flush_output(code))
+
+
+def answer_command(arguments: Sequence[str]) -> int:
+    """Run a command, and print what goes wrong; returns the exit code."""
+    open_missing_streams()
+    try:
+        return dispatch_command(arguments)
+    except FlashDQNError as error:
+        about_files = isinstance(error, EnvError) and not set(arguments[:1]) & set(PLAYING)
+        return print_error(error, ConfigError.exit_code if about_files else error.exit_code)
+    except KeyboardInterrupt as error:
+        print_line(str(error) or "Stopped.")
+        return error.exit_code if isinstance(error, Stopped) else CTRL_C_CODE
+    except RecursionError:
+        return print_error(FlashDQNError("Something here is nested too deeply for Python."), 1)
+    except Exception as error:
+        if shortage := explain_shortage(error):
+            return print_error(MemoryShortageError(shortage), 1)
+        if isinstance(error, OSError):  # for example a full disk
+            where = f" ({error.filename})" if error.filename else ""
+            return print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
+        raise
+
+
+def open_missing_streams() -> None:
+    """Standard streams that are closed lead to nowhere: else the next file that is opened would become one of
+    them. A terminal that cannot show ε must not stop the program."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show ε must not stop the program
-    try:
-        code = dispatch_command(sys.argv[1:])
-    except DivergedError as error:
-        code = print_error(error, 1)
-    except FlashDQNError as error:
-        code = print_error(error, 2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("Stopped.")
-        code = 130
-    except OSError as error:  # for example a full disk
-        where = f" ({error.filename})" if error.filename else ""
-        code = print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
-        discard_output()
-    sys.exit(code)
+            stream.reconfigure(errors="replace")
+
+
+def flush_output(code: int) -> int:
+    """Write what is still held back; an output that cannot be written makes the exit code 1, unless a reader has
+    simply gone away."""
+    from flashdqn.show.terminal import discard_output
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError) as error:
+            discard_output(stream)
+            if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
+                code = code or 1
+    return code
 
 
 def print_error(error: FlashDQNError, code: int) -> int:
     """Print the error to standard error; returns the exit code."""
-    Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
+    print_line(f"flashdqn: {error}")
     return code
 
+
+def print_line(text: str) -> None:
+    """Print a line to standard error, if there is anybody to read it."""
+    from rich.console import Console
+
+    try:
+        Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
+    except OSError:
+        from flashdqn.show.terminal import discard_output
+
+        discard_output(sys.stderr)
+
+
+#: Commands that play games: there, an environment's error is a failure and not a mistake in a file.
+PLAYING = ("train", "eval", "watch", "report", "export", "profile")
 
 #: What each command does. `flashdqn NAME` calls `run_command` in `cli/NAME.py`, and imports no other command.
 COMMANDS = {
@@ -61,15 +118,11 @@ COMMANDS = {
 def dispatch_command(arguments: Sequence[str]) -> int:
     """Dispatch to a command; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        table = Table.grid(padding=(0, 2))
-        for name, about in COMMANDS.items():
-            table.add_row(f"  {name}", Text(about))
-        console = SteadyConsole()
-        console.print("usage: flashdqn COMMAND [options]\n", highlight=False, markup=False)
-        console.print(table, highlight=False)
-        console.print("\n`flashdqn COMMAND --help` says more.", highlight=False)
+        show_help()
         return 0
     if arguments[0] == "--version":
+        from rich.console import Console
+
         from flashdqn import __version__
 
         Console().print(f"flashdqn {__version__}", highlight=False)
@@ -79,3 +132,19 @@ def dispatch_command(arguments: Sequence[str]) -> int:
     command = importlib.import_module(f"flashdqn.cli.{arguments[0]}")
     code: int = command.run_command(list(arguments[1:]))
     return code
+
+
+def show_help() -> None:
+    """Print the list of commands."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from flashdqn.show.terminal import SteadyConsole
+
+    table = Table.grid(padding=(0, 2))
+    for name, about in COMMANDS.items():
+        table.add_row(f"  {name}", Text(about))
+    console = SteadyConsole()
+    console.print("usage: flashdqn COMMAND [options]\n", highlight=False, markup=False)
+    console.print(table, highlight=False)
+    console.print("\n`flashdqn COMMAND --help` says more.", highlight=False)

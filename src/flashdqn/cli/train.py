@@ -41,7 +41,10 @@ class TrainArguments:
       flashdqn train my_module:make_env --env.kwargs '{"level": 2}'
       flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
 
-    Ctrl-C finishes the iteration, saves, and says how to continue; a second Ctrl-C stops at once.
+    Ctrl-C finishes the iteration, saves, and says how to continue; a second Ctrl-C stops at once. SIGTERM, SIGHUP,
+    SIGQUIT, SIGXCPU, SIGUSR1 and SIGUSR2 save and leave in the same way.
+    Exit codes: 0 the budget is spent; 1 a failure of the environment, the numbers, the disk or the memory; 2 a
+    mistake in the command or the settings; 75 a signal has ended it: resume it; 130 Ctrl-C has.
     """
 
     training: Annotated[Config, tyro.conf.arg(name="")]
@@ -65,14 +68,14 @@ def run_command(arguments: list[str]) -> int:
     permission.allow_working_folder()
     base, resume, rest = resolve_base_config(arguments, permission)
     config = parse_training(base, rest)
-    console = SteadyConsole(soft_wrap=sys.stdout is None or not sys.stdout.isatty())
+    console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     if resume is not None:
         done = resume_run(check_resume(base, config), resume, progress, make_run_pages(config))
     else:
         done = start_run(config, progress, make_run_pages(config))
     show_summary(console, done)
-    return 0 if done.finished else 130
+    return done.exit_code
 
 
 def resolve_base_config(

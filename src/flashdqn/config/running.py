@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -32,6 +33,9 @@ class LogConfig:
     """Number of transitions between reports; 0: 25,000, or 100 vector steps if that is more."""
     checkpoint_every: int = 1_000_000
     """Number of transitions between checkpoints that can be resumed; 0: only at the end."""
+    checkpoint_minutes: float = 5.0
+    """Minutes after which the last checkpoint that can be resumed is too old, and another is saved; 0: by steps
+    alone. It takes at most a twentieth of the time: after a slow save the next one waits longer."""
     tensorboard: bool = True
     """Write TensorBoard events."""
     game: bool = True
@@ -55,6 +59,10 @@ class LogConfig:
         require(
             self.checkpoint_every >= 0,
             f"log.checkpoint_every must not be negative, and is {self.checkpoint_every}.",
+        )
+        require(
+            0 <= self.checkpoint_minutes < math.inf,
+            f"log.checkpoint_minutes must be 0 or a number of minutes, and is {self.checkpoint_minutes}.",
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from flashdqn.core.errors import EnvError, FlashDQNError
+from flashdqn.core.errors import EnvFailureError, FlashDQNError
 
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 #: Where Python and its packages lie: a user's own file is a better place to name.
@@ -124,11 +124,11 @@ def call_user_code(call: Callable[[], T], complain: Callable[[Failure], FlashDQN
         raise complain(describe_failure(error)) from error
 
 
-def env_error(name: str, doing: str, failure: Failure) -> EnvError:
+def env_error(name: str, doing: str, failure: Failure) -> EnvFailureError:
     """The error for an environment that failed while doing something."""
     if not failure.kind:
-        return EnvError(failure.message)
-    return EnvError(f"{name} {PHRASES.get(doing, 'raised')} {failure}")
+        return EnvFailureError(failure.message)
+    return EnvFailureError(f"{name} {PHRASES.get(doing, 'raised')} {failure}")
 
 
 #: How an error's sentence goes on after the name of the environment.

@@ -4,6 +4,9 @@
 class FlashDQNError(Exception):
     """The base of every error that flashdqn raises on purpose."""
 
+    #: of the command that ends by it: 2 is the user's mistake, 1 a failure while working
+    exit_code: int = 2
+
 
 class ConfigError(FlashDQNError):
     """A setting, a flag or a configuration file asks for something impossible."""
@@ -16,13 +19,33 @@ class UntrustedError(ConfigError):
 class EnvError(FlashDQNError):
     """An environment breaks its contract, or cannot be created."""
 
+    exit_code = 1
+
+
+class EnvFailureError(EnvError):
+    """An environment's own code failed: it raised, hung, died or gave an answer that breaks its contract."""
+
 
 class CheckpointError(FlashDQNError):
     """A run folder or a checkpoint cannot be read or written."""
 
 
+class StorageError(CheckpointError):
+    """A disk is full, or refuses to write, while a training runs."""
+
+    exit_code = 1
+
+
+class MemoryShortageError(FlashDQNError):
+    """There is not enough memory for the work."""
+
+    exit_code = 1
+
+
 class DivergedError(FlashDQNError):
     """The loss became NaN or infinite."""
+
+    exit_code = 1
 
 
 class ExecutionError(FlashDQNError):

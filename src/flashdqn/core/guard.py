@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import multiprocessing
 import os
 import signal
 import sys
@@ -23,7 +22,8 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from flashdqn.core.blame import PACKAGE, belongs_to_us, describe_failure, env_error, find_place
-from flashdqn.core.errors import EnvError
+from flashdqn.core.errors import EnvFailureError
+from flashdqn.core.signals import STOP_SIGNALS, Interrupt
 
 T = TypeVar("T")
 
@@ -45,6 +45,37 @@ DEBUGGERS = (f"{os.sep}bdb.py", f"{os.sep}pdb.py", f"{os.sep}debugpy{os.sep}", f
 PASSING = f"{os.sep}gymnasium{os.sep}vector{os.sep}"
 
 _log = logging.getLogger("flashdqn")
+
+
+#: Calls in which an environment may well set signal handlers; in the others they are looked after by the watchdog.
+RARE = ("import", "make", "reset")
+#: Our handlers of the signals that stop a run.
+HANDLERS: dict[signal.Signals, Any] = {}
+
+
+def note_handlers() -> None:
+    """Remember our handlers, before an environment's code runs."""
+    for name in STOP_SIGNALS:
+        handler = signal.getsignal(name)
+        if isinstance(getattr(handler, "__self__", None), Interrupt):
+            HANDLERS[name] = handler
+
+
+def list_lost_handlers() -> list[signal.Signals]:
+    """Signals whose handler an environment has replaced, while ours should answer."""
+    return [
+        name
+        for name, ours in HANDLERS.items()
+        if ours.__self__.is_open
+        and not isinstance(getattr(signal.getsignal(name), "__self__", None), Interrupt)
+    ]
+
+
+def restore_handlers() -> None:
+    """Set our handlers again; only the main thread can."""
+    if threading.current_thread() is threading.main_thread():
+        for name in list_lost_handlers():
+            signal.signal(name, HANDLERS[name])
 
 
 class StuckError(BaseException):
@@ -69,6 +100,9 @@ class Guard:
         self.thread = threading.get_ident()
         self.calls += 1
         self.doing = doing
+        rare = doing in RARE
+        if rare:
+            note_handlers()
         try:
             return function(*parts, **named)
         except StuckError as error:
@@ -79,17 +113,19 @@ class Guard:
             raise env_error(self.name, doing, describe_failure(error)) from error
         finally:
             self.doing = ""
+            if rare:
+                restore_handlers()
 
     @property
     def limit(self) -> float:
         """Seconds for the call that is going on."""
         return min(self.timeout, CLOSE_SECONDS) if self.doing == "close" else self.timeout
 
-    def complain_of_hang(self, doing: str, where: str) -> EnvError:
+    def complain_of_hang(self, doing: str, where: str) -> EnvFailureError:
         """The error for a call that takes too long."""
         limit = min(self.timeout, CLOSE_SECONDS) if doing == "close" else self.timeout
         advice = "" if doing == "close" else ", or needs longer: then raise --env.timeout"
-        return EnvError(
+        return EnvFailureError(
             f"{self.name} has not answered for {limit:g} s (`{doing}`, in {where}). It hangs{advice}."
         )
 
@@ -121,6 +157,8 @@ class Watchdog:
             self.wake.wait(TICK)
             for guard in list(self.guards):
                 self.look(guard)
+            if list_lost_handlers() and _handles_alarm(self):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
     def look(self, guard: Guard) -> None:
         """Count the time of a guard's call, and end it when its time is over."""
@@ -159,6 +197,8 @@ class Watchdog:
         for write in self.last_words:
             with suppress(BaseException):
                 reason = str(write(reason) or reason)
+        import multiprocessing  # only here: it is slow to import
+
         for child in multiprocessing.active_children():
             child.kill()
         with suppress(OSError):
@@ -166,6 +206,7 @@ class Watchdog:
         os._exit(1)
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        restore_handlers()
         guard, self.accused = self.accused, None
         if guard is not None and guard.doing and guard.waited >= guard.limit:
             raise StuckError

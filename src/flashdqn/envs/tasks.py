@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
 
 if TYPE_CHECKING:
     import torch
@@ -57,9 +60,25 @@ def make_default_config() -> EnvConfig:
 
 def build_env(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
     """Build the environment that a configuration describes. Without numba-cuda the games run on the CPU."""
-    return find_task(config.task).make(config, num_envs, device, False)
+    with blame_settings():
+        return find_task(config.task).make(config, num_envs, device, False)
 
 
 def build_evaluation_env(config: EnvConfig, num_envs: int, device: torch.device) -> VecEnv:
     """Build it for evaluation or display: never in separate processes, because there may be hundreds."""
-    return find_task(config.task).make(config, num_envs, device, True)
+    with blame_settings():
+        return find_task(config.task).make(config, num_envs, device, True)
+
+
+@contextmanager
+def blame_settings() -> Iterator[None]:
+    """An environment that cannot be built is the user's mistake (exit code 2): a name that nobody knows, a missing
+    file or package. An error in the environment's own code is not (exit code 1)."""
+    try:
+        yield
+    except EnvError as error:
+        cause = type(error.__cause__)
+        told = error.__cause__ is not None or isinstance(error, EnvFailureError)
+        if not told or cause.__module__.startswith("gymnasium."):
+            error.exit_code = ConfigError.exit_code
+        raise

@@ -133,10 +133,11 @@ class RunFolder:
             raise CheckpointError(f"{self.path} holds no checkpoint yet.")
         return paths[-1]
 
-    def rewind(self, step: int) -> None:
-        """Delete everything after `step`: it will be done again."""
-        for name in (METRICS_FILE, EVALUATIONS_FILE):
-            kept = [row for row in read_table(self.path / name) if int(row[STEP.name]) <= step]
+    def rewind(self, step: int, reported_step: int | None = None) -> None:
+        """Delete everything after `step`, and rows of metrics after `reported_step`: it will be done again."""
+        reported = step if reported_step is None else reported_step
+        for name, last in ((METRICS_FILE, reported), (EVALUATIONS_FILE, step)):
+            kept = [row for row in read_table(self.path / name) if int(row[STEP.name]) <= last]
             if kept:
                 write_table(self.path / name, kept)
             else:

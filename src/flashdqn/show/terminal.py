@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+#: Errors of an output that nobody reads any more: a closed pipe, a terminal that is gone.
+GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ESHUTDOWN, errno.ECONNRESET)
+
 
 class SteadyConsole(Console):
-    """Becomes silent when its output is closed (`flashdqn train … | head`), instead of ending the training."""
+    """Becomes silent when its output is closed (`flashdqn train … | head`) or its terminal is gone, instead of
+    ending the training. With `always`, any other error of the output does the same, such as a full disk."""
+
+    def __init__(self, always: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self._always = always
 
     def on_broken_pipe(self) -> None:
         """Discard the output; Rich's own method would exit."""
         self.quiet = True
-        discard_output()
+        discard_output(sys.stderr if self.stderr else sys.stdout)
+
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if not self._always and error.errno not in GONE:
+                raise
+            self._buffer.clear()
+            self.on_broken_pipe()
 
 
-def discard_output() -> None:
-    """Discard the rest of standard output, so nothing fails at exit."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard_output(stream: Any = None) -> None:
+    """Discard the rest of a stream, standard output if none is named, so nothing fails at exit."""
+    stream = sys.stdout if stream is None else stream
+    if stream is None:
+        return
+    with suppress(OSError, ValueError):  # a stream that is not a file has nothing to discard
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def show_summary(console: Console, run: Any) -> None:
@@ -40,7 +64,7 @@ def show_summary(console: Console, run: Any) -> None:
 
     say()
     if not run.finished:
-        say(f"Stopped at {summary['steps']:,} steps; everything is saved. Go on with:")
+        say(f"Stopped at {summary['steps']:,} steps ({summary['stopped']}); everything is saved. Go on with:")
         say(f"  {format_program_call('flashdqn')} train --resume {path}")
         return
     say(

@@ -1,7 +1,9 @@
-"""When a run is over, and how much of it is done."""
+"""When a run is over, how much of it is done, and what is due on the way."""
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 
 from flashdqn.config import Config
@@ -25,6 +27,33 @@ class Budget:
         """The share of the run that is done, 0 … 1 (1: it is over)."""
         parts = ((counts.transitions, self.steps), (counts.episodes, self.episodes), (seconds, self.max_time))
         return min(1.0, max((done / limit for done, limit in parts if limit is not None), default=0.0))
+
+    def reached(self, counts: Counts, seconds: float) -> str:
+        """The setting of the limit that ended the run."""
+        if self.steps is not None and counts.transitions >= self.steps:
+            return "steps"
+        return "episodes" if self.episodes is not None and counts.episodes >= self.episodes else "max_time"
+
+
+#: The clock's checkpoints take at most one part in this many of the time.
+SAVE_SHARE = 20
+
+
+class SaveClock:
+    """Says when the last checkpoint is too old; the wall clock may jump, this one does not."""
+
+    def __init__(self, minutes: float) -> None:
+        """A checkpoint every `minutes`; 0: never by time."""
+        self.period = 60.0 * minutes if minutes > 0 else math.inf
+        self._due = math.inf
+
+    def restart(self, took: float = 0.0) -> None:
+        """A checkpoint was saved, and this took so many seconds: after a slow save the next one waits longer."""
+        self._due = time.monotonic() + max(self.period, SAVE_SHARE * took)
+
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() >= self._due
 
 
 def crosses_multiple(every: int, before: int, after: int) -> bool:

@@ -43,6 +43,11 @@ class Counts:
         while self._traveling:
             self._arrive()
 
+    def read_newest(self) -> tuple[int, int]:
+        """The newest transitions and episodes, without telling the host's view of them."""
+        transitions, episodes = self.totals.tolist()
+        return transitions, episodes
+
     def load(self, transitions: int, episodes: int) -> None:
         """Continue from a checkpoint."""
         self._traveling.clear()

@@ -20,6 +20,7 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ops import choose_epsilon_greedy
+from flashdqn.core.signals import Interrupt
 from flashdqn.core.types import Step
 from flashdqn.envs.task import Demonstrator
 from flashdqn.envs.tasks import find_task
@@ -27,7 +28,6 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend
 from flashdqn.training.collector import Player
 from flashdqn.training.engine import Engine
-from flashdqn.training.interrupt import Interrupt
 from flashdqn.training.schedules import Schedules
 
 

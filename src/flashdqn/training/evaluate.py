@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.ops import masked_argmax
+from flashdqn.core.signals import StopRequestedError
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.networks import mean_mode
@@ -48,20 +50,32 @@ def nan_to_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def evaluate(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int = STEP_LIMIT) -> Evaluation:
-    """Play the first game of every board to its end, without noise in the network."""
+def evaluate(
+    env: VecEnv,
+    online: Net,
+    head: Head,
+    seed: int,
+    step_limit: int = STEP_LIMIT,
+    stop: Callable[[], bool] = bool,
+) -> Evaluation:
+    """Play the first game of every board to its end, without noise in the network. If `stop` says so, the games are
+    cut off by StopRequestedError."""
     with mean_mode(online):
-        return _play_games(env, online, head, seed, step_limit)
+        return _play_games(env, online, head, seed, step_limit, stop)
 
 
 @torch.no_grad()
-def _play_games(env: VecEnv, online: Net, head: Head, seed: int, step_limit: int) -> Evaluation:
+def _play_games(
+    env: VecEnv, online: Net, head: Head, seed: int, step_limit: int, stop: Callable[[], bool]
+) -> Evaluation:
     obs, mask = env.reset(seed), env.mask
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)
     lengths = torch.zeros(env.num_envs, device=env.device)
     outcomes = torch.zeros((env.num_envs, len(env.outcome_names)), device=env.device)
     for count in range(1, step_limit + 1):
+        if stop():
+            raise StopRequestedError
         step = env.step(masked_argmax(head.q(online(obs)), mask))
         obs, mask = step.obs, step.mask
         returns += step.reward * running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
 from flashdqn.core.files import write_json_atomically
+from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training.assemble import Parts
-from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple
+from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
 from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import evaluate
-from flashdqn.training.interrupt import Interrupt
 from flashdqn.training.progress import Progress
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
@@ -51,8 +52,16 @@ class Loop:
         self.games = games  # to evaluate on
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
+        self.interrupt = Interrupt(waits=True)  # one that nobody asks: `run` may be given another
+        self.begun = False  # whether there is something to save: demonstrations are over, if there are any
+        self.whole = (
+            True  # False within an iteration, where a save would be neither the old state nor the new
+        )
         self._evaluated = -1  # the step of the last evaluation
+        self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
+        self._clock = SaveClock(config.log.checkpoint_minutes)
+        self._timed: list[Path] = []  # checkpoints that only the clock has asked for, oldest first
 
     @property
     def seconds(self) -> float:
@@ -70,36 +79,62 @@ class Loop:
         weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
-        self.folder.rewind(counters["transitions"])
+        self.folder.rewind(counters["transitions"], counters["reported_step"])
         self._evaluated = self.folder.last_evaluation()
+        self._owes_evaluation = bool(counters.get("owes_evaluation", False))
+        self._timed = [path] if counters.get("timed", False) else []
         self.reporter.begin(counters["reported_step"], counters["reported_updates"])
+        self.begun = True
 
-    def run(self) -> bool:
-        """Train until the budget is spent (True) or Ctrl-C asks to stop (False)."""
+    def run(self, interrupt: Interrupt | None = None) -> bool:
+        """Train until the budget is spent (True) or a signal asks to stop (False)."""
+        self.interrupt = interrupt or self.interrupt
+        self._clock.restart()
+        try:
+            self._prepare()
+            finished = self._train()
+        except StopRequestedError:
+            finished = False
+        if not finished and self.begun:
+            self.save()
+        return finished
+
+    def _prepare(self) -> None:
+        """What comes before the clock starts: demonstrations, an evaluation that was cut off, the first data."""
+        if self._new and self.config.demos.asked_for:
+            self.show()
+        self.begun = True
+        if self._owes_evaluation:
+            self.evaluate(with_state=True)
+        self.fill()
+
+    def _train(self) -> bool:
         counts = self.parts.counts
-        with Interrupt() as interrupt:
-            if self._new and self.config.demos.asked_for:
-                self.show(interrupt)
-            self.fill(interrupt)
-            synchronize_device(self.parts.learner.device)
-            self._started = time.perf_counter()
-            self.reporter.open_window()
-            while (share := self.budget.share(counts, self.seconds)) < 1.0:
-                if interrupt.requested:
-                    self.save()
-                    return False
-                self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
-                before = counts.transitions
-                self.iterate()
-                self.occasionally(before, counts.transitions)
-            counts.settle()
-            self.learn()  # on CUDA the last transitions are known only now
-            self.finish()
+        synchronize_device(self.parts.learner.device)
+        self._started = time.perf_counter()
+        self.reporter.open_window()
+        while (share := self.budget.share(counts, self.seconds)) < 1.0:
+            if self.interrupt.requested:
+                return False
+            self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
+            before = counts.transitions
+            self.iterate()
+            self.occasionally(before, counts.transitions)
+        self.whole = False
+        counts.settle()
+        self.learn()  # on CUDA the last transitions are known only now
+        self.whole = True
+        self.finish()
         return True
 
-    def show(self, interrupt: Interrupt) -> None:
+    def show(self) -> None:
         """Run the demonstrations before the clock starts; the run folder stores a summary of them."""
+        demos, interrupt = self.config.demos, self.interrupt
         done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, interrupt)
+        if interrupt.requested and (
+            done["episodes"] < demos.episodes or done["updates"] < demos.pretrain_steps
+        ):
+            raise StopRequestedError  # half of the demonstrations are no start to go on from
         write_json_atomically(self.folder.path / "demos.json", done)
         self.progress.note(
             f"{done['episodes']:,} demonstrations by {done['source']}, {done['transitions']:,} transitions "
@@ -108,29 +143,34 @@ class Loop:
             "steps on "
             f"them in {done['pretrain_seconds']:.1f} s"
         )
-        if done["updates"] and self.config.eval.every and not interrupt.requested:
+        self.begun = True
+        if done["updates"] and self.config.eval.every:
             self.evaluate(with_state=False)  # these weights, learned only from the expert, may be the best
 
-    def fill(self, interrupt: Interrupt) -> None:
+    def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
-        while counts.transitions < self.ratio.starts and not interrupt.requested:
+        while counts.transitions < self.ratio.starts and not self.interrupt.requested:
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, seconds)) >= 1.0:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
             self.iterate()
+            if self._clock.is_due():
+                self.save(timed=True)
         self.parts.phases.read()
 
     def iterate(self) -> None:
         """One step of every environment, and the updates that it earned."""
         parts = self.parts
+        self.whole = False
         parts.phases.next_iteration()
         self.schedules.write(parts.counts.transitions)
         self.engine.collect()
         parts.counts.publish()
         self.learn()
+        self.whole = True
 
     def learn(self) -> None:
         """The updates that are due."""
@@ -143,12 +183,15 @@ class Loop:
             self.reporter.report(self.seconds)
         evaluating = crosses_multiple(config.eval.every, before, after)
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
+        late = self._clock.is_due()
         if evaluating:
-            self.evaluate(with_state=saving)
+            self.evaluate(with_state=saving or late)
         elif saving:
             self.save()
         elif crosses_doubling(config.report_every, before, after):
-            self.save(with_state=False)  # small, and few: `flashdqn watch` shows the beginning
+            self.save(with_state=late)  # small, and few: `flashdqn watch` shows the beginning
+        elif late:
+            self.save(timed=True)
 
     def finish(self) -> None:
         """The last report, evaluation and checkpoint."""
@@ -161,39 +204,67 @@ class Loop:
             self.save()
 
     def evaluate(self, with_state: bool) -> None:
-        """Play without exploring, save the weights, and remember them if they are the best so far."""
+        """Play without exploring, save the weights, and remember them if they are the best so far. A signal cuts it
+        off; the resumed training does it again."""
         learner = self.parts.learner
+        self._owes_evaluation = True
         with self.parts.phases("evaluate", host=True):
             seed = purpose_seed(self.config.seed, "evaluation")
-            result = evaluate(self.games, learner.online, learner.head, seed)
+            result = evaluate(self.games, learner.online, learner.head, seed, stop=self._is_stopping)
         self.parts.counts.settle()
         self._evaluated = self.parts.counts.transitions
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
+        self._owes_evaluation = False
         path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
         if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
             checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
-    def save(self, with_state: bool = True) -> Path:
-        """Save a checkpoint now; never one with weights that are not finite."""
-        learner = self.parts.learner
-        with self.parts.phases("checkpoint", host=True):
-            weights = learner.weights()
-            if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
-                raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
-            state = self.parts.state_dict() if with_state else None
-            self.reporter.flush()
-            return checkpoint.save(self.folder.checkpoints, weights, state, self._counters())
+    def _is_stopping(self) -> bool:
+        return self.interrupt.requested
 
-    def _counters(self) -> dict[str, Any]:
+    def save(self, with_state: bool = True, timed: bool = False) -> Path:
+        """Save a checkpoint now; never one with weights that are not finite. One that only the clock asks for
+        (`timed`) changes nothing of the training, and replaces earlier ones of its kind."""
+        begun, self.interrupt.saving = time.monotonic(), True
+        try:
+            with self.parts.phases("checkpoint", host=True):
+                path = self._write_checkpoint(with_state, timed)
+                self._drop_timed(path, timed)
+        finally:
+            self.interrupt.saving = False
+        if with_state:
+            self._clock.restart(time.monotonic() - begun)
+        return path
+
+    def _write_checkpoint(self, with_state: bool, timed: bool) -> Path:
+        learner = self.parts.learner
+        weights = learner.weights()
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+            raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
+        state = self.parts.state_dict() if with_state else None
+        self.reporter.flush()
+        return checkpoint.save(self.folder.checkpoints, weights, state, self._counters(timed))
+
+    def _drop_timed(self, path: Path, timed: bool) -> None:
+        """The clock's own checkpoints stay only as long as their state does: a long run would gather thousands."""
+        self._timed = [one for one in self._timed if one != path] + [path] * timed
+        while len(self._timed) > checkpoint.KEEP_STATES:
+            shutil.rmtree(self._timed.pop(0), ignore_errors=True)
+
+    def _counters(self, timed: bool) -> dict[str, Any]:
         counts = self.parts.counts
-        counts.settle()
+        if not timed:  # it would change when the schedules see the newest totals, on CUDA
+            counts.settle()
+        transitions, episodes = counts.read_newest()
         return {
-            "transitions": counts.transitions,
-            "episodes": counts.episodes,
+            "transitions": transitions,
+            "episodes": episodes,
             "updates": self.parts.learner.updates,
             "reported_step": self.reporter.step,
             "reported_updates": self.reporter.updates,
             "seconds": self.seconds,
+            **({"timed": True} if timed else {}),
+            **({"owes_evaluation": True} if self._owes_evaluation else {}),
         }

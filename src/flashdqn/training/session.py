@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +19,18 @@ from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
-from flashdqn.config.settings import trust_flag
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError, EnvError
 from flashdqn.core.files import write_json_atomically
+from flashdqn.core.guard import end_stuck_process
+from flashdqn.core.signals import (
+    STOP_SIGNALS,
+    Interrupt,
+    Stopped,
+    StopRequestedError,
+    find_exit_code,
+    name_signal,
+)
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
@@ -32,16 +40,21 @@ from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
+from flashdqn.training.ending import (
+    NO_PAGES,
+    Pages,
+    close_loop,
+    describe_run,
+    format_resume_command,
+    leave_failed,
+    write_pages,
+)
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.warm_times import WarmUp
-
-#: What is drawn of a finished run: from its name in messages to a function of the run's folder.
-Pages = Mapping[str, Callable[[Path], object]]
-NO_PAGES: Pages = {}
 
 
 @dataclass(frozen=True)
@@ -50,8 +63,14 @@ class Run:
 
     path: Path
     config: Config
-    finished: bool  # False: stopped by Ctrl-C
-    summary: dict[str, Any]
+    finished: bool  # False: stopped by a signal
+    summary: dict[str, Any]  # `stopped` says what ended it: "budget: steps", "Ctrl-C", "SIGTERM"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that ends with it: 0, or that of the signal that stopped it."""
+        ended_by = {name_signal(number): find_exit_code(number) for number in STOP_SIGNALS}
+        return 0 if self.finished else ended_by[self.summary["stopped"]]
 
     @property
     def score(self) -> float:
@@ -106,25 +125,35 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     check_output_folder(config.out)
-    _announce_warm_up(progress)
-    with Session.open(config, progress.note) as session:
-        device = session.parts.learner.device
-        hardware = describe_hardware(device) | {"mode": session.choice.why}
-        folder = RunFolder.create(session.config, hardware)
-        loop = session.make_loop(folder, progress)
-        loop.start()
-        with folder.locked():
-            return _run_and_summarize(loop, session, pages)
+    with Interrupt() as interrupt, explain_early_end("there is nothing to save"):
+        interrupt.stop_if_requested()
+        _announce_warm_up(progress)
+        with Session.open(config, progress.note) as session:
+            interrupt.stop_if_requested()
+            interrupt.waits = True  # from here on there is something to save
+            hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
+            folder = RunFolder.create(session.config, hardware)
+            with folder.locked(), discard_unstarted(folder):
+                loop = make_closing_loop(session, folder, progress, Loop.start)
+                return run_and_summarize(loop, session, pages, interrupt)
 
 
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
-    with folder.locked():
-        return _resume_locked(config, folder, path, progress, pages)
+    again = format_resume_command(folder, config)
+    with (
+        Interrupt() as interrupt,
+        explain_early_end(f"the run is as it was; go on with: {again}"),
+        folder.locked(),
+    ):
+        interrupt.stop_if_requested()
+        return _resume_locked(config, folder, path, progress, pages, interrupt)
 
 
-def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages) -> Run:
+def _resume_locked(
+    config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages, interrupt: Interrupt
+) -> Run:
     checkpoint.recover_interrupted_save(folder.checkpoints)
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
@@ -132,13 +161,56 @@ def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Prog
     check_output_folder(str(folder.path))
     _announce_warm_up(progress)
     with Session.open(config, progress.note) as session:
-        loop = session.make_loop(folder, progress)
-        loop.resume(point)
+        interrupt.stop_if_requested()
+        interrupt.waits = True
+        loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
         (folder.path / "summary.json").unlink(missing_ok=True)
         data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
         data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
         write_json_atomically(folder.path / "config.json", data)
-        return _run_and_summarize(loop, session, pages)
+        return run_and_summarize(loop, session, pages, interrupt)
+
+
+def make_closing_loop(
+    session: Session, folder: RunFolder, progress: Progress, begin: Callable[[Loop], None]
+) -> Loop:
+    """The loop, begun; if that fails, its environments are closed."""
+    try:
+        loop = session.make_loop(folder, progress)
+    except BaseException:
+        close_env(session.parts.env)
+        raise
+    try:
+        begin(loop)
+    except BaseException:
+        close_loop(loop)
+        raise
+    return loop
+
+
+@contextmanager
+def explain_early_end(what: str) -> Iterator[None]:
+    """Say what a signal before the first step means; later ones say it themselves."""
+    try:
+        yield
+    except Stopped as error:
+        if error.args == Stopped(error.signal).args:
+            raise Stopped(error.signal, f"Stopped before the first step; {what}.") from None
+        raise
+
+
+@contextmanager
+def discard_unstarted(folder: RunFolder) -> Iterator[None]:
+    """Remove the new folder of a run that ends before its first step: nothing could go on from it."""
+    try:
+        yield
+    except DivergedError:
+        raise
+    except BaseException:
+        empty = not checkpoint.list_checkpoints(folder.checkpoints)
+        if empty and not any((folder.path / name).exists() for name in ("metrics.csv", "evaluations.csv")):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def apply_choice(config: Config, choice: Choice) -> Config:
@@ -157,6 +229,7 @@ def check_settings(config: Config, device: torch.device) -> int:
     check_memory_fits(config, probe)
     check_expert_source(config, probe)
     check_installed(config.log)
+    close_env(probe)
     return threads_for_network(learner.online, probe.obs_spec, config.update_size)
 
 
@@ -181,80 +254,94 @@ def _announce_warm_up(progress: Progress) -> None:
     progress.note("Warming up: compiling and allocating, before the clock starts")
 
 
-def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
-    config, folder, parts = loop.config, loop.folder, loop.parts
+def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Interrupt) -> Run:
+    """Train to the end, or to a signal or an error. Whatever happens, what can be saved is saved, and summary.json
+    says how it ended."""
+    config, folder = loop.config, loop.folder
     warm_up = WarmUp.took(config, session.warm_up_seconds, session.choice)
-    device = parts.learner.device
-    title = f"{config.preset} on {device.type}, {config.envs:,} boards, train ratio {loop.ratio.asked:g}"
-    loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
-    loop.progress.begin(title, loop.ratio.asked)
-    finished: bool | None = None  # while an error may still come
+    title = (
+        f"{config.preset} on {loop.parts.learner.device.type}, {config.envs:,} boards, "
+        f"train ratio {loop.ratio.asked:g}"
+    )
+
+    def save(reason: str) -> BaseException:
+        return leave_failed(loop, warm_up, NO_PAGES, EnvError(reason))
+
     try:
-        finished = loop.run()
-    except DivergedError as error:
-        whole = checkpoint.list_checkpoints(folder.checkpoints)
-        last = f"the last good checkpoint is {whole[-1]}" if whole else "there is no checkpoint before it"
-        raise DivergedError(
-            f"{error}, at step {parts.counts.transitions:,}; {last}. A smaller --learn.lr may help."
-        ) from None
-    except EnvError as error:
-        loop.save()
-        again = f"flashdqn train --resume {shlex.quote(str(folder.path))}{trust_flag(config)}"
-        raise EnvError(f"{error} What was learned before is saved; go on with: {again}") from error
-    finally:
-        close_env(parts.env)
-        close_env(loop.games)
-        loop.progress.end()
-        if finished is None:
-            loop.reporter.close()
-    summary = summarize_run(loop, warm_up, finished)
+        loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
+        loop.progress.begin(title, loop.ratio.asked)
+        unclosed: EnvError | None = None
+        try:
+            with end_stuck_process(save):
+                finished = loop.run(interrupt)
+        finally:
+            unclosed = close_loop(loop, sinks=False)
+        if not loop.begun:
+            assert interrupt.signal is not None
+            raise Stopped(interrupt.signal)
+        with end_stuck_process(save):
+            summary = summarize_run(loop, warm_up, finished)
+    except BaseException as error:
+        failure = leave_failed(loop, warm_up, pages, error)
+        loop.reporter.close()
+        if failure is error:
+            raise
+        raise failure from error
     loop.reporter.close(summary)
     write_json_atomically(folder.path / "summary.json", summary)
-    write_pages(folder.path, pages, loop.progress)
-    return Run(folder.path, config, finished, summary)
+    run = draw_run(Run(folder.path, config, bool(summary["finished"]), summary), pages, loop)
+    if unclosed is not None and run.finished:
+        raise EnvError(f"{unclosed} The training is complete and saved in {folder.path}.") from unclosed
+    return run
 
 
-def write_pages(path: Path, pages: Pages, progress: Progress) -> None:
-    """Write the curve and the report. An error here is only a note: the run itself is complete."""
-    for what, write in pages.items():
-        try:
-            write(path)
-        except Exception as error:  # a drawing library, an environment's own pictures, a full disk
-            progress.note(f"The {what} could not be written: {type(error).__name__}: {error}")
+def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
+    """Write the pages. A signal that comes now leaves them to the resumed run, which is then not finished yet."""
+    interrupt = loop.interrupt
+    interrupt.waits = (
+        run.finished is False
+    )  # of a run that was stopped, they are written as far as there is time
+    try:
+        if run.finished:
+            interrupt.stop_if_requested()
+        write_pages(run.path, pages, loop.progress)
+    except Stopped as error:
+        if run.finished:
+            summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
+            write_json_atomically(run.path / "summary.json", summary)
+            return replace(run, finished=False, summary=summary)
+    return run
 
 
 def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
     """The run in figures. The best checkpoint is evaluated again on new games, because it was partly chosen by
-    chance."""
-    parts, config = loop.parts, loop.config
-    summary: dict[str, Any] = {
-        "finished": finished,
-        "steps": parts.counts.transitions,
-        "episodes": parts.counts.episodes,
-        "updates": parts.learner.updates,
-        "seconds": round(loop.seconds, 3),
-        "warm_up_seconds": round(warm_up.seconds, 3),
-        "first_warm_up_seconds": round(warm_up.first, 3),
-        "mode": str(warm_up.choice.plan),
-        "train_ratio_asked": loop.ratio.asked,
-        "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
-        "weights": checkpoint.hash_weights(parts.learner.weights()),
-    }
-    if (demos := loop.folder.path / "demos.json").exists():
-        summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
+    chance. A signal cuts that off, and the run is not finished then."""
+    summary, interrupt = describe_run(loop, warm_up), loop.interrupt
     best = checkpoint.best(loop.folder.checkpoints)
     if finished and best is not None:
-        result = evaluate_checkpoint(config, parts, best[0])
-        summary["best_checkpoint"] = best[0].name
-        if math.isfinite(result.mean_score):
-            summary["evaluation"] = result.to_json()
-    return summary
+        try:
+            result = evaluate_checkpoint(loop.config, loop.parts, best[0], stop=lambda: interrupt.requested)
+            summary["best_checkpoint"] = best[0].name
+            if math.isfinite(result.mean_score):
+                summary["evaluation"] = result.to_json()
+        except StopRequestedError:
+            finished = False
+    if interrupt.signal is not None and not finished:
+        stopped = name_signal(interrupt.signal)
+    else:
+        stopped = f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
+    return summary | {"finished": finished, "stopped": stopped}
 
 
-def evaluate_checkpoint(config: Config, parts: Parts, path: Path, episodes: int = 100) -> Evaluation:
+def evaluate_checkpoint(
+    config: Config, parts: Parts, path: Path, episodes: int = 100, stop: Callable[[], bool] = bool
+) -> Evaluation:
     """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
     device = parts.learner.device
     env = build_evaluation_env(config.env, episodes, device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(checkpoint.load_checkpoint(path, with_state=False)[0])
-    return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"))
+    try:
+        return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"), stop=stop)
+    finally:
+        close_env(env)

@@ -1,4 +1,4 @@
-"""Calls into Gymnasium. Every error there becomes one `EnvError` that says where."""
+"""Calls into Gymnasium. Every error there becomes one `EnvFailureError` that says where."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from flashdqn.core.blame import Failure, belongs_to_us, describe_failure, env_error
-from flashdqn.core.errors import EnvError
+from flashdqn.core.errors import EnvFailureError
 from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
 
@@ -64,11 +64,11 @@ class Calls:
             self._close_there(env)
             return
         each = [one.close for one in env.envs] if isinstance(env, SyncVectorEnv) else [env.close]
-        problem: EnvError | None = None
+        problem: EnvFailureError | None = None
         for close in each:
             try:
                 self.guard.call("close", close)
-            except EnvError as error:
+            except EnvFailureError as error:
                 problem = problem or error
         env.closed = True
         if problem is not None:
@@ -81,12 +81,12 @@ class Calls:
             try:
                 return call()
             except multiprocessing.TimeoutError:
-                problem = EnvError(
+                problem = EnvFailureError(
                     f"{self.name}: a worker process has not answered for {self.timeout:g} s. It hangs, or a step "
                     "takes longer: then raise --env.timeout."
                 )
             except (EOFError, OSError):
-                problem = EnvError(f"{self.name}: {describe_death(env)}")
+                problem = EnvFailureError(f"{self.name}: {describe_death(env)}")
             except WorkerError as error:
                 problem = env_error(self.name, error.doing, error.failure)
             except BaseException as error:  # any error of the environment's own code

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-from flashdqn.core.errors import EnvError
+from flashdqn.core.errors import EnvFailureError
 from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array
 
 #: What we read of an info. Everything else stays with the environment: it may not be picklable, or change its type.
@@ -35,7 +35,9 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Reset as in Gymnasium."""
         answer = self.env.reset(seed=seed, options=options) if options else self.env.reset(seed=seed)
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            raise EnvError(f"{self.name}: reset must return (obs, info), and returned {_describe(answer)}.")
+            raise EnvFailureError(
+                f"{self.name}: reset must return (obs, info), and returned {_describe(answer)}."
+            )
         self._check_obs("reset", answer[0])
         return answer[0], self._keep_info("reset", answer[1])
 
@@ -63,30 +65,32 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _check_length(self, answer: Any) -> None:
         if not isinstance(answer, tuple | list) or len(answer) != 5:
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name}: step must return (obs, reward, terminated, truncated, info), and returned "
                 f"{_describe(answer)}."
             )
 
     def _check_obs(self, call: str, obs: Any) -> None:
         if wrong := find_mismatch(self.space, obs):
-            raise EnvError(f"{self.name}: an observation of {call} {wrong}.")
+            raise EnvFailureError(f"{self.name}: an observation of {call} {wrong}.")
 
     def _read_reward(self, reward: Any) -> float:
         array = None if reward is None or isinstance(reward, str | bytes) else _as_numbers(reward)
         if array is None or array.size != 1:
-            raise EnvError(f"{self.name}: a reward must be one number, and is {_describe(reward)}.")
+            raise EnvFailureError(f"{self.name}: a reward must be one number, and is {_describe(reward)}.")
         return float(array.reshape(()))
 
     def _read_flag(self, what: str, flag: Any) -> bool:
         array = None if flag is None or isinstance(flag, str | bytes) else _as_numbers(flag)
         if array is None or array.size != 1 or array.reshape(()) not in (0, 1):
-            raise EnvError(f"{self.name}: `{what}` must be True or False, and is {_describe(flag)}.")
+            raise EnvFailureError(f"{self.name}: `{what}` must be True or False, and is {_describe(flag)}.")
         return bool(array.reshape(()))
 
     def _keep_info(self, call: str, info: Any) -> dict[str, Any]:
         if not isinstance(info, dict):
-            raise EnvError(f"{self.name}: the info of {call} must be a dict, and is {_describe(info)}.")
+            raise EnvFailureError(
+                f"{self.name}: the info of {call} must be a dict, and is {_describe(info)}."
+            )
         return {key: info[key] for key in INFO_KEYS if key in info}
 
 

@@ -15,7 +15,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from flashdqn.compute.threads import cores
 from flashdqn.core.blame import belongs_to_us, describe_failure, env_error
-from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
 from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
@@ -68,7 +68,7 @@ def make_processes(found: EnvSpec | Make, config: GymConfig, num_envs: int) -> V
     except WorkerError as error:
         raise env_error(config.id, error.doing, error.failure) from None
     except multiprocessing.TimeoutError:
-        raise EnvError(
+        raise EnvFailureError(
             f"{config.id} cannot be made: its constructor has not returned for {config.timeout:g} s. It hangs, or "
             "takes longer: then raise --env.timeout."
         ) from None

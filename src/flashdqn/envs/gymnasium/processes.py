@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
-from types import FrameType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -32,6 +30,7 @@ from gymnasium.vector.utils import (
 )
 
 from flashdqn.core.blame import Failure, describe_failure
+from flashdqn.core.signals import hold_stop_signals, ignore_stop_signals
 from flashdqn.envs.gymnasium.spaces import Array
 
 Make = Callable[[], gymnasium.Env[Any, Any]]
@@ -39,14 +38,6 @@ Make = Callable[[], gymnasium.Env[Any, Any]]
 
 #: After this many seconds a line says that a worker is being waited for.
 SAY_AFTER = 10.0
-#: Signals for a whole group of processes, such as Ctrl-C, are for the trainer, which then ends the workers.
-TRAINERS_SIGNALS = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU")
-    if hasattr(signal, name)
-)
-#: Seconds that a worker lives on after SIGTERM.
-TERM_SECONDS = 5.0
 #: Seconds in which all workers must have closed their environments.
 CLOSE_SECONDS = 5.0
 
@@ -110,7 +101,8 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
             process = context.Process(
                 target=run_worker, args=arguments, name=f"environments {number}", daemon=True
             )
-            process.start()
+            with hold_stop_signals():
+                process.start()
             theirs.close()
             self.parent_pipes.append(ours)
             self.processes.append(process)
@@ -232,7 +224,8 @@ def read_spaces(make: Make, timeout: float | None) -> tuple[Any, Any]:
         name="environments, a first look",
         daemon=True,
     )
-    process.start()
+    with hold_stop_signals():
+        process.start()
     theirs.close()
     try:
         wait_for_answer(ours, process, None if timeout is None else monotonic() + timeout)
@@ -268,21 +261,9 @@ def run_spaces(make: CloudpickleWrapper[Any], pipe: Any, other_end: Any) -> None
 
 def prepare_worker(other_end: Any) -> None:
     """What every worker process does first."""
-    for name in TRAINERS_SIGNALS:
-        signal.signal(name, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_soon)
+    ignore_stop_signals()
     other_end.close()  # so this process notices when the trainer has ended
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_soon(number: int, frame: FrameType | None) -> None:
-    """End this process after some seconds, if the trainer has not done so: it got the same signal, and saves."""
-
-    def end() -> None:
-        sleep(TERM_SECONDS)
-        os._exit(128 + number)
-
-    threading.Thread(target=end, daemon=True).start()
 
 
 def _end_with_parent(parent: int) -> None:

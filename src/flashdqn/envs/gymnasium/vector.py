@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from flashdqn.core.blame import Failure, call_user_code
-from flashdqn.core.errors import EnvError
+from flashdqn.core.errors import EnvError, EnvFailureError
 from flashdqn.envs.gymnasium.calls import Calls
 from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
@@ -80,7 +80,7 @@ class Vector:
         terminated = np.array(terminated, dtype=np.bool_)
         truncated = np.asarray(truncated, dtype=np.bool_) & ~terminated
         if np.shape(reward) != (self.num_envs,) or truncated.shape != (self.num_envs,):
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} must give a reward and flags for each of its {self.num_envs} environments, and gave "
                 f"shapes {list(np.shape(reward))}, {list(np.shape(terminated))} and {list(np.shape(truncated))}."
             )
@@ -102,7 +102,7 @@ class Vector:
     def _read_restart(self, rows: Array, batch: Any, info: dict[str, Any]) -> None:
         obs, mask = self._encode(batch, self.num_envs), self._mask(batch, info, rows)
         if not np.array_equal(obs[~rows], self.obs[~rows], equal_nan=obs.dtype.kind == "f"):
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} resets by the rule {self.mode.value}, which can only be followed if "
                 "reset(options={'reset_mask': …}) leaves the other rows alone, and here it does not."
             )
@@ -116,7 +116,7 @@ class Vector:
         """The true last observations and masks of some rows, which the same-step rule puts into its info."""
         info = answer.info
         if "final_obs" not in info:
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} resets in the step in which an episode ends, but gives no infos['final_obs']: "
                 "the last observation of a truncated episode is needed to learn from it."
             )
@@ -147,18 +147,18 @@ class Vector:
                 raise self._complain_of_number("an observation", out)
         return out
 
-    def _complain_of_answer(self, failure: Failure) -> EnvError:
+    def _complain_of_answer(self, failure: Failure) -> EnvFailureError:
         """The error for an answer that is not what a vector environment returns."""
-        return EnvError(
+        return EnvFailureError(
             f"{self.name} gave an answer that does not fit its spaces: {failure.reason}. Compare what reset and "
             "step return with observation_space, and with what Gymnasium says about them."
         )
 
-    def _complain_of_number(self, what: str, array: Array) -> EnvError:
+    def _complain_of_number(self, what: str, array: Array) -> EnvFailureError:
         """The error for a number that no network can learn from; `array` is [N, …]."""
         wrong = ~(np.abs(array) <= LARGEST)
         row = int(np.flatnonzero(wrong.reshape(len(array), -1).any(axis=1))[0])
-        return EnvError(
+        return EnvFailureError(
             f"{self.name} gave {what} that holds {array[wrong][0]:g} (environment {row} of {self.num_envs}): every "
             "number must be finite. Look for a division by zero, an overflow or a logarithm there."
         )
@@ -168,7 +168,7 @@ class Vector:
         mask = self.encoder.mask(batch) if self.encoder.mask_in_obs else self._info_mask(info, acting)
         if mask is not None and not mask[acting].any(axis=1).all():
             row = int(np.flatnonzero(acting & ~mask.any(axis=1))[0])
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} gave an {MASK_KEY} without a legal action for environment {row}: an episode that "
                 "cannot go on must be terminated."
             )
@@ -178,12 +178,14 @@ class Vector:
         given = info.get(MASK_KEY)
         there = np.asarray(info.get(f"_{MASK_KEY}", given is not None and acting))
         if (there & acting).any() and not self.masked:
-            raise EnvError(f"{self.name} gives info['{MASK_KEY}'] in steps: it must do so in reset too.")
+            raise EnvFailureError(
+                f"{self.name} gives info['{MASK_KEY}'] in steps: it must do so in reset too."
+            )
         if not self.masked:
             return None
         if (acting & ~there).any():
             row = int(np.flatnonzero(acting & ~there)[0])
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} gave info['{MASK_KEY}'] before, and not for environment {row} now: it must come with "
                 "every observation."
             )
@@ -191,7 +193,7 @@ class Vector:
         for i in np.flatnonzero(there):
             row_mask = np.asarray(given[i]) != 0  # type: ignore[index]
             if row_mask.shape != (self.num_actions,):
-                raise EnvError(
+                raise EnvFailureError(
                     f"{self.name}: info['{MASK_KEY}'] must have a number for each of the {self.num_actions} "
                     f"actions, and its shape is {list(row_mask.shape)}."
                 )

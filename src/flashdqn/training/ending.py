@@ -1,0 +1,154 @@
+"""How a training ends: the pages of a finished one, and what is saved and said after an error."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flashdqn.config import Config
+from flashdqn.config.settings import trust_flag
+from flashdqn.core.contract import close_env
+from flashdqn.core.errors import (
+    CheckpointError,
+    DivergedError,
+    EnvError,
+    FlashDQNError,
+    MemoryShortageError,
+    StorageError,
+)
+from flashdqn.core.files import write_json_atomically
+from flashdqn.core.memory import explain_shortage
+from flashdqn.core.signals import Stopped
+from flashdqn.runs import checkpoint
+from flashdqn.runs.folder import RunFolder
+from flashdqn.training.loop import Loop
+from flashdqn.training.progress import Progress
+from flashdqn.training.warm_times import WarmUp
+
+#: What is drawn of a finished run: from its name in messages to a function of the run's folder.
+Pages = Mapping[str, Callable[[Path], object]]
+NO_PAGES: Pages = {}
+
+
+def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
+    """A run in figures, so far."""
+    parts = loop.parts
+    summary: dict[str, Any] = {
+        "finished": False,
+        "steps": parts.counts.transitions,
+        "episodes": parts.counts.episodes,
+        "updates": parts.learner.updates,
+        "seconds": round(loop.seconds, 3),
+        "warm_up_seconds": round(warm_up.seconds, 3),
+        "first_warm_up_seconds": round(warm_up.first, 3),
+        "mode": str(warm_up.choice.plan),
+        "train_ratio_asked": loop.ratio.asked,
+        "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
+        "weights": checkpoint.hash_weights(parts.learner.weights()),
+    }
+    if (demos := loop.folder.path / "demos.json").exists():
+        summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
+    return summary
+
+
+def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException) -> BaseException:
+    """Save what can be saved after an error, and say so; returns the error to raise. Nothing that goes wrong here
+    may hide the first error."""
+    interrupt, progress = loop.interrupt, loop.progress
+    if interrupt.ended_at_once and interrupt.signal is not None:
+        return error if isinstance(error, Stopped) else Stopped(interrupt.signal, "Stopped at once.")
+    if isinstance(error, SystemExit | KeyboardInterrupt):  # from the code of an environment or a network
+        error = EnvError(f"{loop.parts.env.name} raised {type(error).__name__} ({error}).")
+    elif isinstance(error, GeneratorExit):
+        return error
+    failure = explain_failure(loop, error, save_after(loop, error))
+    reason = str(failure) if isinstance(failure, FlashDQNError) else f"{type(error).__name__}: {error}"
+    if not loop.begun:
+        return failure
+    with suppress(Exception):
+        summary = describe_run(loop, warm_up) | {"finished": False, "stopped": reason}
+        write_json_atomically(loop.folder.path / "summary.json", summary)
+    if not isinstance(error, OSError | CheckpointError):
+        with suppress(Exception):
+            write_pages(loop.folder.path, pages, progress)
+    return failure
+
+
+def save_after(loop: Loop, error: BaseException) -> Path | None:
+    """Save a checkpoint after an error, where the training's state is whole; None if it is not saved."""
+    if isinstance(error, DivergedError | CheckpointError) or not loop.begun:
+        return None
+    if not loop.whole and not isinstance(
+        error, EnvError
+    ):  # an environment fails before anything is learned from it
+        return None
+    try:
+        return loop.save()
+    except Exception as second:  # the first error is what counts
+        with suppress(Exception):
+            loop.progress.note(f"The run could not be saved after it: {type(second).__name__}: {second}")
+        return None
+
+
+def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> BaseException:
+    """An error as one sentence with what to do; an unexpected one stays as it is."""
+    whole = checkpoint.list_checkpoints(loop.folder.checkpoints)
+    last = f"the last good checkpoint is {whole[-1]}" if whole else "there is no checkpoint before it"
+    again = f"go on with: {format_resume_command(loop.folder, loop.config)}"
+    resumable = bool(checkpoint.list_checkpoints(loop.folder.checkpoints, with_state=True))
+    if saved is not None:
+        kept = f"What was learned before is saved; {again}"
+    else:
+        kept = (
+            f"The last checkpoint is whole; {again}"
+            if resumable
+            else "There is no checkpoint to resume from."
+        )
+    text = str(error).rstrip(". ")
+    if isinstance(error, DivergedError):
+        step = f"{loop.parts.counts.transitions:,}"
+        return DivergedError(f"{text}, at step {step}; {last}. A smaller --learn.lr may help.")
+    if isinstance(error, EnvError):
+        failure = EnvError(f"{text}. {kept}" if loop.begun else f"{text}.")
+        failure.__cause__ = error
+        return failure
+    if shortage := explain_shortage(error):
+        return MemoryShortageError(f"{shortage} {kept}")
+    if isinstance(error, CheckpointError):
+        return StorageError(f"{text}. {kept}")
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        return StorageError(f"{error.strerror or text}{where}. {kept}")
+    if not isinstance(error, FlashDQNError):
+        with suppress(Exception):
+            loop.progress.note(f"An unexpected {type(error).__name__} ends the training. {kept}")
+    return error
+
+
+def format_resume_command(folder: RunFolder, config: Config) -> str:
+    """The command that continues a run."""
+    return f"flashdqn train --resume {shlex.quote(str(folder.path))}{trust_flag(config)}"
+
+
+def close_loop(loop: Loop, sinks: bool = True) -> EnvError | None:
+    """Close the environments, the display and the sinks; none of them may keep the others open. Returns what went
+    wrong in an environment."""
+    problems = [close_env(loop.parts.env), close_env(loop.games)]
+    with suppress(Exception):
+        loop.progress.end()
+    if sinks:
+        loop.reporter.close()
+    return problems[0] or problems[1]
+
+
+def write_pages(path: Path, pages: Pages, progress: Progress) -> None:
+    """Write the curve and the report. An error here is only a note: the run itself is complete."""
+    for what, write in pages.items():
+        try:
+            write(path)
+        except Exception as error:  # a drawing library, an environment's own pictures, a full disk
+            progress.note(f"The {what} could not be written: {type(error).__name__}: {error}")
