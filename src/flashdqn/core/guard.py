@@ -78,6 +78,43 @@ def restore_handlers() -> None:
             signal.signal(name, HANDLERS[name])
 
 
+def open_closed_streams() -> None:
+    """Let standard streams that were closed lead nowhere: the next file that is opened would take their place, and
+    what is printed would be written into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            with suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
+class Surroundings:
+    """Settings of the whole process that an environment may change and that our own code relies on."""
+
+    def __init__(self) -> None:
+        note_handlers()
+        self.recursion = sys.getrecursionlimit()
+        torch, numpy = (sys.modules.get(name) for name in ("torch", "numpy"))
+        self.torch: tuple[Any, bool] | None = None
+        if torch is not None:
+            self.torch = torch.get_default_dtype(), torch.is_grad_enabled()
+        self.numpy: dict[str, Any] | None = None if numpy is None else numpy.geterr()
+
+    def restore(self) -> None:
+        """Set them as they were."""
+        restore_handlers()
+        open_closed_streams()
+        if sys.getrecursionlimit() < self.recursion:
+            sys.setrecursionlimit(self.recursion)
+        if self.torch is not None:
+            torch = sys.modules["torch"]
+            torch.set_default_dtype(self.torch[0])
+            torch.set_grad_enabled(self.torch[1])
+        if self.numpy is not None:
+            sys.modules["numpy"].seterr(**self.numpy)
+
+
 class StuckError(BaseException):
     """Raised inside a call that takes too long. Not an `Exception`: the user's code must not swallow it."""
 
@@ -100,9 +137,7 @@ class Guard:
         self.thread = threading.get_ident()
         self.calls += 1
         self.doing = doing
-        rare = doing in RARE
-        if rare:
-            note_handlers()
+        before = Surroundings() if doing in RARE else None
         try:
             return function(*parts, **named)
         except StuckError as error:
@@ -113,8 +148,8 @@ class Guard:
             raise env_error(self.name, doing, describe_failure(error)) from error
         finally:
             self.doing = ""
-            if rare:
-                restore_handlers()
+            if before is not None:
+                before.restore()
 
     @property
     def limit(self) -> float:
@@ -157,6 +192,7 @@ class Watchdog:
             self.wake.wait(TICK)
             for guard in list(self.guards):
                 self.look(guard)
+            open_closed_streams()
             if list_lost_handlers() and _handles_alarm(self):
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 

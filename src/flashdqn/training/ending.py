@@ -131,7 +131,7 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
 
 def format_resume_command(folder: RunFolder, config: Config) -> str:
     """The command that continues a run."""
-    return f"flashdqn train --resume {shlex.quote(str(folder.path))}{trust_flag(config)}"
+    return f"flashdqn train --resume {shlex.quote(str(folder.shown))}{trust_flag(config)}"
 
 
 def close_loop(loop: Loop, sinks: bool = True) -> EnvError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -125,14 +126,21 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     check_output_folder(config.out)
-    with Interrupt() as interrupt, explain_early_end("there is nothing to save"):
+    home = Path.cwd()
+    with (
+        work_in(home),
+        Interrupt() as interrupt,
+        explain_early_end("there is nothing to save"),
+    ):
         interrupt.stop_if_requested()
         _announce_warm_up(progress)
         with Session.open(config, progress.note) as session:
             interrupt.stop_if_requested()
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
-            folder = RunFolder.create(session.config, hardware)
+            with work_in(home):  # where the environments have not led
+                folder = RunFolder.create(session.config, hardware)
+                folder.pin()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
                 return run_and_summarize(loop, session, pages, interrupt)
@@ -141,8 +149,10 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
+    folder.pin()
     again = format_resume_command(folder, config)
     with (
+        work_in(Path.cwd()),
         Interrupt() as interrupt,
         explain_early_end(f"the run is as it was; go on with: {again}"),
         folder.locked(),
@@ -186,6 +196,17 @@ def make_closing_loop(
         close_loop(loop)
         raise
     return loop
+
+
+@contextmanager
+def work_in(folder: Path) -> Iterator[None]:
+    """Work in a folder, and return to the one before."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 @contextmanager
@@ -245,7 +266,7 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
     done.load(counters["transitions"], counters["episodes"])
     if Budget.of(config).share(done, counters["seconds"]) >= 1.0 and folder.finished():
         raise ConfigError(
-            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
+            f"{folder.shown} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
             f"{counters['seconds']:.0f} s): give a larger --steps, --episodes or --max-time to go on."
         )
 
@@ -289,9 +310,9 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         raise failure from error
     loop.reporter.close(summary)
     write_json_atomically(folder.path / "summary.json", summary)
-    run = draw_run(Run(folder.path, config, bool(summary["finished"]), summary), pages, loop)
+    run = draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
     if unclosed is not None and run.finished:
-        raise EnvError(f"{unclosed} The training is complete and saved in {folder.path}.") from unclosed
+        raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
     return run
 
 
@@ -304,11 +325,11 @@ def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
     try:
         if run.finished:
             interrupt.stop_if_requested()
-        write_pages(run.path, pages, loop.progress)
+        write_pages(loop.folder.path, pages, loop.progress)
     except Stopped as error:
         if run.finished:
             summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
-            write_json_atomically(run.path / "summary.json", summary)
+            write_json_atomically(loop.folder.path / "summary.json", summary)
             return replace(run, finished=False, summary=summary)
     return run
 

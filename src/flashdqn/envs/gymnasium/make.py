@@ -6,7 +6,8 @@ import difflib
 import functools
 import importlib
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -20,7 +21,7 @@ from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
-from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
+from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError, read_spaces
 
 #: packages that register their environments only on request: by namespace, the module, the function, the package
 PLUGINS = {
@@ -63,8 +64,29 @@ def make_vector_here(found: EnvSpec | Make, config: GymConfig, num_envs: int) ->
 def make_processes(found: EnvSpec | Make, config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Make the environments in worker processes."""
     makers = [functools.partial(make_checked_env, found, config)] * num_envs
-    try:
+    with blame_worker(config):
         return ProcessVector(makers, config.workers or cores(), config.timeout)
+
+
+#: Environments that were made in a process of their own, and lived.
+_tried: set[str] = set()
+
+
+def try_in_process(config: GymConfig) -> None:
+    """Make an environment in a process of its own before it is made in this one, if the user wants processes: what
+    ends or hangs that process would do the same to this one."""
+    if repr(config) not in _tried:
+        found = Guard(config.id, config.timeout).call("import", find_env, config.id)
+        with blame_worker(config):
+            read_spaces(functools.partial(make_checked_env, found, config), config.timeout)
+        _tried.add(repr(config))
+
+
+@contextmanager
+def blame_worker(config: GymConfig) -> Iterator[None]:
+    """What happens in a worker process that makes environments becomes one sentence."""
+    try:
+        yield
     except WorkerError as error:
         raise env_error(config.id, error.doing, error.failure) from None
     except multiprocessing.TimeoutError:
