@@ -24,6 +24,7 @@ class Agent:
     """Weights that play: greedy, without exploration."""
 
     def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
+        from flashdqn.core.contract import close_env
         from flashdqn.envs.tasks import build_evaluation_env, find_task
         from flashdqn.learn.learner import build_learner
 
@@ -36,6 +37,7 @@ class Agent:
         self.first_action: int = getattr(env, "first_action", 0)
         reader = find_task(config.env.task).reader  # reads what the user's own environment returns
         self._reader = reader(env) if reader is not None else None
+        close_env(env)
         self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
             self.network.load_state_dict(weights)
@@ -81,13 +83,21 @@ class Agent:
     def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
         """Play `episodes` games, each on its own board."""
         from flashdqn.compute.seeds import purpose_seed
+        from flashdqn.core.contract import close_env
         from flashdqn.envs import build_evaluation_env
         from flashdqn.training.evaluate import evaluate
 
         env = build_evaluation_env(self.config.env, episodes, self.device)
         if seed is None:
             seed = purpose_seed(self.config.seed, "judgement")
-        return evaluate(env, self.network, self.head, seed)
+        try:
+            result = evaluate(env, self.network, self.head, seed)
+        except BaseException:
+            close_env(env)
+            raise
+        if problem := close_env(env):
+            raise problem
+        return result
 
     def _batch(self, obs: Any) -> tuple[Tensor, bool, Any, int]:
         """The network's input, whether it was one observation, the mask in it, and the first action's number."""

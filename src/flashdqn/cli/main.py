@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
+from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.memory import explain_shortage
 from flashdqn.core.signals import (
     CTRL_C_CODE,
@@ -26,7 +27,7 @@ def main() -> None:
     """Run a command. A user's mistake becomes one sentence and exit code 2, a failure exit code 1, and a signal 130
     (Ctrl-C) or 75."""
     try:
-        with Interrupt(), send_swallowed_stops_again():
+        with Interrupt(), send_swallowed_stops_again(), end_stuck_process():
             code = flush_output(answer_command(sys.argv[1:]))
             if runs_as_command():  # nothing is left to stop but Python itself
                 ignore_stop_signals()

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from flashdqn.core.blame import call_user_code, env_error
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
 
@@ -131,7 +132,14 @@ def is_capturable(env: VecEnv) -> bool:
     return bool(getattr(env, "capturable", False))
 
 
-def close_env(env: VecEnv) -> None:
-    """Stop what an environment runs besides itself, such as worker processes; most have none."""
-    if callable(end := getattr(env, "close", None)):
-        end()
+def close_env(env: VecEnv) -> EnvError | None:
+    """Stop what an environment runs besides itself, such as worker processes; most have none.
+
+    What goes wrong in there is returned: it must not hide an error that came before.
+    """
+    try:
+        if callable(end := getattr(env, "close", None)):
+            call_user_code(end, lambda failure: env_error(env.name, "close", failure))
+    except EnvError as error:
+        return error
+    return None

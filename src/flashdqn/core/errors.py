@@ -22,6 +22,10 @@ class EnvError(FlashDQNError):
     exit_code = 1
 
 
+class EnvFailureError(EnvError):
+    """An environment's own code failed: it raised, hung, died or gave an answer that breaks its contract."""
+
+
 class CheckpointError(FlashDQNError):
     """A run folder or a checkpoint cannot be read or written."""
 

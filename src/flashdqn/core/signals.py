@@ -83,6 +83,11 @@ class Interrupt:
         return self.signal is not None
 
     @property
+    def is_open(self) -> bool:
+        """Whether signals are answered here."""
+        return bool(self._previous)
+
+    @property
     def ended_at_once(self) -> bool:
         """Whether `Stopped` was raised, which somebody may have caught."""
         return self._raised > 0

@@ -75,4 +75,5 @@ class FrameStack:
 
     def close(self) -> None:
         """Close the environment."""
-        close_env(self.env)
+        if problem := close_env(self.env):
+            raise problem

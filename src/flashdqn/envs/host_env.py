@@ -90,7 +90,8 @@ class HostEnv:
 
     def close(self) -> None:
         """Close the environment."""
-        close_env(self.env)
+        if problem := close_env(self.env):
+            raise problem
 
     def _send(self, answer: dict[str, Tensor]) -> Step:
         """Pack and copy a result; return the tensors that will hold it when the copy has arrived."""

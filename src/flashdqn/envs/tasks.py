@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +78,7 @@ def blame_settings() -> Iterator[None]:
         yield
     except EnvError as error:
         cause = type(error.__cause__)
-        if error.__cause__ is None or cause.__module__.startswith("gymnasium."):
+        told = error.__cause__ is not None or isinstance(error, EnvFailureError)
+        if not told or cause.__module__.startswith("gymnasium."):
             error.exit_code = ConfigError.exit_code
         raise

@@ -13,9 +13,14 @@ import torch
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.guard import Guard
 from flashdqn.core.user_code import check_json_serializable, import_named
+from flashdqn.envs.guarded_env import GuardedEnv
 from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
+
+#: Importing a module may take long, but not forever.
+IMPORT_SECONDS = 300.0
 
 NEEDED = (
     "name",
@@ -43,8 +48,12 @@ class UserEnvConfig(EnvConfig):
     """Your environment: module:Class or module:function. It is called as Class(num_envs=…, device=…, **kwargs)."""
     kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for your environment."""
+    timeout: float = 120.0
+    """Seconds after which a call of your environment counts as hanging, and the run is saved and stopped."""
 
     def __post_init__(self) -> None:
+        if not self.timeout > 0:
+            raise ConfigError(f"env.timeout must be above 0 seconds, and is {self.timeout}.")
         if ":" not in self.id:
             raise ConfigError(f"env.id must be written module:Class, and is '{self.id}'.")
         check_json_serializable("env.kwargs", self.kwargs)
@@ -53,14 +62,24 @@ class UserEnvConfig(EnvConfig):
 def takes_num_envs(name: str) -> bool:
     """Whether `module:object` takes `num_envs`, as batched environments do; False if it cannot be found."""
     try:
-        return "num_envs" in _parameter_names(import_named(name, "the environment"))
-    except ConfigError:
+        return "num_envs" in _parameter_names(import_env(name))
+    except (ConfigError, EnvError):
         return False
+
+
+def import_env(name: str) -> Any:
+    """The named class or function; an error inside its module is the environment's."""
+    try:
+        return Guard(name, IMPORT_SECONDS).call("import", import_named, name, "the environment")
+    except ConfigError as error:
+        if error.__cause__ is None:
+            raise
+        raise EnvError(str(error)) from error.__cause__
 
 
 def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make it on the device, or on the CPU if it does not take a device or cannot run kernels there."""
-    make = import_named(config.id, "the environment")
+    make = import_env(config.id)
     if not callable(make) or "num_envs" not in _parameter_names(make):
         raise ConfigError(
             f"{config.id} must be a class or a function that takes num_envs; a Gymnasium environment is written "
@@ -70,19 +89,16 @@ def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, h
     there = device.type == "cpu" or (takes_device and cuda_available())
     place = device if there else torch.device("cpu")
     kwargs = {"num_envs": num_envs, **({"device": str(place)} if takes_device else {}), **config.kwargs}
-    try:
-        env = make(**kwargs)
-    except (EnvError, ConfigError):
-        raise
-    except Exception as error:  # the user's own code
-        raise EnvError(f"{config.id} cannot be made: {type(error).__name__}: {error}") from error
-    missing = [name for name in NEEDED if not hasattr(env, name)]
+    guard = Guard(config.id, config.timeout)
+    env = guard.call("make", make, **kwargs)
+    missing = guard.call("make", lambda: [name for name in NEEDED if not hasattr(env, name)])
     if missing:
         raise EnvError(
             f"{config.id} is not a batched environment yet: it has no {', '.join(missing)}. "
             "flashdqn.envs.check_env says what is expected."
         )
-    return env if there else HostEnv(env, device)
+    guarded = GuardedEnv(env, guard)
+    return guarded if there else HostEnv(guarded, device)
 
 
 def _parameter_names(make: Callable[..., Any]) -> set[str]:

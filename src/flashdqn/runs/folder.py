@@ -48,6 +48,12 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self.shown = path  # as the user wrote it, for messages
+
+    def pin(self) -> None:
+        """Make the paths absolute, because an environment may change the working folder."""
+        self.path = self.path.absolute()
+        self.checkpoints = self.path / "checkpoints"
 
     @classmethod
     def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:

@@ -11,7 +11,7 @@ from typing import Any
 
 from flashdqn.config import Config
 from flashdqn.config.settings import trust_flag
-from flashdqn.core.contract import VecEnv, close_env
+from flashdqn.core.contract import close_env
 from flashdqn.core.errors import (
     CheckpointError,
     DivergedError,
@@ -131,26 +131,18 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
 
 def format_resume_command(folder: RunFolder, config: Config) -> str:
     """The command that continues a run."""
-    return f"flashdqn train --resume {shlex.quote(str(folder.path))}{trust_flag(config)}"
+    return f"flashdqn train --resume {shlex.quote(str(folder.shown))}{trust_flag(config)}"
 
 
-def close_loop(loop: Loop, sinks: bool = True) -> None:
-    """Close the environments, the display and the sinks; none of them may keep the others open."""
-    close_quietly(loop.parts.env, loop.progress)
-    close_quietly(loop.games, loop.progress)
+def close_loop(loop: Loop, sinks: bool = True) -> EnvError | None:
+    """Close the environments, the display and the sinks; none of them may keep the others open. Returns what went
+    wrong in an environment."""
+    problems = [close_env(loop.parts.env), close_env(loop.games)]
     with suppress(Exception):
         loop.progress.end()
     if sinks:
         loop.reporter.close()
-
-
-def close_quietly(env: VecEnv, progress: Progress) -> None:
-    """Close an environment; an error there is only a note, because the work is done or has failed already."""
-    try:
-        close_env(env)
-    except Exception as error:
-        with suppress(Exception):
-            progress.note(f"{env.name} could not be closed: {type(error).__name__}: {error}")
+    return problems[0] or problems[1]
 
 
 def write_pages(path: Path, pages: Pages, progress: Progress) -> None:

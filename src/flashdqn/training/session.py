@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,9 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
-from flashdqn.core.errors import ConfigError, DivergedError
+from flashdqn.core.errors import ConfigError, DivergedError, EnvError
 from flashdqn.core.files import write_json_atomically
+from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.signals import (
     STOP_SIGNALS,
     Interrupt,
@@ -43,7 +45,6 @@ from flashdqn.training.ending import (
     NO_PAGES,
     Pages,
     close_loop,
-    close_quietly,
     describe_run,
     format_resume_command,
     leave_failed,
@@ -125,14 +126,21 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     check_output_folder(config.out)
-    with Interrupt() as interrupt, explain_early_end(interrupt, "there is nothing to save"):
+    home = Path.cwd()
+    with (
+        work_in(home),
+        Interrupt() as interrupt,
+        explain_early_end(interrupt, "there is nothing to save"),
+    ):
         interrupt.stop_if_requested()
         _announce_warm_up(progress)
         with Session.open(config, progress.note) as session:
             interrupt.stop_if_requested()
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
-            folder = RunFolder.create(session.config, hardware)
+            with work_in(home):  # where the environments have not led
+                folder = RunFolder.create(session.config, hardware)
+                folder.pin()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
                 return run_and_summarize(loop, session, pages, interrupt)
@@ -141,8 +149,10 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
+    folder.pin()
     again = format_resume_command(folder, config)
     with (
+        work_in(Path.cwd()),
         Interrupt() as interrupt,
         explain_early_end(interrupt, f"the run is as it was; go on with: {again}"),
         folder.locked(),
@@ -178,7 +188,7 @@ def make_closing_loop(
     try:
         loop = session.make_loop(folder, progress)
     except BaseException:
-        close_quietly(session.parts.env, progress)
+        close_env(session.parts.env)
         raise
     try:
         begin(loop)
@@ -186,6 +196,17 @@ def make_closing_loop(
         close_loop(loop)
         raise
     return loop
+
+
+@contextmanager
+def work_in(folder: Path) -> Iterator[None]:
+    """Work in a folder, and return to the one before."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 @contextmanager
@@ -229,6 +250,7 @@ def check_settings(config: Config, device: torch.device) -> int:
     check_memory_fits(config, probe)
     check_expert_source(config, probe)
     check_installed(config.log)
+    close_env(probe)
     return threads_for_network(learner.online, probe.obs_spec, config.update_size)
 
 
@@ -244,7 +266,7 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
     done.load(counters["transitions"], counters["episodes"])
     if Budget.of(config).share(done, counters["seconds"]) >= 1.0 and folder.finished():
         raise ConfigError(
-            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
+            f"{folder.shown} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
             f"{counters['seconds']:.0f} s): give a larger --steps, --episodes or --max-time to go on."
         )
 
@@ -262,17 +284,24 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         f"{config.preset} on {loop.parts.learner.device.type}, {config.envs:,} boards, "
         f"train ratio {loop.ratio.asked:g}"
     )
+
+    def save(reason: str) -> BaseException:
+        return leave_failed(loop, warm_up, NO_PAGES, EnvError(reason))
+
     try:
         loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
         loop.progress.begin(title, loop.ratio.asked)
+        unclosed: EnvError | None = None
         try:
-            finished = loop.run(interrupt)
+            with end_stuck_process(save):
+                finished = loop.run(interrupt)
         finally:
-            close_loop(loop, sinks=False)
+            unclosed = close_loop(loop, sinks=False)
         if not loop.begun:
             interrupt.waits = False
             interrupt.stop_if_requested()
-        summary = summarize_run(loop, warm_up, finished)
+        with end_stuck_process(save):
+            summary = summarize_run(loop, warm_up, finished)
     except BaseException as error:
         failure = leave_failed(loop, warm_up, pages, error)
         loop.reporter.close()
@@ -281,7 +310,10 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         raise failure from error
     loop.reporter.close(summary)
     write_json_atomically(folder.path / "summary.json", summary)
-    return draw_run(Run(folder.path, config, bool(summary["finished"]), summary), pages, loop)
+    run = draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
+    if unclosed is not None and run.finished:
+        raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
+    return run
 
 
 def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
@@ -293,11 +325,11 @@ def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
     try:
         if run.finished:
             interrupt.stop_if_requested()
-        write_pages(run.path, pages, loop.progress)
+        write_pages(loop.folder.path, pages, loop.progress)
     except Stopped as error:
         if run.finished:
             summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
-            write_json_atomically(run.path / "summary.json", summary)
+            write_json_atomically(loop.folder.path / "summary.json", summary)
             return replace(run, finished=False, summary=summary)
     return run
 
@@ -330,4 +362,7 @@ def evaluate_checkpoint(
     env = build_evaluation_env(config.env, episodes, device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(checkpoint.load_checkpoint(path, with_state=False)[0])
-    return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"), stop=stop)
+    try:
+        return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"), stop=stop)
+    finally:
+        close_env(env)

@@ -1,20 +1,21 @@
-"""Calls into Gymnasium. Every error there becomes one `EnvError` that says where."""
+"""Calls into Gymnasium. Every error there becomes one `EnvFailureError` that says where."""
 
 from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
 import re
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AsyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from flashdqn.core.errors import EnvError
+from flashdqn.core.blame import Failure, belongs_to_us, describe_failure, env_error
+from flashdqn.core.errors import EnvFailureError
+from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
 
 #: vectors with worker processes
@@ -28,12 +29,13 @@ class Calls:
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, timeout: float) -> None:
         self.env, self.name, self.timeout = env, name, timeout
+        self.guard = Guard(name, timeout)
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Reset as in Gymnasium."""
         env = self.env
         if not isinstance(env, Worked):
-            return self._here(lambda: env.reset(**arguments))
+            return self.guard.call("reset", env.reset, **arguments)
 
         def wait() -> tuple[Any, dict[str, Any]]:
             env.reset_async(**arguments)
@@ -45,7 +47,7 @@ class Calls:
         """Step as in Gymnasium."""
         env = self.env
         if not isinstance(env, Worked):
-            return self._here(lambda: env.step(action))
+            return self.guard.call("step", env.step, action)
 
         def wait() -> tuple[Any, Any, Any, Any, dict[str, Any]]:
             env.step_async(action)
@@ -54,16 +56,23 @@ class Calls:
         return self._there(env, wait)
 
     def close(self) -> None:
-        """Close the environments and their processes."""
-        if not self.env.closed:
-            self.env.close()
-
-    def _here(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except Exception as error:  # any error of the environment's own code
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            raise self._raised(type(error).__name__, error, f"{last.filename}, line {last.lineno}") from error
+        """Close the environments and their processes; the first error is raised when all are closed."""
+        env = self.env
+        if env.closed:
+            return
+        if isinstance(env, Worked):
+            self._close_there(env)
+            return
+        each = [one.close for one in env.envs] if isinstance(env, SyncVectorEnv) else [env.close]
+        problem: EnvFailureError | None = None
+        for close in each:
+            try:
+                self.guard.call("close", close)
+            except EnvFailureError as error:
+                problem = problem or error
+        env.closed = True
+        if problem is not None:
+            raise problem
 
     def _there(self, env: Worked, call: Callable[[], T]) -> T:
         # Gymnasium reports a worker's traceback in warnings
@@ -72,36 +81,53 @@ class Calls:
             try:
                 return call()
             except multiprocessing.TimeoutError:
-                problem = EnvError(
+                problem = EnvFailureError(
                     f"{self.name}: a worker process has not answered for {self.timeout:g} s. It hangs, or a step "
                     "takes longer: then raise --env.timeout."
                 )
             except (EOFError, OSError):
-                # a pipe breaks before its process has ended: wait for that, but not forever
-                gone = multiprocessing.connection.wait([p.sentinel for p in env.processes], timeout=5.0)
-                for process in env.processes:
-                    if process.sentinel in gone:
-                        process.join(timeout=5.0)
-                codes = [str(p.exitcode) for p in env.processes if p.exitcode is not None]
-                problem = EnvError(
-                    f"{self.name}: a worker process died (exit code {', '.join(codes) or 'unknown'}; a negative "
-                    "one is the signal that killed it). Out of memory is a common cause."
-                )
+                problem = EnvFailureError(f"{self.name}: {describe_death(env)}")
             except WorkerError as error:
-                problem = self._raised(error.kind, error, error.where)
-            except Exception as error:  # any error of the environment's own code
+                problem = env_error(self.name, error.doing, error.failure)
+            except BaseException as error:  # any error of the environment's own code
+                if belongs_to_us(error):
+                    raise
+                failure = describe_failure(error)
                 text = "".join(str(warning.message) for warning in said)
-                places = re.findall(r'File "(.+?)", line (\d+)', text)
-                where = f"{places[-1][0]}, line {places[-1][1]}" if places else "a worker process"
-                problem = self._raised(type(error).__name__, error, where)
-        _kill_workers(env)
+                if places := re.findall(r'File "(.+?)", line (\d+)', text):
+                    failure = failure._replace(where=f"{places[-1][0]}, line {places[-1][1]}")
+                problem = env_error(self.name, "step", failure)
+        kill_workers(env)
         raise problem
 
-    def _raised(self, kind: str, error: Exception, where: str) -> EnvError:
-        return EnvError(f"{self.name} raised {kind}: {error} (in {where}).")
+    def _close_there(self, env: Worked) -> None:
+        try:
+            env.close_extras(timeout=5.0)
+        except WorkerError as error:
+            raise env_error(self.name, "close", error.failure) from None
+        except (EOFError, OSError, multiprocessing.TimeoutError) as error:
+            raise env_error(
+                self.name, "close", Failure(type(error).__name__, "", "a worker process")
+            ) from None
+        finally:
+            kill_workers(env)
 
 
-def _kill_workers(env: Worked) -> None:
+def describe_death(env: Worked) -> str:
+    """How a worker process ended."""
+    # a pipe breaks before its process has ended: wait for that, but not forever
+    gone = multiprocessing.connection.wait([p.sentinel for p in env.processes], timeout=5.0)
+    for process in env.processes:
+        if process.sentinel in gone:
+            process.join(timeout=5.0)
+    codes = [str(p.exitcode) for p in env.processes if p.exitcode is not None]
+    return (
+        f"a worker process died (exit code {', '.join(codes) or 'unknown'}; a negative "
+        "one is the signal that killed it). Out of memory is a common cause."
+    )
+
+
+def kill_workers(env: Worked) -> None:
     """Kill all workers: a worker that hangs would not answer a request to end."""
     for process in env.processes:
         process.kill()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -13,10 +15,13 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from flashdqn.compute.threads import cores
-from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.blame import belongs_to_us, describe_failure, env_error
+from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
+from flashdqn.core.guard import Guard
+from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
-from flashdqn.envs.gymnasium.processes import ProcessVector
+from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError, read_spaces
 
 #: packages that register their environments only on request: by namespace, the module, the function, the package
 PLUGINS = {
@@ -31,22 +36,69 @@ def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Make `num_envs` copies, which reset by Gymnasium's next-step rule if we can choose."""
     if config.vectorization == "envpool":
         return make_pool(config, num_envs)
-    found = find_env(config.id)
-    try:
-        if is_atari(found, config) and config.vectorization == "auto":
-            from flashdqn.envs.gymnasium.atari import make_atari_frames
+    guard = Guard(config.id, config.timeout)
+    found = guard.call("import", find_env, config.id)
+    if config.vectorization == "async":
+        return make_processes(found, config, num_envs)
+    return guard.call("make", make_vector_here, found, config, num_envs)
 
-            return make_atari_frames(found, config, num_envs)  # type: ignore[arg-type]
-        if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
-            return gymnasium.make_vec(found, num_envs, "vector_entry_point", **constructor_arguments(config))
-        makers = [functools.partial(make_single_env, found, config)] * num_envs
-        if config.vectorization == "async":
-            return ProcessVector(makers, config.workers or cores())
-        return SyncVectorEnv(makers, copy=False)
-    except (EnvError, ConfigError):
-        raise
-    except Exception as error:  # any error of a constructor
-        raise EnvError(f"{config.id} cannot be made: {type(error).__name__}: {error}") from error
+
+def make_vector_here(found: EnvSpec | Make, config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    """Make the environments in this process."""
+    if is_atari(found, config) and config.vectorization == "auto":
+        from flashdqn.envs.gymnasium.atari import make_atari_frames
+
+        return make_atari_frames(found, config, num_envs)  # type: ignore[arg-type]
+    if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
+        env: object = gymnasium.make_vec(
+            found, num_envs, "vector_entry_point", **constructor_arguments(config)
+        )
+        if not isinstance(env, VectorEnv):
+            raise EnvError(
+                f"{config.id} must make a gymnasium.vector.VectorEnv, and made a {type(env).__name__}."
+            )
+        return env
+    return SyncVectorEnv([functools.partial(make_checked_env, found, config)] * num_envs, copy=False)
+
+
+def make_processes(found: EnvSpec | Make, config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    """Make the environments in worker processes."""
+    makers = [functools.partial(make_checked_env, found, config)] * num_envs
+    with blame_worker(config):
+        return ProcessVector(makers, config.workers or cores(), config.timeout)
+
+
+#: Environments that were made in a process of their own, and lived.
+_tried: set[str] = set()
+
+
+def try_in_process(config: GymConfig) -> None:
+    """Make an environment in a process of its own before it is made in this one, if the user wants processes: what
+    ends or hangs that process would do the same to this one."""
+    if repr(config) not in _tried:
+        found = Guard(config.id, config.timeout).call("import", find_env, config.id)
+        with blame_worker(config):
+            read_spaces(functools.partial(make_checked_env, found, config), config.timeout)
+        _tried.add(repr(config))
+
+
+@contextmanager
+def blame_worker(config: GymConfig) -> Iterator[None]:
+    """What happens in a worker process that makes environments becomes one sentence."""
+    try:
+        yield
+    except WorkerError as error:
+        raise env_error(config.id, error.doing, error.failure) from None
+    except multiprocessing.TimeoutError:
+        raise EnvFailureError(
+            f"{config.id} cannot be made: its constructor has not returned for {config.timeout:g} s. It hangs, or "
+            "takes longer: then raise --env.timeout."
+        ) from None
+
+
+def make_checked_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
+    """Make one environment whose answers are checked."""
+    return CheckedEnv(make_single_env(found, config), config.id)
 
 
 def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
@@ -122,5 +174,7 @@ def _import_env_module(module: str, name: str) -> Any:
         if module == missing or module.startswith(f"{missing}."):
             raise ConfigError(f"There is no module '{missing}' to take '{name}' from.") from None
         raise EnvError(f"{module} needs the module '{missing}', which is not installed.") from error
-    except Exception as error:  # the user's own code
-        raise EnvError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # the user's own code
+        if belongs_to_us(error):
+            raise
+        raise env_error(module, "import", describe_failure(error)) from error

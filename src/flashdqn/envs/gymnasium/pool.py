@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from flashdqn.compute.threads import cores
+from flashdqn.core.blame import call_user_code
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import MAX_FRAMES, GymConfig
 
@@ -72,10 +73,10 @@ def make_pool(config: GymConfig, num_envs: int) -> PoolVector:
             name, env_type="gymnasium", num_envs=count, num_threads=threads, seed=numbers, **given
         )
 
-    try:
-        return PoolVector(make, num_envs)
-    except Exception as error:  # any error of EnvPool
-        raise EnvError(f"{config.id} cannot be made by EnvPool: {type(error).__name__}: {error}") from error
+    return call_user_code(
+        lambda: PoolVector(make, num_envs),
+        lambda failure: EnvError(f"{config.id} cannot be made by EnvPool: {failure}"),
+    )
 
 
 def envpool_atari_settings(config: GymConfig) -> dict[str, Any]:

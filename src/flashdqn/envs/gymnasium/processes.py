@@ -7,13 +7,16 @@ flags lie in shared memory; only infos are sent, if an environment gives any.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
-import multiprocessing.connection
-import time
-import traceback
+import os
+import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -26,26 +29,27 @@ from gymnasium.vector.utils import (
     write_to_shared_memory,
 )
 
+from flashdqn.core.blame import Failure, describe_failure
 from flashdqn.core.signals import hold_stop_signals, ignore_stop_signals
 from flashdqn.envs.gymnasium.spaces import Array
 
 Make = Callable[[], gymnasium.Env[Any, Any]]
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An error as text, because the error itself may not be picklable."""
+#: After this many seconds a line says that a worker is being waited for.
+SAY_AFTER = 10.0
+#: Seconds in which all workers must have closed their environments.
+CLOSE_SECONDS = 5.0
 
-    kind: str
-    message: str
-    where: str
+_log = logging.getLogger("flashdqn")
 
 
 class WorkerError(Exception):
-    """An environment raised an error in a worker process."""
+    """An environment raised an error in a worker process, while `doing` something."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, doing: str = "step") -> None:
         super().__init__(failure.message)
+        self.failure, self.doing = failure, doing
         self.kind, self.where = failure.kind, failure.where
 
 
@@ -77,14 +81,9 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
 
     takes_seeds = True
 
-    def __init__(self, makers: Sequence[Make], workers: int) -> None:
+    def __init__(self, makers: Sequence[Make], workers: int, timeout: float | None = None) -> None:
         self.num_envs = count = len(makers)
-        example = makers[0]()
-        self.single_observation_space, self.single_action_space = (
-            example.observation_space,
-            example.action_space,
-        )
-        example.close()
+        self.single_observation_space, self.single_action_space = read_spaces(makers[0], timeout)
         self.observation_space = batch_space(self.single_observation_space, count)
         self.action_space = batch_space(self.single_action_space, count)
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -141,39 +140,137 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
         self.step_async(actions)
         return self.step_wait()
 
-    def close_extras(self, **kwargs: Any) -> None:
-        """End the workers; kill a worker that does not answer."""
+    def close_extras(self, timeout: float = CLOSE_SECONDS, **kwargs: Any) -> None:
+        """End the workers; kill a worker that does not answer. An error of theirs is raised when all have ended."""
+        stop, failures = monotonic() + timeout, []
         for pipe in self.parent_pipes:
-            try:
+            with suppress(OSError, ValueError):
                 pipe.send(("close",))
-            except (OSError, ValueError):
-                continue
-        for process in self.processes:
-            process.join(timeout=5.0)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for pipe in self.parent_pipes:
-            pipe.close()
+        for pipe, process in zip(self.parent_pipes, self.processes, strict=True):
+            failures.append(_close_worker(pipe, process, stop))
+        if failed := next(filter(None, failures), None):
+            raise WorkerError(failed, "close")
 
     def _gather(self, timeout: float | None) -> dict[str, Any]:
         """Wait for every worker, and merge the infos."""
         info: dict[str, Any] = {}
-        stop = None if timeout is None else time.monotonic() + timeout
-        failed: Failure | None = None
-        for pipe, group in zip(self.parent_pipes, self.groups, strict=True):
-            if stop is not None and not pipe.poll(max(0.0, stop - time.monotonic())):
-                raise multiprocessing.TimeoutError
+        stop = None if timeout is None else monotonic() + timeout
+        failed: WorkerError | None = None
+        for pipe, process, group in zip(self.parent_pipes, self.processes, self.groups, strict=True):
+            if not pipe.poll(1.0):
+                wait_for_answer(pipe, process, stop)
             answer = pipe.recv()
-            if isinstance(answer, Failure):
-                failed = failed or answer
+            if isinstance(answer, WorkerAnswer):
+                failed = failed or WorkerError(answer.failure, answer.doing)
                 continue
             for i, own in zip(group, answer or (), strict=False):
                 if own:
                     info = self._add_info(info, own, i)
         if failed is not None:
-            raise WorkerError(failed)
+            raise failed
         return info
+
+
+class WorkerAnswer(NamedTuple):
+    """What a worker sends when an environment failed."""
+
+    failure: Failure
+    doing: str
+
+
+def wait_for_answer(pipe: Any, process: Any, stop: float | None) -> None:
+    """Wait until a worker has answered. After a while, a line says so."""
+    start, told = monotonic(), False
+    while not pipe.poll(0.5):
+        now = monotonic()
+        if stop is not None and now > stop:
+            raise multiprocessing.TimeoutError
+        if not process.is_alive() and not pipe.poll(0.1):  # a child of its own may keep the pipe open
+            raise EOFError
+        if now - start > SAY_AFTER and not told:
+            told = True
+            _log.warning("Waiting for the process '%s' since %g s", process.name, SAY_AFTER)
+
+
+def _close_worker(pipe: Any, process: Any, stop: float) -> Failure | None:
+    """Wait for a worker's end; returns what went wrong in it."""
+    failure: Failure | None = None
+    try:
+        while pipe.poll(max(0.0, stop - monotonic())):
+            answer = pipe.recv()
+            if isinstance(answer, WorkerAnswer):
+                failure = failure or answer.failure
+    except (EOFError, OSError):
+        pass
+    process.join(timeout=max(0.1, stop - monotonic()))
+    if process.is_alive():
+        process.kill()
+        process.join()
+        failure = failure or Failure("it hangs", "", "a worker process")
+    elif process.exitcode:
+        failure = failure or Failure("died", f"exit code {process.exitcode}", "a worker process")
+    pipe.close()
+    return failure
+
+
+def read_spaces(make: Make, timeout: float | None) -> tuple[Any, Any]:
+    """The spaces of observations and actions, from an environment in a process of its own: making one may hang or
+    end the process."""
+    context = multiprocessing.get_context()
+    ours, theirs = context.Pipe()
+    process = context.Process(
+        target=run_spaces,
+        args=(CloudpickleWrapper(make), theirs, ours),
+        name="environments, a first look",
+        daemon=True,
+    )
+    with hold_stop_signals():
+        process.start()
+    theirs.close()
+    try:
+        wait_for_answer(ours, process, None if timeout is None else monotonic() + timeout)
+        answer = ours.recv()
+    except EOFError:
+        process.join(timeout=5.0)
+        raise WorkerError(
+            Failure("its process died", f"exit code {process.exitcode}", "a worker process"), "make"
+        ) from None
+    finally:
+        process.join(timeout=0.0 if sys.exc_info()[0] else 2.0)
+        process.kill()
+        process.join()
+        ours.close()
+    if isinstance(answer, WorkerAnswer):
+        raise WorkerError(answer.failure, answer.doing)
+    spaces: tuple[Any, Any] = answer.fn
+    return spaces
+
+
+def run_spaces(make: CloudpickleWrapper[Any], pipe: Any, other_end: Any) -> None:
+    """Send the spaces of one environment."""
+    prepare_worker(other_end)
+    try:
+        env = make.fn()
+        pipe.send(CloudpickleWrapper((env.observation_space, env.action_space)))  # type: ignore[arg-type]
+    except BaseException as error:
+        pipe.send(WorkerAnswer(describe_failure(error), "make"))
+        return
+    with suppress(BaseException):
+        env.close()
+
+
+def prepare_worker(other_end: Any) -> None:
+    """What every worker process does first."""
+    ignore_stop_signals()
+    other_end.close()  # so this process notices when the trainer has ended
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when the trainer is gone, also if an environment hangs."""
+    while os.getppid() == parent:
+        sleep(2.0)
+    os._exit(1)
 
 
 def run_worker(
@@ -185,22 +282,34 @@ def run_worker(
     space: gymnasium.Space[Any],
 ) -> None:
     """A worker process: make its environments, and answer until asked to close."""
-    ignore_stop_signals()
-    other_end.close()  # so this process notices when the trainer has ended
+    prepare_worker(other_end)
     envs: list[gymnasium.Env[Any, Any]] = []
+    doing = "make"
     try:
-        envs += [make() for make in makers.fn]  # type: ignore[attr-defined]
+        for make in makers.fn:  # type: ignore[attr-defined]
+            envs.append(make())
         group = WorkerEnvs(envs, first, shared, space)
-        while (message := pipe.recv())[0] != "close":
-            pipe.send(group.step() if message[0] == "step" else group.reset(*message[1:]))
-    except EOFError:  # the trainer has ended
-        pass
-    except Exception as error:  # any error of the environment's own code
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        pipe.send(Failure(type(error).__name__, str(error), f"{last.filename}, line {last.lineno}"))
-    finally:
+        while (message := _receive(pipe))[0] != "close":
+            doing = message[0]
+            pipe.send(group.step() if doing == "step" else group.reset(*message[1:]))
+        doing = "close"
         for env in envs:
             env.close()
+    except BaseException as error:  # any error of the environment's own code
+        with suppress(OSError):
+            pipe.send(WorkerAnswer(describe_failure(error), doing))
+        if doing != "close":
+            for env in envs:
+                with suppress(BaseException):
+                    env.close()
+
+
+def _receive(pipe: Any) -> Any:
+    """The next message; the end of the trainer is a request to close."""
+    try:
+        return pipe.recv()
+    except (EOFError, OSError):
+        return ("close",)
 
 
 class WorkerEnvs:

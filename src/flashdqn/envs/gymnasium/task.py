@@ -24,6 +24,10 @@ MOST_TIMES = 4
 
 def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make copies of an environment on the CPU, for a learner on `device`."""
+    if held_out and config.vectorization == "async":
+        from flashdqn.envs.gymnasium.make import try_in_process
+
+        try_in_process(config)
     games: VecEnv = build_gym_env(make_evaluation_config(config) if held_out else config, num_envs)
     games = games if device.type == "cpu" else HostEnv(games, device)
     return games if config.stack == 1 else FrameStack(games, config.stack)

@@ -12,10 +12,14 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from flashdqn.core.errors import EnvError
+from flashdqn.core.blame import Failure, call_user_code
+from flashdqn.core.errors import EnvError, EnvFailureError
 from flashdqn.envs.gymnasium.calls import Calls
 from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
+
+#: The largest number of the network's precision.
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class VectorStep(NamedTuple):
@@ -42,6 +46,7 @@ class Vector:
         self.mode = _autoreset_mode(env, name)
         self.masked: bool | None = None  # known after the first answer
         self.lives: Array | None = None  # [N], where the environment counts them
+        self._zeros: Array = np.zeros(0, dtype=np.float32)
         self.obs: Array
         self.mask: Array | None
         self.reset(0)
@@ -54,7 +59,10 @@ class Vector:
             "ale_py"
         ):  # whose seeds must stay below 2³¹, the last one's too
             seeds[0] %= 2**30
-        batch, info = self.calls.reset(seed=seeds if each else seeds[0])
+        answer: Any = self.calls.reset(seed=seeds if each else seeds[0])
+        call_user_code(lambda: self._read_reset(*answer), self._complain_of_answer)
+
+    def _read_reset(self, batch: Any, info: dict[str, Any]) -> None:
         self.lives = np.array(info["lives"]) if "lives" in info else None
         if self.masked is None:
             self.masked = self.encoder.mask_in_obs or MASK_KEY in info
@@ -63,22 +71,38 @@ class Vector:
 
     def step(self, action: Array) -> VectorStep:
         """Take one step in every copy."""
-        batch, reward, terminated, truncated, info = self.calls.step(action + self.first_action)
+        answer: Any = self.calls.step(action + self.first_action)
+        return call_user_code(lambda: self._read_step(*answer), self._complain_of_answer)
+
+    def _read_step(
+        self, batch: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+    ) -> VectorStep:
         terminated = np.array(terminated, dtype=np.bool_)
         truncated = np.asarray(truncated, dtype=np.bool_) & ~terminated
+        if np.shape(reward) != (self.num_envs,) or truncated.shape != (self.num_envs,):
+            raise EnvFailureError(
+                f"{self.name} must give a reward and flags for each of its {self.num_envs} environments, and gave "
+                f"shapes {list(np.shape(reward))}, {list(np.shape(terminated))} and {list(np.shape(truncated))}."
+            )
         if self.lives is not None:
             self.lives = np.array(info["lives"])
         acting = np.ones_like(terminated) if self.mode == AutoresetMode.SAME_STEP else ~terminated
         self.obs, self.mask = self._encode(batch, self.num_envs), self._mask(batch, info, acting)
         mask = None if self.mask is None else self.mask.copy()
-        return VectorStep(self.obs.copy(), np.array(reward), terminated, truncated, mask, info)
+        reward = np.array(reward, dtype=np.float64)
+        if not np.abs(reward).max() <= LARGEST:
+            raise self._complain_of_number("a reward", reward)
+        return VectorStep(self.obs.copy(), reward, terminated, truncated, mask, info)
 
     def restart(self, rows: Array) -> None:
         """Start a new episode in some rows, and leave the others alone."""
-        batch, info = self.calls.reset(options={"reset_mask": rows.copy()})
+        answer: Any = self.calls.reset(options={"reset_mask": rows.copy()})
+        call_user_code(lambda: self._read_restart(rows, *answer), self._complain_of_answer)
+
+    def _read_restart(self, rows: Array, batch: Any, info: dict[str, Any]) -> None:
         obs, mask = self._encode(batch, self.num_envs), self._mask(batch, info, rows)
         if not np.array_equal(obs[~rows], self.obs[~rows], equal_nan=obs.dtype.kind == "f"):
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} resets by the rule {self.mode.value}, which can only be followed if "
                 "reset(options={'reset_mask': …}) leaves the other rows alone, and here it does not."
             )
@@ -92,7 +116,7 @@ class Vector:
         """The true last observations and masks of some rows, which the same-step rule puts into its info."""
         info = answer.info
         if "final_obs" not in info:
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} resets in the step in which an episode ends, but gives no infos['final_obs']: "
                 "the last observation of a truncated episode is needed to learn from it."
             )
@@ -115,21 +139,53 @@ class Vector:
     def _encode(self, batch: Any, count: int) -> Array:
         out = self.encoder.empty(count)
         self.encoder.write(batch, out)
+        if out.dtype == np.float32:
+            flat = out.reshape(-1)
+            if flat.size != self._zeros.size:
+                self._zeros = np.zeros(flat.size, dtype=np.float32)
+            if flat.dot(self._zeros) != 0:  # NaN and infinity times 0 are NaN
+                raise self._complain_of_number("an observation", out)
         return out
+
+    def _complain_of_answer(self, failure: Failure) -> EnvFailureError:
+        """The error for an answer that is not what a vector environment returns."""
+        return EnvFailureError(
+            f"{self.name} gave an answer that does not fit its spaces: {failure.reason}. Compare what reset and "
+            "step return with observation_space, and with what Gymnasium says about them."
+        )
+
+    def _complain_of_number(self, what: str, array: Array) -> EnvFailureError:
+        """The error for a number that no network can learn from; `array` is [N, …]."""
+        wrong = ~(np.abs(array) <= LARGEST)
+        row = int(np.flatnonzero(wrong.reshape(len(array), -1).any(axis=1))[0])
+        return EnvFailureError(
+            f"{self.name} gave {what} that holds {array[wrong][0]:g} (environment {row} of {self.num_envs}): every "
+            "number must be finite. Look for a division by zero, an overflow or a logarithm there."
+        )
 
     def _mask(self, batch: Any, info: dict[str, Any], acting: Array) -> Array | None:
         """Legal actions, [N, A]; the rows that will act must have them."""
-        if self.encoder.mask_in_obs:
-            return self.encoder.mask(batch)
+        mask = self.encoder.mask(batch) if self.encoder.mask_in_obs else self._info_mask(info, acting)
+        if mask is not None and not mask[acting].any(axis=1).all():
+            row = int(np.flatnonzero(acting & ~mask.any(axis=1))[0])
+            raise EnvFailureError(
+                f"{self.name} gave an {MASK_KEY} without a legal action for environment {row}: an episode that "
+                "cannot go on must be terminated."
+            )
+        return mask
+
+    def _info_mask(self, info: dict[str, Any], acting: Array) -> Array | None:
         given = info.get(MASK_KEY)
         there = np.asarray(info.get(f"_{MASK_KEY}", given is not None and acting))
         if (there & acting).any() and not self.masked:
-            raise EnvError(f"{self.name} gives info['{MASK_KEY}'] in steps: it must do so in reset too.")
+            raise EnvFailureError(
+                f"{self.name} gives info['{MASK_KEY}'] in steps: it must do so in reset too."
+            )
         if not self.masked:
             return None
         if (acting & ~there).any():
             row = int(np.flatnonzero(acting & ~there)[0])
-            raise EnvError(
+            raise EnvFailureError(
                 f"{self.name} gave info['{MASK_KEY}'] before, and not for environment {row} now: it must come with "
                 "every observation."
             )
@@ -137,7 +193,7 @@ class Vector:
         for i in np.flatnonzero(there):
             row_mask = np.asarray(given[i]) != 0  # type: ignore[index]
             if row_mask.shape != (self.num_actions,):
-                raise EnvError(
+                raise EnvFailureError(
                     f"{self.name}: info['{MASK_KEY}'] must have a number for each of the {self.num_actions} "
                     f"actions, and its shape is {list(row_mask.shape)}."
                 )

@@ -56,12 +56,16 @@ class GymView:
         """What the environment draws, [height, width, 3]."""
         name = self.env.name
         try:
-            drawn = self.env.vector.env.render()[0]
-        except Exception as error:  # any error of the environment's own code
-            if isinstance(error, NameError) and error.name == "sns":  # how MinAtar reports this
+            drawn = self.env.vector.calls.guard.call("render", self.env.vector.env.envs[0].render)
+            array: npt.NDArray[Any] = np.asarray(drawn)
+        except EnvError as error:
+            if (
+                isinstance(error.__cause__, NameError) and error.__cause__.name == "sns"
+            ):  # MinAtar's way to say it
                 raise EnvError(f"{name} needs the package seaborn to draw itself") from None
-            raise EnvError(f"{name} cannot draw itself: {type(error).__name__}: {error}") from error
-        array: npt.NDArray[Any] = np.asarray(drawn)
+            raise
+        except (TypeError, ValueError):
+            raise EnvError(f"{name} must draw [height, width, 3] uint8, and draws no array.") from None
         if array.ndim == 3 and array.shape[2] == 3:
             if array.dtype == np.uint8:
                 return np.asarray(array, dtype=np.uint8)

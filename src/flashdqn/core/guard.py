@@ -1,0 +1,303 @@
+"""Calls into an environment: whatever it raises becomes one `EnvError`, and a call that hangs is ended.
+
+A thread looks twice a second at the calls that are going on. Time counts for a single call of the user's code, by
+its frame on the stack: of a hundred environments that one call steps, each has the whole time. A call that takes
+too long gets an exception: by a signal in the main thread, which also wakes it from sleeping or reading; by the
+interpreter in other threads. Compiled code that never returns cannot be ended so: then the process is ended, if it
+is ours to end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+from flashdqn.core.blame import PACKAGE, belongs_to_us, describe_failure, env_error, find_place
+from flashdqn.core.errors import EnvFailureError
+from flashdqn.core.signals import STOP_SIGNALS, Interrupt
+
+T = TypeVar("T")
+
+#: Seconds between two looks.
+TICK = 0.5
+#: After this many seconds a line says what is being waited for.
+SAY_AFTER = 10.0
+#: An environment that is being closed has at most this many seconds.
+CLOSE_SECONDS = 10.0
+#: Seconds in which a call must end after it got its exception.
+GRACE = 5.0
+#: While a compiler works, a call has this many times its seconds.
+COMPILING = 5.0
+COMPILERS = tuple(
+    f"{os.sep}{name}{os.sep}" for name in ("numba", "llvmlite", "_dynamo", "_inductor", "triton")
+)
+DEBUGGERS = (f"{os.sep}bdb.py", f"{os.sep}pdb.py", f"{os.sep}debugpy{os.sep}", f"{os.sep}pydevd.py")
+#: Frames that only pass a call on to several environments.
+PASSING = f"{os.sep}gymnasium{os.sep}vector{os.sep}"
+
+_log = logging.getLogger("flashdqn")
+
+
+#: Calls in which an environment may well set signal handlers; in the others they are looked after by the watchdog.
+RARE = ("import", "make", "reset")
+#: Our handlers of the signals that stop a run.
+HANDLERS: dict[signal.Signals, Any] = {}
+
+
+def note_handlers() -> None:
+    """Remember our handlers, before an environment's code runs."""
+    for name in STOP_SIGNALS:
+        handler = signal.getsignal(name)
+        if isinstance(getattr(handler, "__self__", None), Interrupt):
+            HANDLERS[name] = handler
+
+
+def list_lost_handlers() -> list[signal.Signals]:
+    """Signals whose handler an environment has replaced, while ours should answer."""
+    return [
+        name
+        for name, ours in HANDLERS.items()
+        if ours.__self__.is_open
+        and not isinstance(getattr(signal.getsignal(name), "__self__", None), Interrupt)
+    ]
+
+
+def restore_handlers() -> None:
+    """Set our handlers again; only the main thread can."""
+    if threading.current_thread() is threading.main_thread():
+        for name in list_lost_handlers():
+            signal.signal(name, HANDLERS[name])
+
+
+def open_closed_streams() -> None:
+    """Let standard streams that were closed lead nowhere: the next file that is opened would take their place, and
+    what is printed would be written into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            with suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
+class Surroundings:
+    """Settings of the whole process that an environment may change and that our own code relies on."""
+
+    def __init__(self) -> None:
+        note_handlers()
+        self.recursion = sys.getrecursionlimit()
+        torch, numpy = (sys.modules.get(name) for name in ("torch", "numpy"))
+        self.torch: tuple[Any, bool] | None = None
+        if torch is not None:
+            self.torch = torch.get_default_dtype(), torch.is_grad_enabled()
+        self.numpy: dict[str, Any] | None = None if numpy is None else numpy.geterr()
+
+    def restore(self) -> None:
+        """Set them as they were."""
+        restore_handlers()
+        open_closed_streams()
+        if sys.getrecursionlimit() < self.recursion:
+            sys.setrecursionlimit(self.recursion)
+        if self.torch is not None:
+            torch = sys.modules["torch"]
+            torch.set_default_dtype(self.torch[0])
+            torch.set_grad_enabled(self.torch[1])
+        if self.numpy is not None:
+            sys.modules["numpy"].seterr(**self.numpy)
+
+
+class StuckError(BaseException):
+    """Raised inside a call that takes too long. Not an `Exception`: the user's code must not swallow it."""
+
+
+class Guard:
+    """Calls into one environment, one at a time."""
+
+    def __init__(self, name: str, timeout: float) -> None:
+        self.name, self.timeout = name, timeout
+        self.doing = ""  # the call that is going on; empty: none
+        self.thread = 0
+        self.calls = 0
+        self.waited = 0.0  # seconds of the user's single call, counted by the watchdog
+        self.seen: object = None  # what identifies that call
+        self.told = False
+        WATCHDOG.watch(self)
+
+    def call(self, doing: str, function: Callable[..., T], *parts: Any, **named: Any) -> T:
+        """Call the user's code."""
+        self.thread = threading.get_ident()
+        self.calls += 1
+        self.doing = doing
+        before = Surroundings() if doing in RARE else None
+        try:
+            return function(*parts, **named)
+        except StuckError as error:
+            raise self.complain_of_hang(doing, find_place(error.__traceback__)) from None
+        except BaseException as error:
+            if belongs_to_us(error):
+                raise
+            raise env_error(self.name, doing, describe_failure(error)) from error
+        finally:
+            self.doing = ""
+            if before is not None:
+                before.restore()
+
+    @property
+    def limit(self) -> float:
+        """Seconds for the call that is going on."""
+        return min(self.timeout, CLOSE_SECONDS) if self.doing == "close" else self.timeout
+
+    def complain_of_hang(self, doing: str, where: str) -> EnvFailureError:
+        """The error for a call that takes too long."""
+        limit = min(self.timeout, CLOSE_SECONDS) if doing == "close" else self.timeout
+        advice = "" if doing == "close" else ", or needs longer: then raise --env.timeout"
+        return EnvFailureError(
+            f"{self.name} has not answered for {limit:g} s (`{doing}`, in {where}). It hangs{advice}."
+        )
+
+
+class Watchdog:
+    """One thread for all guards of a process."""
+
+    def __init__(self) -> None:
+        self.guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+        self.wake = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.accused: Guard | None = None  # whose call gets the exception
+        self.may_end_process = False
+        self.last_words: list[Callable[[str], object]] = []
+
+    def watch(self, guard: Guard) -> None:
+        """Look after a guard's calls from now on."""
+        self.guards.add(guard)
+        if self.thread is None or not self.thread.is_alive():
+            self.thread = threading.Thread(target=self._run, name="flashdqn watchdog", daemon=True)
+            self.thread.start()
+        if threading.current_thread() is threading.main_thread():
+            with suppress(ValueError, OSError):
+                if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+                    signal.signal(signal.SIGALRM, self._on_alarm)
+
+    def _run(self) -> None:
+        while len(self.guards):
+            self.wake.wait(TICK)
+            for guard in list(self.guards):
+                self.look(guard)
+            open_closed_streams()
+            if list_lost_handlers() and _handles_alarm(self):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    def look(self, guard: Guard) -> None:
+        """Count the time of a guard's call, and end it when its time is over."""
+        if not guard.doing:
+            guard.seen, guard.waited, guard.told = None, 0.0, False
+            return
+        call, place, compiling, debugging = read_stack(guard)
+        if call != guard.seen or debugging:
+            guard.seen, guard.waited = call, 0.0
+            return
+        guard.waited += TICK / COMPILING if compiling else TICK
+        if guard.waited >= SAY_AFTER and not guard.told and guard.limit > SAY_AFTER:
+            guard.told = True
+            _log.warning("Waiting for %s since %g s (`%s`, in %s)", guard.name, SAY_AFTER, guard.doing, place)
+        if guard.waited >= guard.limit + GRACE:
+            self.give_up(guard, place)
+        elif guard.waited >= guard.limit:
+            self.end_call(guard)
+
+    def end_call(self, guard: Guard) -> None:
+        """Raise `StuckError` inside a guard's call."""
+        self.accused = guard
+        if guard.thread == threading.main_thread().ident and _handles_alarm(self):
+            signal.pthread_kill(guard.thread, signal.SIGALRM)
+        else:
+            kind = ctypes.py_object(StuckError)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(guard.thread), kind)
+
+    def give_up(self, guard: Guard, place: str) -> None:
+        """End the process, because nothing else ends the call."""
+        guard.waited = 0.0
+        reason = str(guard.complain_of_hang(guard.doing, place))
+        if not self.may_end_process:
+            _log.warning("%s It cannot be interrupted", reason)
+            return
+        for write in self.last_words:
+            with suppress(BaseException):
+                reason = str(write(reason) or reason)
+        import multiprocessing  # only here: it is slow to import
+
+        for child in multiprocessing.active_children():
+            child.kill()
+        with suppress(OSError):
+            os.write(2, f"flashdqn: {reason}\n".encode(errors="replace"))
+        os._exit(1)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        restore_handlers()
+        guard, self.accused = self.accused, None
+        if guard is not None and guard.doing and guard.waited >= guard.limit:
+            raise StuckError
+
+
+def read_stack(guard: Guard) -> tuple[object, str, bool, bool]:
+    """What identifies the user's call, where it is, and whether a compiler or a debugger is at work in it."""
+    frames: list[FrameType] = []
+    frame = sys._current_frames().get(guard.thread)
+    while frame is not None and frame.f_code is not GUARDED:
+        frames.append(frame)
+        frame = frame.f_back
+    if frame is None:
+        return None, "", False, False
+    own = [f for f in reversed(frames) if not f.f_code.co_filename.startswith(PACKAGE)]
+    own = [f for f in own if PASSING not in f.f_code.co_filename] or own
+    files = [f.f_code.co_filename for f in frames]
+    place = f"{own[-1].f_code.co_filename}, line {own[-1].f_lineno}" if own else "compiled code"
+    call = own[0] if own else (guard, guard.calls)
+    return (
+        call,
+        place,
+        any(word in file for file in files for word in COMPILERS),
+        any(word in file for file in files for word in DEBUGGERS),
+    )
+
+
+def _handles_alarm(watchdog: Watchdog) -> bool:
+    return signal.getsignal(signal.SIGALRM) == watchdog._on_alarm
+
+
+@contextmanager
+def end_stuck_process(last_words: Callable[[str], object] | None = None) -> Iterator[None]:
+    """Allow to end this process, exit code 1, if an environment hangs in compiled code; a function may save before.
+
+    It gets the reason, and may return a longer one.
+    """
+    before, words = WATCHDOG.may_end_process, WATCHDOG.last_words
+    WATCHDOG.may_end_process = before or last_words is None
+    WATCHDOG.last_words = words if last_words is None else [last_words]
+    try:
+        yield
+    finally:
+        WATCHDOG.may_end_process, WATCHDOG.last_words = before, words
+
+
+def _start_again_in_child() -> None:
+    """A forked process has no watchdog's thread; its own guards start one."""
+    global WATCHDOG
+    WATCHDOG = Watchdog()
+    if signal.getsignal(signal.SIGALRM).__class__ is type(WATCHDOG._on_alarm):
+        with suppress(ValueError, OSError):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+WATCHDOG = Watchdog()
+GUARDED: CodeType = Guard.call.__code__
+os.register_at_fork(after_in_child=_start_again_in_child)
