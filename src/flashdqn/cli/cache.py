@@ -99,9 +99,9 @@ def show_cache(folder: Path, console: SteadyConsole) -> int:
     console.print(f"Damaged  {len(damaged) or 'none'}")
     console.print(f"Others   {describe_items([item for item in items if not item.is_entry])}")
     console.print(
-        "\nWhat torch.compile and Triton make for flashdqn is in this folder, too. What they and others make for"
+        "\nWhat torch.compile and Triton make for flashdqn is in this folder, too. What other programs make"
     )
-    console.print("other programs is elsewhere, and `flashdqn cache clear` does not remove it:")
+    console.print("is elsewhere, and `flashdqn cache clear` does not remove it:")
     for tool, (variable, default) in TOOL_FOLDERS.items():
         console.print(f"  {tool}: {os.environ.get(variable) or default}  (${variable})")
     return 0

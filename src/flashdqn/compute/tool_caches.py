@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from flashdqn.compute.cache_folder import (
 from flashdqn.core.files import (
     hash_plain_file,
     is_plain_folder,
+    make_refusal,
     open_plain_file,
     read_json_object,
     write_signed_json,
@@ -38,6 +40,9 @@ if sys.platform != "win32":
 
 #: The variable that tells each tool its folder. If the user has set it, we leave the tool alone.
 VARIABLES = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
+
+#: How long to wait for a process that checks a folder.
+LOCK_SECONDS = 30.0
 
 #: The folders that this process uses, with the handles of their locks.
 _guarded: dict[Path, int] = {}
@@ -62,17 +67,14 @@ def find_checked_folder(tool: str) -> Path | None:
         return None
     folder = above / f"flashdqn_{tool}"
     try:
-        handle, alone = lock_shared(folder)
-        if alone and not is_plain_folder(folder):
-            remove_item(folder)
-        make_private_folder(folder)
-        if not is_plain_folder(folder) or explain_distrust(folder) or not os.access(folder, os.W_OK):
-            os.close(handle)
-            return None
-        if alone:
-            remove_damage(folder)
-            fcntl.flock(handle, fcntl.LOCK_SH)
-    except (OSError, NameError):  # no locks here, or a disk that is full or read-only
+        handle, alone = lock_folder(folder)
+    except (OSError, NameError):  # there are no locks here
+        return None
+    try:
+        prepare_folder(folder, alone)
+        fcntl.flock(handle, fcntl.LOCK_SH)  # never waits: it was ours alone, or is shared already
+    except OSError:  # a disk that is full or read-only
+        os.close(handle)
         return None
     if not _guarded:
         atexit.register(record_tool_caches)
@@ -80,29 +82,52 @@ def find_checked_folder(tool: str) -> Path | None:
     return folder
 
 
-def lock_shared(folder: Path) -> tuple[int, bool]:
+def prepare_folder(folder: Path, alone: bool) -> None:
+    """Make a tool's folder private and, if nobody else uses it, remove what cannot be believed; OSError if the
+    folder cannot be used."""
+    if alone and not is_plain_folder(folder):
+        remove_item(folder)
+    make_private_folder(folder)
+    reason = explain_distrust(folder)
+    if reason or not is_plain_folder(folder) or not os.access(folder, os.W_OK):
+        raise make_refusal(folder, reason or "cannot be written to")
+    if alone:
+        remove_damage(folder)
+
+
+def lock_folder(folder: Path) -> tuple[int, bool]:
     """A handle that marks a folder as used, and whether nobody else uses it; then the lock is exclusive."""
     handle = open_plain_file(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, mode=0o600)
+    stop = time.monotonic() + LOCK_SECONDS
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(handle, fcntl.LOCK_SH)  # a process holds the other kind only while it checks
-            return handle, False
+        while True:
+            for kind in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+                with suppress(BlockingIOError):
+                    fcntl.flock(handle, kind | fcntl.LOCK_NB)
+                    return handle, kind == fcntl.LOCK_EX
+            if time.monotonic() > stop:  # a process has it for itself only while it checks the folder
+                raise make_refusal(folder, "is locked by another process")
+            time.sleep(0.02)
     except BaseException:
         os.close(handle)
         raise
-    return handle, True
 
 
 def is_in_use(folder: Path) -> bool:
     """Whether a process uses a tool's folder."""
     try:
-        handle, alone = lock_shared(folder)
+        handle = open_plain_file(folder.with_suffix(".lock"), os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except (OSError, NameError):
         return False
-    os.close(handle)
-    return not alone
+    finally:
+        os.close(handle)
+    return False
 
 
 def remove_damage(folder: Path) -> None:
