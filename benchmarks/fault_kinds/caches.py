@@ -103,20 +103,22 @@ def run_program(folder: Path, cache: Path | str, *words: str, hash_seed: int = 0
     return None
 
 
+WAYS = ("cut", "flip", "flip", "flip", "zero", "empty", "append", "folder", "pipe", "link", "loose")
+
+
 def damage_file(path: Path, chance: random.Random) -> str:
     """Damage a file in one of many ways; says how."""
     data = bytearray(path.read_bytes())
-    way = chance.choice(
-        ("cut", "flip", "flip", "flip", "zero", "empty", "append", "folder", "pipe", "link", "loose")
-    )
+    way = chance.choice(WAYS)
     at = chance.randrange(len(data))
     if way in ("folder", "pipe", "link"):
         path.unlink()
-        {
-            "folder": path.mkdir,
-            "pipe": lambda: os.mkfifo(path),
-            "link": lambda: path.symlink_to("/etc/hosts"),
-        }[way]()
+        if way == "folder":
+            path.mkdir()
+        elif way == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/etc/hosts")
     elif way == "loose":
         path.chmod(0o666)
     else:

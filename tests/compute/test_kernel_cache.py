@@ -141,6 +141,8 @@ def test_a_folder_in_place_of_a_file_is_no_reason_to_stop(
     (entry / "below").mkdir(parents=True)
     assert start_again() == start_again() == MISS
     assert "cannot be kept" in caplog.text
+    (entry / "below").rmdir()
+    assert (start_again(), start_again()) == (MISS, HIT)
 
 
 def test_it_is_private(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

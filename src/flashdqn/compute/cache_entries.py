@@ -26,7 +26,7 @@ from flashdqn.compute.cache_folder import (
     make_private_folder,
     say_once,
 )
-from flashdqn.core.files import open_plain_file, write_bytes_atomically
+from flashdqn.core.files import is_plain_folder, open_plain_file, write_bytes_atomically
 
 SUFFIX = ".kernel"
 MAGIC = b"flashdqn kernel 2\n"
@@ -89,7 +89,7 @@ def drop_entry(path: Path, error: Exception) -> None:
     """Remove a file that is of no use, and say so."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     with suppress(OSError):
-        path.unlink()
+        path.rmdir() if is_plain_folder(path) else path.unlink()
     say_once("damage", f"A damaged file in the cache is dropped and compiled again: '{path}' ({reason}).")
 
 
