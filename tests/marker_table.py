@@ -10,6 +10,7 @@ import re
 
 #: More than about three seconds on a quiet machine, or a compilation of its own.
 SLOW = (
+    "tests/compute/test_fingerprint.py::test_the_hash_seed_changes_no_kernel_of_ours",
     "tests/compute/test_kernels.py::test_the_cache_serves_other_processes_and_is_never_stale",
     "tests/compute/test_kernels.py::test_the_cache_serves_threads_too",
     "tests/docs/test_quickstart.py::test_the_first_ten_minutes",
@@ -60,6 +61,7 @@ PROCESS = (
     "tests/cli/test_cli.py::test_a_real_terminal_gets_the_live_display",
     "tests/cli/test_cli.py::test_ctrl_c_saves_and_says_how_to_go_on",
     "tests/cli/test_trust.py::test_as_a_process_of_its_own",
+    "tests/compute/test_fingerprint.py::test_the_hash_seed_changes_no_kernel_of_ours",
     "tests/doctor/test_stand_ins.py",
     "tests/compute/test_kernels.py::test_the_cache_serves_other_processes_and_is_never_stale",
     "tests/compute/test_kernels.py::test_the_cache_serves_threads_too",

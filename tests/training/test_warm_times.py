@@ -16,11 +16,16 @@ from flashdqn.training.warm_times import WarmUp, warm_up_key
 
 CHOICE = Choice(ExecutionPlan("eager"))
 WRITERS, WRITES = 4, 40
+SPOILED = [
+    *("", "{", "[1, 2]", "3", "null", '{"a": "x"}', '{"a": null}', "\xff\xfe"),
+    *('{"a": NaN}', '{"a": -1}', '{"a": 1e999}', '{"a": 1' + "0" * 400 + "}", "[" * 5000, "\0" * 100),
+    '{"a": 3.0, "checksum": "0"}',
+]
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(warm_times, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(warm_times, "find_cache_folder", lambda: tmp_path)
     return tmp_path / "warm-up.json"
 
 
@@ -33,7 +38,7 @@ def test_the_first_time_is_kept(cache: Path) -> None:
         assert (again.seconds, again.first) == (seconds, 20.0)
         assert str(again) == f"{seconds:.1f} s (the first time: 20.0 s)"
     assert WarmUp.took(tiny_config(envs=32), 5.0, CHOICE).first == 5.0
-    assert json.loads(cache.read_text()) == {
+    assert warm_times.read_warm_times(cache) == {
         warm_up_key(config): 20.0,
         warm_up_key(tiny_config(envs=32)): 5.0,
     }
@@ -47,7 +52,7 @@ def test_seed_budget_and_place_do_not_matter(tmp_path: Path) -> None:
     assert warm_up_key(tiny_config(learn__batch_size=64)) != warm_up_key(tiny_config())
 
 
-@pytest.mark.parametrize("spoiled", ["", "{", "[1, 2]", "3", "null", '{"a": "x"}', '{"a": null}', "\xff\xfe"])
+@pytest.mark.parametrize("spoiled", SPOILED)
 def test_a_spoiled_file_counts_as_none(cache: Path, spoiled: str) -> None:
     cache.write_bytes(spoiled.encode("latin-1"))
     assert WarmUp.took(tiny_config(), 2.0, CHOICE).first == 2.0
@@ -61,7 +66,7 @@ def test_what_cannot_be_read_or_written_is_no_reason_to_stop(
     for seconds in (2.0, 1.0):
         assert WarmUp.took(tiny_config(), seconds, CHOICE).first == seconds
     assert [path.name for path in cache.parent.iterdir()] == [cache.name]
-    monkeypatch.setattr(warm_times, "cache_folder", lambda: cache / "not" / "there")
+    monkeypatch.setattr(warm_times, "find_cache_folder", lambda: cache / "not" / "there")
     assert WarmUp.took(tiny_config(), 3.0, CHOICE).first == 3.0
 
 

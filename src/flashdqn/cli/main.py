@@ -132,6 +132,7 @@ COMMANDS = {
     "presets": "list the presets, the algorithms and their variants",
     "envs": "list the environments and their settings",
     "landscapes": "make, check and show the ground that fuel breaks are placed on",
+    "cache": "show, check or clear the compiled code on disk",
     "profile": "why a training is as fast as it is, and what would make it faster",
     "doctor": "why is this training slow? For any script with PyTorch",
 }

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 
-from flashdqn.compute.kernel_cache import cache_folder
+from flashdqn.compute.tool_caches import guard_tool_cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +57,7 @@ def compiler_missing(device: torch.device) -> str | None:
 
 def compiled(function: F) -> F:
     """`function` compiled as a whole; the compiled code is kept on disk for the next start."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
+    guard_tool_cache("inductor")
     warnings.filterwarnings(
         "ignore", message=r"\s*Online softmax is disabled"
     )  # a user can do nothing about it

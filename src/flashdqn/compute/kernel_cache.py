@@ -1,71 +1,70 @@
-"""Compiled kernels on disk, never stale.
+"""Compiled kernels on disk: never stale, never believed unchecked, and never a reason to stop.
 
-Numba's own cache looks at one source file: the one of the compiled function, not those of its callees. So
-each kernel's driver (the loop over boards) is written to its own file, whose name holds a hash of all
-that goes into the compiled code: the bytecode of every function the kernel can reach, the constants they
-use, and the versions of Python and Numba. Numba caches beside that file; any change makes another file.
-The folder is `$FLASHDQN_CACHE`, else `~/.cache/flashdqn/kernels`, else a temporary one.
+Numba's own cache looks at one source file, that of the compiled function; it unpickles and runs whatever lies on
+disk; and it needs a folder that it can write to. So we keep the machine code ourselves. Each kernel's driver (the
+loop over boards) is known by a hash of all that goes into the compiled code (`fingerprint`), and the code for each
+set of types lies in its own file with its checksum (`cache_entries`). Whatever goes wrong with the cache,
+the kernel is compiled as if there were none.
 """
 
 from __future__ import annotations
 
-import atexit
-import hashlib
-import importlib.metadata
+import importlib
 import importlib.util
-import inspect
 import os
-import shutil
+import pickle
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
-import numpy as np
+import numba.core.serialize
+
+from flashdqn.compute.cache_entries import (
+    drop_entry,
+    find_entry,
+    name_entry,
+    remove_old_items,
+    store_entry,
+)
+from flashdqn.compute.cache_folder import find_cache_folder, say_once
+from flashdqn.compute.fingerprint import fingerprint_kernel, unwrap_function
+from flashdqn.core.files import open_plain_file
 
 if sys.platform != "win32":
     import fcntl
 
+#: How long to wait for a process that compiles the same kernel; it may hang, or have been stopped.
+LOCK_SECONDS = 120.0
+
 
 def load_driver(function: Callable[..., None], source: str) -> Any:
     """The compiled-on-demand `driver` of `source`, in which `play` means `function`, cached on disk."""
-    if not _is_importable(_unwrap_function(function).__module__):
-        source = source.replace("cache=True", "cache=False")
+    plain = unwrap_function(function)
     digest = fingerprint_kernel(function, source)
-    name = f"flashdqn_kernel_{_unwrap_function(function).__name__}_{digest}"
+    name = f"flashdqn_kernel_{plain.__name__[:40]}_{digest[:16]}"
     if name in sys.modules:
         return sys.modules[name].driver
-    path = cache_folder() / f"{name}.py"
-    if not path.exists():
-        _write_atomically(path, source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
     vars(module)["play"] = function
     # Registered before it runs: Numba imports the module by its name when it loads cached code.
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, f"<{name}>", "exec"), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
+    if _is_importable(plain.__module__) and hasattr(module.driver, "_cache"):
+        module.driver._cache = DriverCache(name, digest, is_cuda_driver(module.driver))
     return module.driver
 
 
-@contextmanager
-def lock_driver(driver: Any) -> Iterator[None]:
-    """Hold this lock to compile or load a driver. Numba numbers the machine code of a driver's several types. Two
-    processes that compile different types at once would take the same number, and later run the wrong code."""
-    path = Path(driver.py_func.__code__.co_filename).with_suffix(".lock")
-    with path.open("a") as file:
-        if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, even after an error
-        yield
+def is_cuda_driver(driver: Any) -> bool:
+    """Whether a driver is for CUDA, and not for the CPU."""
+    return type(driver).__module__.startswith("numba.cuda")
 
 
 def _is_importable(module: str | None) -> bool:
@@ -78,91 +77,149 @@ def _is_importable(module: str | None) -> bool:
         return False
 
 
-def fingerprint_kernel(function: Callable[..., None], source: str) -> str:
-    """A hash of everything that shapes the machine code of `source` calling `function`."""
-    module = _unwrap_function(function).__module__
-    digest = hashlib.sha256(f"{sys.version}\n{_package_versions()}\n{module}\n{source}".encode())
-    for part in _fingerprint_parts(function, set()):
-        digest.update(part)
-    return digest.hexdigest()[:16]
+class DriverCache:
+    """What Numba asks for a driver's code before it compiles, and gives it to afterwards.
 
+    It takes the place of Numba's own cache in a dispatcher (`numba.core.caching._Cache`).
+    """
 
-@cache
-def cache_folder() -> Path:
-    """The folder for generated drivers and their machine code; created if it is missing."""
-    asked = os.environ.get("FLASHDQN_CACHE")
-    folder = Path(asked) if asked else Path("~/.cache/flashdqn/kernels").expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:  # a read-only home: compile once per process rather than not at all
-        temporary = Path(tempfile.mkdtemp(prefix="flashdqn-kernels-"))
-        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-        return temporary
+    cache_path = None
 
+    def __init__(self, name: str, digest: str, cuda: bool) -> None:
+        self.name, self._digest = name, digest
+        self._codec = CudaCodec() if cuda else CpuCodec()
 
-@cache
-def _package_versions() -> str:
-    found = []
-    for package in ("numba", "llvmlite", "numba-cuda", "numpy"):
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The code for arguments of these types, or None."""
+        target_context.refresh()
         try:
-            found.append(f"{package}={importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            found.append(f"{package}=none")
-    return " ".join(found)
+            key = self.make_key(sig, target_context.codegen())
+            packed = find_entry(self.name, key)
+        except Exception as error:
+            say_once("damage", f"The cache cannot be read ({error}); the code is compiled again.")
+            return None
+        if packed is None:
+            return None
+        try:
+            known, payload = pickle.loads(packed)
+            return self._codec.rebuild(target_context, payload) if known == sig else None
+        except Exception as error:  # whole, but of no use here: for example a module that is gone
+            self._drop(key, error)
+            return None
+
+    def _drop(self, key: str, error: Exception) -> None:
+        if folder := find_cache_folder():
+            drop_entry(folder / name_entry(self.name, key), error)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code if that is possible."""
+        if not self._codec.can_keep(data):
+            return
+        try:
+            key = self.make_key(sig, data.codegen)
+            store_entry(self.name, key, numba.core.serialize.dumps((sig, self._codec.reduce(data))))
+            _remove_old_items_once()
+        except Exception as error:
+            say_once("store", f"Compiled code cannot be kept ({error}): the next start compiles again.")
+
+    def make_key(self, sig: Any, codegen: Any) -> str:
+        """What the code depends on: the kernel, the types of its arguments, the processor."""
+        return f"{self._digest} {sig} {codegen.magic_tuple()}"
+
+    def enable(self) -> None:
+        """Numba may ask for it; it is always enabled."""
+
+    def disable(self) -> None:
+        """Numba may ask for it; it is always enabled."""
+
+    def flush(self) -> None:
+        """Numba may ask for it; files are never wrong, so none is removed."""
 
 
-def _unwrap_function(function: Any) -> FunctionType:
-    """The Python function under a Numba dispatcher or intrinsic."""
-    plain: FunctionType = getattr(function, "py_func", getattr(function, "_defn", function))
-    return plain
+class CpuCodec:
+    """Compiled code for the CPU, as data and back."""
+
+    def can_keep(self, result: Any) -> bool:
+        """Whether the code can be used by another process."""
+        return not result.library.has_dynamic_globals and all(part.can_cache for part in result.lifted)
+
+    def reduce(self, result: Any) -> Any:
+        """Data that can be pickled."""
+        return result._reduce()
+
+    def rebuild(self, target_context: Any, data: Any) -> Any:
+        """What `reduce` was given."""
+        from numba.core.compiler import CompileResult
+
+        return CompileResult._rebuild(target_context, *data)
 
 
-def _fingerprint_parts(function: Any, seen: set[int]) -> Iterator[bytes]:
-    """The bytecode of a function and of all it calls, and the constants they take from their modules."""
-    plain = _unwrap_function(function)
-    if id(plain) in seen:
+class CudaCodec:
+    """A compiled CUDA kernel, as data and back."""
+
+    def can_keep(self, kernel: Any) -> bool:
+        """Whether the code can be used by another process: not if it was made for one size of grid."""
+        return not getattr(kernel, "launch_config_sensitive", False)
+
+    def reduce(self, kernel: Any) -> Any:
+        """Data that can be pickled."""
+        return kernel._reduce_states()
+
+    def rebuild(self, target_context: Any, data: Any) -> Any:
+        """What `reduce` was given."""
+        dispatcher = importlib.import_module("numba.cuda.dispatcher")
+        override = getattr(getattr(dispatcher, "utils", None), "numba_target_override", nullcontext)
+        with override():
+            return dispatcher._Kernel._rebuild(**data)
+
+
+_old_items_removed = False
+
+
+def _remove_old_items_once() -> None:
+    """Tidy up, at most once in a process, and only in one that has added something."""
+    global _old_items_removed
+    if not _old_items_removed and (folder := find_cache_folder()):
+        _old_items_removed = True
+        remove_old_items(folder)
+
+
+@contextmanager
+def lock_driver(driver: Any) -> Iterator[None]:
+    """Hold this lock to compile or load a driver: one process compiles, the others wait and load. It only saves
+    work, so where it cannot be had, or for long, everyone compiles."""
+    name, folder = getattr(getattr(driver, "_cache", None), "name", None), find_cache_folder()
+    if name is None or folder is None or sys.platform == "win32":
+        yield
         return
-    seen.add(id(plain))
-    # Cached code stores the module name of each function; the options are those of its decorator.
-    options = sorted(getattr(function, "targetoptions", {}).items())
-    yield f"{plain.__module__}.{plain.__qualname__} {options}".encode()
-    yield from _code_parts(plain.__code__)
-    # An intrinsic generates code, which may depend on all of its file.
-    if hasattr(function, "_defn"):
-        yield inspect.getsource(sys.modules[plain.__module__]).encode()
-        return
-    closure = inspect.getclosurevars(plain)
-    for name, value in sorted({**closure.globals, **closure.nonlocals}.items()):
-        used = {name: value}
-        if isinstance(value, ModuleType):
-            # `module.name` shows as two names; keep those that the module has.
-            used = {n: getattr(value, n) for n in plain.__code__.co_names if hasattr(value, n)}
-        for what, constant in used.items():
-            if isinstance(_unwrap_function(constant), FunctionType):
-                yield from _fingerprint_parts(constant, seen)
-            elif isinstance(constant, np.ndarray):
-                yield f"{what}={constant.dtype}{constant.shape}".encode() + constant.tobytes()
-            elif isinstance(constant, bool | int | float | str | tuple | np.generic):
-                yield f"{what}={constant!r}".encode()
+    path = folder / f"{name}.lock"
+    handle = _open_lock(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                path.unlink()  # who waits for it compiles as well, and does no harm
+            os.close(handle)
 
 
-def _code_parts(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    yield repr((code.co_names, code.co_varnames, code.co_freevars)).encode()
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code_parts(constant)
+def _open_lock(path: Path) -> int | None:
+    """A handle of a locked file; None where there is no lock to be had."""
+    try:
+        handle = open_plain_file(path, os.O_RDWR | os.O_CREAT, mode=0o600)
+    except OSError:
+        return None
+    stop = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > stop:
+                os.close(handle)
+                return None
+            time.sleep(0.02)
+        except OSError:  # a file system without locks
+            os.close(handle)
+            return None
         else:
-            yield repr(constant).encode()
-
-
-def _write_atomically(path: Path, source: str) -> None:
-    """Several processes may write the same file at once: the last one wins, and all write the same content."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        file.write(source)
-    # Numba takes another file date for another source, so every writer sets the same date.
-    os.utime(temporary, (0, 0))
-    Path(temporary).replace(path)
+            return handle

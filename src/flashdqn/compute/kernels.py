@@ -56,7 +56,7 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _SERIAL_DRIVER = f"""\
 from numba import njit
 
-@njit(cache=True, **{_OPTIONS})
+@njit(**{_OPTIONS})
 def driver(n, ARGUMENTS):
     for i in range(n):
         play(i, ARGUMENTS)
@@ -71,7 +71,7 @@ def play_chunk(start, stop, ARGUMENTS):
     for i in range(start, stop):
         play(i, ARGUMENTS)
 
-@njit(parallel=True, cache=True, **{_OPTIONS})
+@njit(parallel=True, **{_OPTIONS})
 def driver(n, chunk, ARGUMENTS):
     for c in prange((n + chunk - 1) // chunk):
         start = int64(c) * chunk
@@ -81,7 +81,7 @@ def driver(n, chunk, ARGUMENTS):
 _CUDA_DRIVER = """\
 from numba import cuda
 
-@cuda.jit(cache=True, fastmath=False)
+@cuda.jit(fastmath=False)
 def driver(n, ARGUMENTS):
     i = cuda.grid(1)
     if i < n:
@@ -91,7 +91,7 @@ def driver(n, ARGUMENTS):
 _BLOCK_DRIVER = """\
 from numba import cuda
 
-@cuda.jit(cache=True, fastmath=False)
+@cuda.jit(fastmath=False)
 def driver(n, ARGUMENTS):
     i = cuda.blockIdx.x
     if i < n:

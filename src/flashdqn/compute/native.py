@@ -18,7 +18,7 @@ from flashdqn.compute.kernel_cache import load_driver, lock_driver
 _DRIVER = """\
 from numba import njit
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def driver(ARGUMENTS):
     play(ARGUMENTS)
 """
@@ -26,7 +26,7 @@ def driver(ARGUMENTS):
 _CREW = """\
 from numba import njit, prange
 
-@njit(parallel=True, cache=True, nogil=True, error_model="numpy")
+@njit(parallel=True, nogil=True, error_model="numpy")
 def driver(threads, ARGUMENTS):
     if threads == 1:
         play(0, 1, ARGUMENTS)

@@ -32,13 +32,13 @@ _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(o
 _SHELL_PIPES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 
 
-def open_plain_file(path: Path, flags: int = os.O_RDONLY, follow: bool = False) -> int:
+def open_plain_file(path: Path, flags: int = os.O_RDONLY, follow: bool = False, mode: int = 0o666) -> int:
     """A handle of a plain file, as `os.open` gives it. A pipe, a device or (without `follow`) a link is refused at
     once, by an OSError."""
     if follow and str(path).startswith(_SHELL_PIPES):
         return os.open(path, flags | getattr(os, "O_CLOEXEC", 0))
     try:
-        handle = os.open(path, flags | _ALWAYS | (0 if follow else _NO_FOLLOW), 0o666)
+        handle = os.open(path, flags | _ALWAYS | (0 if follow else _NO_FOLLOW), mode)
     except OSError as error:
         if error.errno == errno.ELOOP and not follow:
             raise make_refusal(path, "is a link, and links are not followed here") from None
@@ -92,12 +92,13 @@ def is_plain_folder(path: Path) -> bool:
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """Write a whole file: the body writes to the path it is given, and the result takes the place of `path` once it
-    is safe on disk. If the body fails, nothing is left behind and the old file is untouched."""
+    is safe on disk. If the body fails, nothing is left behind and the old file is untouched. The user's umask takes
+    its part of `mode`."""
     # The suffix stays at the end: drawing libraries choose the format by it.
     temporary = path.with_name(f".{secrets.token_hex(8)}{WRITING}{path.suffix[:16]}")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _ALWAYS, 0o666))
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _ALWAYS, mode))
     try:
         yield temporary
         sync_to_disk(temporary)
@@ -116,25 +117,25 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def write_bytes_atomically(path: Path, data: bytes) -> None:
+def write_bytes_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write, sync and rename: the file is either new and whole, or unchanged."""
-    with replace_file(path) as temporary:
+    with replace_file(path, mode) as temporary:
         temporary.write_bytes(data)
 
 
-def write_text_atomically(path: Path, text: str) -> None:
+def write_text_atomically(path: Path, text: str, mode: int = 0o666) -> None:
     """As `write_bytes_atomically`, in UTF-8."""
-    write_bytes_atomically(path, text.encode("utf-8"))
+    write_bytes_atomically(path, text.encode("utf-8"), mode)
 
 
-def write_json_atomically(path: Path, data: Any) -> None:
+def write_json_atomically(path: Path, data: Any, mode: int = 0o666) -> None:
     """As `write_bytes_atomically`, as JSON."""
-    write_text_atomically(path, json.dumps(data, indent=2) + "\n")
+    write_text_atomically(path, json.dumps(data, indent=2) + "\n", mode)
 
 
-def write_signed_json(path: Path, data: Mapping[str, Any]) -> None:
+def write_signed_json(path: Path, data: Mapping[str, Any], mode: int = 0o666) -> None:
     """As `write_json_atomically`, with the object's own checksum in it."""
-    write_json_atomically(path, {**data, CHECKSUM: compute_checksum(data)})
+    write_json_atomically(path, {**data, CHECKSUM: compute_checksum(data)}, mode)
 
 
 def read_signed_json(path: Path) -> dict[str, Any]:

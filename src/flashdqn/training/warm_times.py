@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
+import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from flashdqn.compute.kernel_cache import cache_folder
+from flashdqn.compute.cache_folder import find_cache_folder
+from flashdqn.compute.tool_caches import record_tool_caches
 from flashdqn.config import Config
 from flashdqn.config.settings import to_dict
+from flashdqn.core.files import read_json_object, write_signed_json
 from flashdqn.training.autotune import Choice
+
+#: Times to remember; the oldest are forgotten.
+MOST_TIMES = 1000
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,11 @@ class WarmUp:
     @classmethod
     def took(cls, config: Config, seconds: float, choice: Choice) -> WarmUp:
         """Remember the first start of a configuration."""
-        path, name = cache_folder() / "warm-up.json", warm_up_key(config)
+        record_tool_caches()  # now: a training that is killed later has compiled everything
+        folder, name = find_cache_folder(), warm_up_key(config)
+        if folder is None:
+            return cls(seconds, seconds, choice)
+        path = folder / "warm-up.json"
         known = read_warm_times(path)
         if name not in known:
             known[name] = round(seconds, 3)
@@ -46,21 +54,15 @@ class WarmUp:
 def read_warm_times(path: Path) -> dict[str, float]:
     """The recorded times; empty if the file is missing or damaged."""
     try:
-        return {str(name): float(seconds) for name, seconds in json.loads(path.read_text("utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        known = {name: float(seconds) for name, seconds in read_json_object(path).items()}
+    except (ValueError, TypeError, OverflowError):
         return {}
+    return known if all(0 <= seconds < math.inf for seconds in known.values()) else {}
 
 
 def write_warm_times(path: Path, known: dict[str, float]) -> None:
     """Write the whole file or nothing; if two processes write at once, the last one wins."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(known, file)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_signed_json(path, dict(list(known.items())[-MOST_TIMES:]), mode=0o600)
 
 
 def warm_up_key(config: Config) -> str:

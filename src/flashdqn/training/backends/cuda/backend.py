@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from flashdqn.compute.graphs import compiler_missing
+from flashdqn.compute.tool_caches import guard_tool_cache
 from flashdqn.core.types import Batch, Step
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
@@ -17,6 +18,7 @@ class CudaBackend:
     """MLPs of two hidden layers with a scalar head, greedy or double."""
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
+        guard_tool_cache("triton")
         self.parts, uniform = parts, parts.sampler.uniform
         self._policy = FusedPolicy(parts.learner.online, parts.config.envs)  # type: ignore[arg-type]
         self._update = build_fused_update(parts)
