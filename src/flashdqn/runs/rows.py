@@ -93,7 +93,7 @@ def float_or_nan(value: Any) -> float:
     """The value as a number; NaN if it is not one."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flashdqn.core.files import replace_file
 from flashdqn.runs.tables import read_evaluations, read_metrics
 
 
@@ -38,5 +39,6 @@ def draw_curve(run: Path) -> Path | None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     path = run / "curve.png"
-    figure.savefig(path, dpi=130)
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, dpi=130)
     return path

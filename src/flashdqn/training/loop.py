@@ -14,9 +14,9 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
-from flashdqn.core.files import write_json_atomically
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.records import DEMOS_FILE
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple
 from flashdqn.training.demonstrate import run_demonstrations
@@ -70,7 +70,8 @@ class Loop:
         weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
-        self.folder.rewind(counters["transitions"])
+        for said in self.folder.rewind_to(path):
+            self.progress.note(said)
         self._evaluated = self.folder.last_evaluation()
         self.reporter.begin(counters["reported_step"], counters["reported_updates"])
 
@@ -100,7 +101,7 @@ class Loop:
     def show(self, interrupt: Interrupt) -> None:
         """Run the demonstrations before the clock starts; the run folder stores a summary of them."""
         done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, interrupt)
-        write_json_atomically(self.folder.path / "demos.json", done)
+        self.folder.write_json(DEMOS_FILE, done)
         self.progress.note(
             f"{done['episodes']:,} demonstrations by {done['source']}, {done['transitions']:,} transitions "
             "with a mean "
@@ -170,8 +171,8 @@ class Loop:
         self._evaluated = self.parts.counts.transitions
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
-        path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
+        path = self.save(with_state)
         if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
             checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
@@ -184,7 +185,7 @@ class Loop:
                 raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
             state = self.parts.state_dict() if with_state else None
             self.reporter.flush()
-            return checkpoint.save(self.folder.checkpoints, weights, state, self._counters())
+            return self.folder.save_checkpoint(weights, state, self._counters())
 
     def _counters(self) -> dict[str, Any]:
         counts = self.parts.counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import time
@@ -22,11 +21,12 @@ from flashdqn.config import Config
 from flashdqn.config.settings import trust_flag
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError, EnvError
-from flashdqn.core.files import write_json_atomically
+from flashdqn.core.files import remove_anything
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, check_output_folder
+from flashdqn.runs.records import DEMOS_FILE, SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts, check_memory_fits, describe_replay_memory
 from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
@@ -125,7 +125,7 @@ def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO
 
 
 def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages) -> Run:
-    checkpoint.recover_interrupted_save(folder.checkpoints)
+    folder.recover()
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
     check_budget_left(config, folder, counters)
@@ -134,10 +134,8 @@ def _resume_locked(config: Config, folder: RunFolder, path: Path, progress: Prog
     with Session.open(config, progress.note) as session:
         loop = session.make_loop(folder, progress)
         loop.resume(point)
-        (folder.path / "summary.json").unlink(missing_ok=True)
-        data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
-        data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
-        write_json_atomically(folder.path / "config.json", data)
+        remove_anything(folder.path / SUMMARY_FILE)
+        folder.change_budget(config, counters["transitions"])
         return _run_and_summarize(loop, session, pages)
 
 
@@ -209,7 +207,7 @@ def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
             loop.reporter.close()
     summary = summarize_run(loop, warm_up, finished)
     loop.reporter.close(summary)
-    write_json_atomically(folder.path / "summary.json", summary)
+    folder.write_json(SUMMARY_FILE, summary)
     write_pages(folder.path, pages, loop.progress)
     return Run(folder.path, config, finished, summary)
 
@@ -240,8 +238,8 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
         "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
         "weights": checkpoint.hash_weights(parts.learner.weights()),
     }
-    if (demos := loop.folder.path / "demos.json").exists():
-        summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
+    if demos := loop.folder.read_json(DEMOS_FILE):
+        summary["demonstrations"] = demos
     best = checkpoint.best(loop.folder.checkpoints)
     if finished and best is not None:
         result = evaluate_checkpoint(config, parts, best[0])
