@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.files import check_writable_file, read_json_object
+from flashdqn.core.files import (
+    check_writable_file,
+    open_plain_file,
+    parse_json,
+    read_json_object,
+    read_plain_file,
+    read_plain_text,
+    read_signed_json,
+    remove_leftovers,
+    replace_file,
+    write_signed_json,
+    write_text_atomically,
+)
 
 
 def test_a_file_that_can_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +62,97 @@ def test_json_that_is_no_object_holds_nothing(tmp_path: Path, text: bytes) -> No
     assert read_json_object(path) == {}
     path.write_text('{"a": [1]}')
     assert read_json_object(path) == {"a": [1]}
+
+
+def test_a_pipe_a_device_and_a_link_are_refused_at_once(tmp_path: Path) -> None:
+    pipe, link, there = tmp_path / "pipe", tmp_path / "link", tmp_path / "there"
+    os.mkfifo(pipe)
+    there.write_text("text")
+    link.symlink_to(there)
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        with pytest.raises(OSError, match="is a named pipe, not a file"):
+            open_plain_file(pipe, flags)
+    with pytest.raises(OSError, match="is a device, not a file"):
+        read_plain_file(Path("/dev/zero"))
+    with pytest.raises(OSError, match=r"(folder, not a file|Is a directory)"):
+        read_plain_file(tmp_path)
+    with pytest.raises(OSError, match="is a link"):
+        read_plain_text(link)
+    assert read_plain_text(link, follow=True) == "text"
+    with pytest.raises(FileNotFoundError):
+        read_plain_file(tmp_path / "missing")
+
+
+def test_what_the_shell_pipes_in_can_be_read() -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"text")
+    os.close(theirs)
+    assert read_plain_text(Path(f"/dev/fd/{ours}"), follow=True) == "text"
+    os.close(ours)
+
+
+def test_a_written_file_replaces_a_planted_link(tmp_path: Path) -> None:
+    precious, path = tmp_path / "precious", tmp_path / "report.html"
+    precious.write_text("mine")
+    path.symlink_to(precious)
+    write_text_atomically(path, "page")
+    assert precious.read_text() == "mine"
+    assert not path.is_symlink()
+    assert path.read_text() == "page"
+    assert sorted(tmp_path.iterdir()) == [precious, path]
+
+
+def test_a_new_file_has_the_rights_that_the_user_asks_for(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text_atomically(tmp_path / "file", "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with replace_file(path) as temporary:
+            assert temporary.suffix == ".csv"
+            temporary.write_text("ha")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_leftovers_are_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / ".0123.writing.csv").write_text("half")
+    (tmp_path / ".4567.writing").symlink_to(precious)
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == [precious]
+    assert precious.read_text() == "mine"
+
+
+def test_a_changed_value_does_not_match_the_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    write_signed_json(path, {"gamma": 0.99, "name": "ε"})
+    assert read_signed_json(path) == {"gamma": 0.99, "name": "ε"}
+    path.write_text(path.read_text().replace("0.99", "0.09"))
+    with pytest.raises(ValueError, match="does not match its own checksum"):
+        read_signed_json(path)
+    assert read_json_object(path) == {}
+    path.write_text('{"gamma": 0.09}')  # as older versions wrote it
+    assert read_signed_json(path) == {"gamma": 0.09}
+
+
+def test_json_that_nests_too_deeply_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json(path.read_text())
+    assert read_json_object(path) == {}
