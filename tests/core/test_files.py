@@ -47,7 +47,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "access", deny)
     (tmp_path / "there.json").write_text("")
-    with pytest.raises(ConfigError, match="there.json' cannot be written to"):
+    with pytest.raises(ConfigError, match=r"there\.json' cannot be written to"):
         check_writable_file(tmp_path / "there.json")
     with pytest.raises(ConfigError, match="x' cannot be written to"):  # tried, and not only asked
         check_writable_file(Path("/proc/x"))

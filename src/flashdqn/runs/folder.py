@@ -18,7 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,14 @@ from torch import Tensor
 
 from flashdqn.config import Config
 from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
-from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError
 from flashdqn.core.files import (
+    MOST_JSON,
     RefusedFileError,
     describe_problem,
     open_plain_file,
+    parse_json,
+    read_plain_text,
     remove_anything,
     remove_leftovers,
     sync_to_disk,
@@ -142,13 +145,28 @@ class RunFolder:
     def config(self, permission: Permission = NO_PERMISSION) -> Config:
         """The run's configuration; code that it names must be permitted."""
         file = self.path / CONFIG_FILE
-        record = read_run_record(self.path)
+        try:
+            record = read_run_record(self.path)
+        except CheckpointError:
+            self._require_named_code(permission)  # whoever changed the file: this comes first
+            raise
         try:
             config = apply_settings(Config(), record.settings)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}.") from None
         permission.require(list_named_code(config), file)
         return config
+
+    def _require_named_code(self, permission: Permission) -> None:
+        """Ask for permission for the code that a changed config.json names, as far as it can be read."""
+        file = self.path / CONFIG_FILE
+        names: tuple[str, ...] = ()
+        with suppress(
+            OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError, FlashDQNError
+        ):
+            settings = parse_json(read_plain_text(file, most=MOST_JSON))["config"]
+            names = list_named_code(apply_settings(Config(), settings))
+        permission.require(names, file)
 
     def change_budget(self, config: Config, step: int) -> None:
         """Write the budget of a run that is resumed at `step` into its config.json."""
