@@ -91,9 +91,11 @@ def read_plain_text(path: Path, follow: bool = False, most: int | None = None) -
     return read_plain_file(path, follow, most).decode("utf-8")
 
 
-def hash_plain_file(path: Path) -> str:
-    """The SHA-256 of a plain file, in hex."""
+def hash_plain_file(path: Path, size: int | None = None) -> str | None:
+    """The SHA-256 of a plain file, in hex; None if it does not have the `size` that is given."""
     with os.fdopen(open_plain_file(path), "rb") as file:
+        if size is not None and os.fstat(file.fileno()).st_size != size:
+            return None
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

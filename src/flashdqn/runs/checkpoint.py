@@ -102,6 +102,7 @@ def save(
             "step": counters["transitions"],
             "counters": counters,
             "files": {name: hash_plain_file(temporary / name) for name in parts},
+            "bytes": {name: (temporary / name).stat().st_size for name in parts},
             **(origin or Origin()).to_json(),
         }
         write_signed_json(temporary / MANIFEST, manifest)  # which syncs the folder, too
@@ -154,15 +155,16 @@ def load_checkpoint(
     manifest = read_manifest(path)
     check_origin(path, manifest)
     names = [WEIGHTS, STATE] if with_state else [WEIGHTS]
-    loaded = [_load_tensors(path, name, manifest["files"].get(name)) for name in names]
+    loaded = [_load_tensors(path, name, manifest) for name in names]
     return loaded[0], loaded[1] if with_state else {}, manifest["counters"]
 
 
-def _load_tensors(path: Path, name: str, checksum: str | None) -> dict[str, Tensor]:
+def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
+    checksum, size = manifest["files"].get(name), manifest.get("bytes", {}).get(name)
     try:
         if checksum is None:
             raise FileNotFoundError
-        if hash_plain_file(path / name) != checksum:
+        if hash_plain_file(path / name, size) != checksum:
             raise CheckpointError(f"The checkpoint {path} is damaged: {name} does not match its checksum.")
         return load_file(path / name)
     except FileNotFoundError:
@@ -227,7 +229,7 @@ def _has_all_fields(manifest: Mapping[str, Any]) -> bool:
         and isinstance(seconds, int | float)
         and math.isfinite(seconds)
         and all(isinstance(checksum, str) for checksum in files.values())
-        and isinstance(manifest.get("tables", {}), dict)
+        and all(isinstance(manifest.get(name, {}), dict) for name in ("tables", "bytes"))
     )
 
 
