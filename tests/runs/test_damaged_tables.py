@@ -25,7 +25,7 @@ from flashdqn.show.report import write_report
 
 HEADERS: dict[str, Callable[[bytes], bytes]] = {
     "no step": lambda header: header.replace(b"step,", b"stqp,", 1),
-    "a name twice": lambda header: header.replace(b"updates,", b"step,", 1),
+    "a name twice": lambda header: b"step," + header.split(b",", 2)[0] + b"," + header.split(b",", 2)[2],
     "zeros": lambda header: b"\0" * len(header) + b"\n",
     "not UTF-8": lambda header: b"\xff\xfe" + header,
     "a quote": lambda header: b'"' + header,

@@ -20,7 +20,7 @@ from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
 from flashdqn.config.settings import trust_flag
 from flashdqn.core.contract import VecEnv, close_env
-from flashdqn.core.errors import ConfigError, DivergedError, EnvError
+from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError
 from flashdqn.core.files import remove_anything
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
@@ -242,8 +242,12 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
         summary["demonstrations"] = demos
     best = checkpoint.best(loop.folder.checkpoints)
     if finished and best is not None:
-        result = evaluate_checkpoint(config, parts, best[0])
         summary["best_checkpoint"] = best[0].name
+        try:
+            result = evaluate_checkpoint(config, parts, best[0])
+        except CheckpointError as error:  # damaged since it was written: the run itself is complete
+            loop.progress.note(f"The best checkpoint could not be evaluated: {error}")
+            return summary
         if math.isfinite(result.mean_score):
             summary["evaluation"] = result.to_json()
     return summary
