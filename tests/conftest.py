@@ -17,6 +17,9 @@ import flashdqn
 from flashdqn import Config, Run
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
+from flashdqn.core.files import read_signed_json, write_signed_json
+from flashdqn.runs import checkpoint
+from flashdqn.runs.records import CONFIG_FILE, list_lasting_settings
 from marker_table import find_marks
 
 #: Everything about a tiny training; nested settings by their dotted names.
@@ -46,6 +49,16 @@ def tiny_config(**changes: Any) -> Config:
     """A tiny training with some settings changed; `learn__lr` stands for `learn.lr`."""
     named = {key.replace("__", "."): value for key, value in changes.items()}
     return apply_settings(base_config("snake"), TINY | named)
+
+
+def forge_settings(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change config.json as a run that was made in this way would have it: checksums and checkpoints fit."""
+    record = read_signed_json(run / CONFIG_FILE)
+    change(record)
+    write_signed_json(run / CONFIG_FILE, record)
+    for file in (run / "checkpoints").glob(f"*/{checkpoint.MANIFEST}"):
+        manifest = read_signed_json(file)
+        write_signed_json(file, manifest | {"config": list_lasting_settings(record["config"])})
 
 
 def tiny_flags(**changes: Any) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import flashdqn
-from conftest import start, tiny_config
+from conftest import forge_settings, start, tiny_config
 from flashdqn import Config, ConfigError, Run
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import read_permission
@@ -102,15 +102,15 @@ def spoiled(run_copy: Path) -> Callable[..., Path]:
     """A run folder of a stranger's: a real one, whose config.json was edited."""
 
     def spoil(changes: dict[str, Any], run: Path = run_copy) -> Path:
-        file = run / "config.json"
-        data = json.loads(file.read_text())
-        for group, values in changes.items():
-            if not isinstance(values, dict):
-                data["config"][group] = values
-            else:
-                old = {} if "task" in values else data["config"][group]
-                data["config"][group] = old | values
-        file.write_text(json.dumps(data))
+        def change(data: dict[str, Any]) -> None:
+            for group, values in changes.items():
+                if not isinstance(values, dict):
+                    data["config"][group] = values
+                else:
+                    old = {} if "task" in values else data["config"][group]
+                    data["config"][group] = old | values
+
+        forge_settings(run, change)
         return run
 
     return spoil

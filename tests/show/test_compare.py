@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import forge_settings
 from flashdqn.cli import main as cli
 from flashdqn.runs.columns import SECONDS, STEP
 from flashdqn.show.chart_axis import STEPS
@@ -38,11 +38,13 @@ numbers = st.floats(-1e3, 1e3)
 def variant(run: Path, path: Path, **settings: Any) -> Path:
     """A copy of a run with other settings; `replay__n_step` stands for `replay.n_step`."""
     shutil.copytree(run, path)
-    data = json.loads((path / "config.json").read_text())
-    for name, value in settings.items():
-        group, _, key = name.rpartition("__")
-        (data["config"][group] if group else data["config"])[key] = value
-    (path / "config.json").write_text(json.dumps(data))
+
+    def change(data: dict[str, Any]) -> None:
+        for name, value in settings.items():
+            group, _, key = name.rpartition("__")
+            (data["config"][group] if group else data["config"])[key] = value
+
+    forge_settings(path, change)
     return path
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flashdqn
-from conftest import tiny_config
+from conftest import forge_settings, tiny_config
 from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.config.settings import flatten_keys
@@ -113,10 +113,12 @@ def test_the_report_escapes_what_it_shows(run_copy: Path) -> None:
     nasty = "</script><script>alert('&')</script>"
     path = run_copy.parent / "<b>run</b> & more".replace("/", "∕")
     shutil.move(run_copy, path)
-    data = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    data["config"]["out"] = nasty
-    data["hardware"]["<i>"] = nasty
-    (path / "config.json").write_text(json.dumps(data), encoding="utf-8")
+
+    def change(data: dict[str, Any]) -> None:
+        data["config"]["out"] = nasty
+        data["hardware"]["<i>"] = nasty
+
+    forge_settings(path, change)
     page = page_of(write_report(path))
     assert page.tags.count("script") == 2
     assert not {"b", "i"} & (set(page.tags) - {"b"})

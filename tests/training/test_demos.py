@@ -3,7 +3,6 @@ exactly."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Look
 from flashdqn.envs.fuelbreaks.experts.domirank import build_spread_graph, domirank_scores, sigma_bound
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.tasks import find_task
+from flashdqn.runs.records import read_record
 
 ENV = FuelBreaksConfig(size=8, landscapes=3, held_out=1, weathers=("dry",), budget=5, fires=4, duration=120)
 TINY: dict[str, Any] = {
@@ -56,7 +56,7 @@ def test_demonstrations_are_counted_apart_and_resumed_exactly(tmp_path: Path) ->
     half = flashdqn.train("fuelbreaks-small", steps=100, out=str(tmp_path / "b"), **settings)
     again = flashdqn.train(resume=half.path, steps=200, progress=False)
     assert again.summary["weights"] == whole.summary["weights"]
-    assert again.summary["demonstrations"] == json.loads((half.path / "demos.json").read_text())
+    assert again.summary["demonstrations"] == read_record(half.path / "demos.json")
 
 
 def test_chance_can_show_any_task_and_others_say_whom_they_have(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import json
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from test_modes import SMALL, filled, make, small
 from torch import Tensor, nn
 
 import flashdqn
+from conftest import forge_settings
 from flashdqn.compute.graphs import ExecutionPlan, compiled, copy_function_code
 from flashdqn.core.errors import CheckpointError, DivergedError, EnvError, ExecutionError
 from flashdqn.core.types import Batch
@@ -313,9 +313,7 @@ def settings(path: Path, **changes: Any) -> dict[str, Any]:
 
 
 def change_mode(run: Path, mode: str) -> None:
-    data = json.loads((run / "config.json").read_text())
-    data["config"]["runtime"]["mode"] = mode
-    (run / "config.json").write_text(json.dumps(data))
+    forge_settings(run, lambda data: data["config"]["runtime"].update(mode=mode))
 
 
 @pytest.mark.parametrize(("first", "then"), [("eager", "native"), ("native", "eager"), ("native", "graph")])

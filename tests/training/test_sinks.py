@@ -19,6 +19,7 @@ from fake_loggers import FakeMlflow, FakeWandb
 
 from conftest import tiny_config
 from flashdqn import ConfigError, Run
+from flashdqn.runs.records import read_record
 from flashdqn.runs.tables import read_table
 from flashdqn.training import sinks
 from flashdqn.training.progress import Silent
@@ -125,7 +126,7 @@ def test_mlflow_hears_everything_and_goes_on_after_a_resume(mlflow: FakeMlflow, 
     assert_same(expected(longer), theirs)
     last = {m.key: m.value for m in logged.metrics if m.key.startswith("summary/")}
     assert last["summary/evaluation.mean_score"] == longer.score
-    assert json.loads((run.path / "loggers.json").read_text()) == {"mlflow": name}
+    assert read_record(run.path / "loggers.json") == {"mlflow": name}
 
 
 @pytest.mark.filterwarnings("ignore")  # its own

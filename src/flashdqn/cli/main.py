@@ -62,7 +62,7 @@ def answer_command(arguments: Sequence[str]) -> int:
 
 
 def check_exit(error: SystemExit, arguments: Sequence[str]) -> int:
-    """The exit code where something has called `sys.exit`: the help may, and the reader of the flags; the code of an
+    """The exit code where something has called `sys.exit`: the help and the reader of the flags may; the code of an
     environment or a network cannot make a success of it."""
     code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     if code == ConfigError.exit_code or {"-h", "--help"} & set(arguments):

@@ -15,7 +15,7 @@ from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_pe
 from flashdqn.cli.train import ALGO_HELP, replace_budget, resolve_base_config
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.files import check_writable_file
+from flashdqn.core.files import check_writable_file, write_output
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -87,7 +87,7 @@ def run_command(arguments: list[str]) -> int:
     show_profile(console, found)
     if parsed.json is not None:
         text = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
-        parsed.json.write_text(text, encoding="utf-8")
+        write_output(parsed.json, text)
     if parsed.html is not None:
         write_profile_page(found, parsed.html)
     return 130 if found.interrupted else 0

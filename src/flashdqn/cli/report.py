@@ -14,6 +14,8 @@ from flashdqn.core.errors import CheckpointError, ConfigError, UntrustedError
 from flashdqn.core.files import check_writable_file
 from flashdqn.show.terminal import SteadyConsole
 
+DEFAULT_COMPARISON = Path("comparison.html")
+
 
 @dataclass(frozen=True)
 class ReportArguments:
@@ -45,11 +47,13 @@ def run_command(arguments: list[str]) -> int:
     if not parsed.runs:
         raise ConfigError("Which run? For example: flashdqn report runs/snake-flood-20261115-120000")
     folders = list(dict.fromkeys(RunFolder.open(path).path.resolve() for path in parsed.runs))
-    if parsed.out is not None:
-        check_writable_file(parsed.out)
+    check_writable_file(
+        parsed.out or (folders[0] / "report.html" if len(folders) == 1 else DEFAULT_COMPARISON)
+    )
     console = SteadyConsole(soft_wrap=True)
     if len(folders) == 1:
         written = write_report(folders[0], parsed.out, permission)
+        show_problems(folders, console)
         with contextlib.suppress(CheckpointError):  # a damaged config.json: the page shows what there is
             try:
                 RunFolder(folders[0]).config(permission)
@@ -57,8 +61,18 @@ def run_command(arguments: list[str]) -> int:
                 console.print(f"No game is recorded: {error}", highlight=False, markup=False)
         console.print(f"Report  {written}", highlight=False, markup=False)
         return 0
-    out = parsed.out or Path("comparison.html")
-    check_writable_file(out)
+    out = parsed.out or DEFAULT_COMPARISON
     written = write_comparison(folders, out)
+    show_problems(folders, console)
     console.print(f"Comparison of {len(folders)} runs  {written}", highlight=False, markup=False)
     return 0
+
+
+def show_problems(folders: list[Path], console: SteadyConsole) -> None:
+    """Print what was changed or damaged in the runs: the page shows only the rest."""
+    from flashdqn.runs.health import find_problems
+
+    for folder in folders:
+        for problem in find_problems(folder):
+            name = f"{folder.name}: " if len(folders) > 1 else ""
+            console.print(f"Note    {name}{problem}", highlight=False, markup=False)

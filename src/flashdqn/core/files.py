@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,11 +26,19 @@ from flashdqn.core.errors import ConfigError
 WRITING = ".writing"
 #: The key of a JSON object's own checksum.
 CHECKSUM = "checksum"
+#: The key of a run's id: an object that has one was written with a checksum.
+RUN = "run"
+#: The most bytes that are read as JSON: more would only fill the memory.
+MOST_JSON = 64 * 2**20
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 #: What the shell writes for `<(command)`: pipes that the user means.
 _SHELL_PIPES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
+
+
+class RefusedFileError(OSError):
+    """What lies at a path is not a plain file, or is too large: it was not read."""
 
 
 def open_plain_file(path: Path, flags: int = os.O_RDONLY, follow: bool = False, mode: int = 0o666) -> int:
@@ -53,7 +62,7 @@ def open_plain_file(path: Path, flags: int = os.O_RDONLY, follow: bool = False, 
 
 def make_refusal(path: Path, reason: str) -> OSError:
     """The error for a path that is not what it should be."""
-    return OSError(errno.EINVAL, reason, str(path))
+    return RefusedFileError(errno.EINVAL, reason, str(path))
 
 
 def describe_kind(path: Path) -> str:
@@ -69,21 +78,33 @@ def describe_kind(path: Path) -> str:
     return kinds.get(stat.S_IFMT(mode), "file")
 
 
-def read_plain_file(path: Path, follow: bool = False) -> bytes:
-    """All bytes of a plain file."""
+def read_plain_file(path: Path, follow: bool = False, most: int | None = None) -> bytes:
+    """All bytes of a plain file; one of more than `most` bytes is refused before it is read."""
     with os.fdopen(open_plain_file(path, follow=follow), "rb") as file:
-        return file.read()
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise make_refusal(path, f"is larger than {most // 2**20} MB")
+        return file.read() if most is None else file.read(most)
 
 
-def read_plain_text(path: Path, follow: bool = False) -> str:
+def read_plain_text(path: Path, follow: bool = False, most: int | None = None) -> str:
     """A plain file as UTF-8 text."""
-    return read_plain_file(path, follow).decode("utf-8")
+    return read_plain_file(path, follow, most).decode("utf-8")
 
 
-def hash_plain_file(path: Path) -> str:
-    """The SHA-256 of a plain file, in hex."""
+def hash_plain_file(path: Path, size: int | None = None) -> str | None:
+    """The SHA-256 of a plain file, in hex; None if it does not have the `size` that is given."""
     with os.fdopen(open_plain_file(path), "rb") as file:
+        if size is not None and os.fstat(file.fileno()).st_size != size:
+            return None
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe_problem(error: OSError | ValueError) -> str:
+    """What is wrong with a file, to follow its name: "is a link, …"; "cannot be read: …"."""
+    if isinstance(error, RefusedFileError):
+        return str(error.strerror)
+    words = error.strerror if isinstance(error, OSError) else str(error)
+    return f"cannot be read: {words or type(error).__name__}"
 
 
 def is_plain_folder(path: Path) -> bool:
@@ -117,6 +138,21 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def write_output(path: Path, data: bytes | str) -> None:
+    """Write a file that the user has named. It is replaced as a whole, and so is a link, which is not followed.
+    Only a device, such as /dev/stdout, is written to directly."""
+    data = data.encode("utf-8") if isinstance(data, str) else data
+    if is_device_path(path):
+        path.write_bytes(data)
+    else:
+        write_bytes_atomically(path, data)
+
+
+def is_device_path(path: Path) -> bool:
+    """Whether the user means a device or an open pipe: /dev/stdout, /dev/fd/5."""
+    return str(path).startswith("/dev/")
+
+
 def write_bytes_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write, sync and rename: the file is either new and whole, or unchanged."""
     with replace_file(path, mode) as temporary:
@@ -138,14 +174,20 @@ def write_signed_json(path: Path, data: Mapping[str, Any], mode: int = 0o666) ->
     write_json_atomically(path, {**data, CHECKSUM: compute_checksum(data)}, mode)
 
 
-def read_signed_json(path: Path) -> dict[str, Any]:
+def read_signed_json(path: Path, required: bool = False, newest: int | None = None) -> dict[str, Any]:
     """A JSON object without its checksum; ValueError if it is not one or its checksum is wrong. An object without a
-    checksum comes from an older version, and is taken as it is."""
-    data = parse_json(read_plain_text(path))
+    checksum comes from an older version, and is taken as it is, unless a checksum is required. `newest` is the
+    highest `format` that the caller understands."""
+    data = parse_json(read_plain_text(path, most=MOST_JSON))
     if not isinstance(data, dict):
         raise ValueError("it does not hold a JSON object")
+    number = data.get("format", 1)
+    if newest is not None and isinstance(number, int) and number > newest:
+        raise ValueError(
+            f"it was made by a newer version of flashdqn (format {number}; this one knows {newest})"
+        )
     checksum = data.pop(CHECKSUM, None)
-    if checksum is not None and checksum != compute_checksum(data):
+    if (checksum is not None or required or RUN in data) and checksum != compute_checksum(data):
         raise ValueError("it does not match its own checksum: it was changed or damaged")
     return data
 
@@ -163,6 +205,14 @@ def parse_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def remove_anything(path: Path) -> None:
+    """Remove what lies at a path: a folder with all that is in it, or a file. Links are removed, not followed."""
+    if is_plain_folder(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove unfinished files that a crash has left in a folder; nobody else may be writing there."""
     for path in folder.glob(f".*{WRITING}*"):
@@ -172,7 +222,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def sync_to_disk(path: Path) -> None:
     """Wait until a file's content, or a folder's entries, are on the disk."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    handle = os.open(path, os.O_RDONLY | _ALWAYS)
     try:
         os.fsync(handle)
     except OSError as error:
@@ -184,13 +234,33 @@ def sync_to_disk(path: Path) -> None:
 
 def check_writable_file(path: Path) -> None:
     """Refuse a file that cannot be written, before there is any work to lose."""
-    folder = path.resolve().parent
+    if is_device_path(path):
+        return
+    folder = path.parent
     if path.is_dir():
         raise ConfigError(f"'{path}' cannot be written to: it is a folder. Name a file in it.")
     if not folder.is_dir():
         raise ConfigError(f"There is no folder '{path.parent}' to write {path.name} to.")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"'{path}' cannot be written to: it is a {describe_kind(path)}. Name a file.")
+    if not (can_write(path) and can_add_file(folder)):
         raise ConfigError(f"'{path}' cannot be written to. Name a file that can.")
+
+
+def can_write(path: Path) -> bool:
+    """Whether a file may be replaced: it is not there, or is not read-only."""
+    return path.is_symlink() or not path.exists() or os.access(path, os.W_OK)
+
+
+def can_add_file(folder: Path) -> bool:
+    """Whether a folder takes a new file. It is tried: rights alone do not tell of a full or read-only disk."""
+    trial = folder / f".{secrets.token_hex(8)}{WRITING}"
+    try:
+        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _ALWAYS, 0o600))
+        trial.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

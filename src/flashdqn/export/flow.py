@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from flashdqn.agent.onnx import OnnxAgent
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
-from flashdqn.core.files import check_writable_file, read_json_object
+from flashdqn.core.files import check_writable_file, write_output
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs.tasks import find_task
 from flashdqn.export.int8 import WAYS, Way, quantize_onnx
@@ -35,7 +36,9 @@ from flashdqn.export.to_onnx import write_onnx
 from flashdqn.export.to_torchscript import TorchScriptPlayer, write_torchscript
 from flashdqn.runs import checkpoint
 from flashdqn.runs.checkpoint import hash_weights
-from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.folder import RunFolder, find_named_checkpoint
+from flashdqn.runs.records import SUMMARY_FILE, read_record_or_nothing
+from flashdqn.runs.rows import float_or_nan
 from flashdqn.training.evaluate import Evaluation
 
 Target = Literal["onnx", "torchscript"]
@@ -128,9 +131,9 @@ def export_quantized(
     """Quantize in both ways, compare them with float32, and keep the better one."""
     agent = contest.agent
     calibration = collect_observations(agent, CALIBRATION, purpose_seed(agent.config.seed, "calibration"))
-    plain = file.with_name(f".{file.stem}-float32.onnx")
-    made: dict[Way, Path] = {way: file.with_name(f".{file.stem}-{way}.onnx") for way in WAYS}
-    try:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "float32.onnx"
+        made: dict[Way, Path] = {way: Path(folder) / f"{way}.onnx" for way in WAYS}
         write_onnx(policy, contest.observations, plain, description.to_texts())
         contest.enter("ONNX", OnnxAgent(plain), plain)
         for way, path in made.items():
@@ -140,10 +143,7 @@ def export_quantized(
             contest.enter(f"int8 {way}", OnnxAgent(path), path)
         rows = contest.results()
         way, why = choose_quantization(rows)
-        made[way].replace(file)
-    finally:
-        for path in (plain, *made.values()):
-            path.unlink(missing_ok=True)
+        write_output(file, made[way].read_bytes())
     return Exported(file, replace(description, precision=f"int8 {way}"), rows, why)
 
 
@@ -193,8 +193,8 @@ class ExportComparison:
 def find_checkpoint(wanted: Wanted) -> tuple[RunFolder, Path]:
     """The run, and the checkpoint in it: best, last, or one by its step."""
     folder = RunFolder.open(wanted.run)
-    if wanted.run.resolve().parent.name == "checkpoints":
-        return folder, wanted.run.resolve()
+    if (named := find_named_checkpoint(wanted.run)) is not None:
+        return folder, named
     if wanted.checkpoint == "best":
         return folder, folder.play_point(wanted.run)
     there = checkpoint.list_checkpoints(folder.checkpoints)
@@ -202,7 +202,7 @@ def find_checkpoint(wanted: Wanted) -> tuple[RunFolder, Path]:
         return folder, there[-1]
     digits = wanted.checkpoint.replace(",", "").replace("_", "")
     for path in there:
-        if digits.isdigit() and int(path.name) == int(digits):
+        if path.name == digits.zfill(12):
             return folder, path
     steps = ", ".join(str(int(path.name)) for path in there) or "none"
     raise CheckpointError(
@@ -219,9 +219,9 @@ def default_name(wanted: Wanted) -> str:
 
 def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
     """The description of a checkpoint's policy. It has the run's score if the run was judged by this checkpoint."""
-    summary = read_json_object(run / "summary.json")
-    judged = summary.get("best_checkpoint") == point.name
-    score = summary.get("evaluation", {}).get("mean_score") if judged else None
+    summary = read_record_or_nothing(run / SUMMARY_FILE)
+    judged, games = summary.get("best_checkpoint") == point.name, summary.get("evaluation")
+    score = float_or_nan(games.get("mean_score")) if judged and isinstance(games, dict) else math.nan
     config, decoder = agent.config, getattr(agent.network, "decoder", None)
     shape, dtype = agent.obs_spec.shape, str(agent.obs_spec.dtype).removeprefix("torch.")
     if decoder is not None:
@@ -237,7 +237,7 @@ def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
         masked=agent.masked,
         head=config.learn.head,
         precision="float32",
-        score=score if score is not None and math.isfinite(score) else None,
+        score=score if math.isfinite(score) else None,
         steps=int(point.name),
         weights=hash_weights(agent.network.state_dict()),
         version=flashdqn.__version__,

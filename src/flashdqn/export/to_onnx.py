@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from flashdqn.core.errors import ConfigError, FlashDQNError
+from flashdqn.core.files import write_output
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 
@@ -44,7 +45,7 @@ def write_onnx(policy: GreedyPolicy, sample: Observations, file: Path, texts: Ma
 
 
 def save_onnx_model(model: Any, file: Path, texts: Mapping[str, str]) -> None:
-    """Write an ONNX model with metadata: checked, under a temporary name first."""
+    """Write an ONNX model with metadata, checked."""
     import onnx
 
     onnx.helper.set_model_props(model, dict(texts))
@@ -56,9 +57,7 @@ def save_onnx_model(model: Any, file: Path, texts: Mapping[str, str]) -> None:
         del value.metadata_props[:]
     del model.graph.metadata_props[:]
     onnx.checker.check_model(model)
-    temporary = file.with_name(f".{file.name}.writing")
-    temporary.write_bytes(model.SerializeToString())
-    temporary.replace(file)
+    write_output(file, model.SerializeToString())
 
 
 def format_root_cause(error: BaseException) -> str:

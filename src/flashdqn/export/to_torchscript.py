@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from flashdqn.agent.onnx import Array
+from flashdqn.core.files import write_output
 from flashdqn.export.observations import Observations
 from flashdqn.export.policy import GreedyPolicy
 
@@ -23,13 +25,13 @@ def write_torchscript(
 ) -> None:
     """Trace on a few observations; the file takes batches of any size."""
     inputs = tuple(torch.from_numpy(array.copy()) for array in sample.part(slice(0, 2)).inputs().values())
-    temporary = file.with_name(f".{file.name}.writing")
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # PyTorch recommends torch.export; C++ programs still load this
         traced = torch.jit.trace(policy.cpu().eval(), inputs, check_trace=False)  # type: ignore[no-untyped-call]
         extra = {DESCRIPTION: json.dumps(dict(texts))}
-        torch.jit.save(torch.jit.freeze(traced), str(temporary), _extra_files=extra)
-    temporary.replace(file)
+        data = io.BytesIO()
+        torch.jit.save(torch.jit.freeze(traced), data, _extra_files=extra)
+    write_output(file, data.getvalue())
 
 
 class TorchScriptPlayer:

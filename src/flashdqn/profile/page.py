@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from flashdqn.core.files import write_output
 from flashdqn.profile.result import Advice, Apart, Aside, Outcome, Profile, Suggestion, TimedPhase
 from flashdqn.profile.terminal import describe_setup, describe_speeds, format_outcome_speed, format_spread
 from flashdqn.show import charts
@@ -25,7 +26,7 @@ STYLE = """
 
 def write_profile_page(profile: Profile, path: Path) -> None:
     """Write the page to a file."""
-    path.write_text(render_profile_page(profile), encoding="utf-8")
+    write_output(path, render_profile_page(profile))
 
 
 def render_profile_page(profile: Profile) -> str:

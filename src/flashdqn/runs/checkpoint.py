@@ -3,20 +3,27 @@
     checkpoints/000001000000/
         weights.safetensors     the online network: enough to play
         state.safetensors       target, optimizer, ring, environments, generators (the newest two have it)
-        manifest.json           counters, and a checksum of each file and of itself
-    checkpoints/best.json       which one evaluated best
+        manifest.json           what belongs to it: see below
+    checkpoints/best.json       which one evaluated best, and a checksum of its weights
 
 A checkpoint is written under a temporary name, synced, and renamed: it is either whole or not there.
+
+The manifest has the step, the counters, a checksum of each file and of itself, the run's id and settings, the last
+evaluation, and how long the run's tables were, with their checksums. So neither files of another checkpoint, nor a
+checkpoint of another run, nor other settings are taken for the right ones. Files that it does not name are ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
+import os
+import re
+import secrets
 import shlex
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,70 +32,149 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from flashdqn.core.errors import CheckpointError
-from flashdqn.core.files import sync_to_disk, write_json_atomically
+from flashdqn.core.files import (
+    RUN,
+    RefusedFileError,
+    describe_problem,
+    hash_plain_file,
+    is_plain_folder,
+    read_signed_json,
+    remove_anything,
+    sync_to_disk,
+    write_signed_json,
+)
+from flashdqn.runs.records import (
+    CONFIG_FILE,
+    FORMAT,
+    RunRecord,
+    describe_differences,
+    list_lasting_settings,
+    read_run_record,
+)
 
-WEIGHTS, STATE, MANIFEST = "weights.safetensors", "state.safetensors", "manifest.json"
+WEIGHTS, STATE, MANIFEST, BEST = "weights.safetensors", "state.safetensors", "manifest.json", "best.json"
 KEEP_STATES = 2
+#: A checkpoint's folder is named by its step.
+NAME = re.compile(r"[0-9]{12,19}")
+#: Unfinished folders, and those that were replaced.
+UNFINISHED, REPLACED = ".writing-", ".replaced-"
+COUNTERS = ("transitions", "episodes", "updates", "reported_step", "reported_updates")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a checkpoint comes from: what its manifest says of its run."""
+
+    run: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # without budgets
+    evaluation: tuple[int, float] | None = None  # the last one: its step and score
+    tables: Mapping[str, Any] = field(default_factory=dict)  # name: bytes and checksum
+
+    def to_json(self) -> dict[str, Any]:
+        """The origin as plain data."""
+        step, score = self.evaluation or (-1, math.nan)
+        return {
+            **({} if self.run is None else {RUN: self.run}),
+            "config": dict(self.settings),
+            "evaluation": None if self.evaluation is None else {"step": step, "score": score},
+            "tables": dict(self.tables),
+        }
 
 
 def save(
-    folder: Path, weights: Mapping[str, Tensor], state: Mapping[str, Tensor] | None, counters: dict[str, Any]
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    state: Mapping[str, Tensor] | None,
+    counters: dict[str, Any],
+    origin: Origin | None = None,
 ) -> Path:
     """Write the checkpoint of `counters["transitions"]`; with `state` it can be resumed from."""
     path = folder / f"{counters['transitions']:012d}"
-    temporary = folder / f".writing-{path.name}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary = folder / f"{UNFINISHED}{path.name}-{secrets.token_hex(8)}"
     parts = {WEIGHTS: weights} if state is None else {WEIGHTS: weights, STATE: state}
     try:
+        temporary.mkdir(parents=True)
         for name, tensors in parts.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, temporary / name)
             sync_to_disk(temporary / name)
-        files = {name: _hash_file(temporary / name) for name in parts}
-        manifest = {"format": 1, "counters": counters, "files": files}
-        write_json_atomically(temporary / MANIFEST, manifest | {"checksum": _compute_checksum(manifest)})
+        manifest = {
+            "format": FORMAT,
+            "step": counters["transitions"],
+            "counters": counters,
+            "files": {name: hash_plain_file(temporary / name) for name in parts},
+            "bytes": {name: (temporary / name).stat().st_size for name in parts},
+            **(origin or Origin()).to_json(),
+        }
+        write_signed_json(temporary / MANIFEST, manifest)  # which syncs the folder, too
+        _put_in_place(temporary, path)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise CheckpointError(f"The checkpoint {path} cannot be written: {error}.") from error
-    replaced = folder / f".replaced-{path.name}"
-    if path.exists():
-        path.rename(replaced)
-    temporary.rename(path)
-    sync_to_disk(folder)
-    shutil.rmtree(replaced, ignore_errors=True)
+        _remove_quietly(temporary)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CheckpointError(f"The checkpoint {path} cannot be written: {reason}.") from error
     _prune_states(folder)
     return path
 
 
+def _put_in_place(temporary: Path, path: Path) -> None:
+    """Rename a finished checkpoint. One that is already there is removed only once the new one is on disk."""
+    replaced = path.with_name(f"{REPLACED}{path.name}")
+    if os.path.lexists(path):
+        remove_anything(replaced)
+        path.rename(replaced)
+    try:
+        temporary.rename(path)
+    except OSError:
+        if os.path.lexists(replaced):
+            replaced.rename(path)
+        raise
+    sync_to_disk(path.parent)
+    _remove_quietly(replaced)
+
+
+def _remove_quietly(path: Path) -> None:
+    with suppress(OSError):  # what is left is removed when the run is resumed
+        remove_anything(path)
+
+
 def recover_interrupted_save(folder: Path) -> None:
     """Clean up after a crash in the middle of `save`; no other process may be saving."""
-    for replaced in folder.glob(".replaced-*"):
-        path = folder / replaced.name.removeprefix(".replaced-")
-        if path.exists():
-            shutil.rmtree(replaced)
-        else:
+    for replaced in folder.glob(f"{REPLACED}*"):
+        path = folder / replaced.name.removeprefix(REPLACED)
+        if NAME.fullmatch(path.name) and not os.path.lexists(path) and is_plain_folder(replaced):
             replaced.rename(path)
-    for temporary in folder.glob(".writing-*"):
-        shutil.rmtree(temporary)
+        else:
+            remove_anything(replaced)
+    for temporary in folder.glob(f"{UNFINISHED}*"):
+        remove_anything(temporary)
 
 
 def load_checkpoint(
     path: Path, with_state: bool
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-    """Weights, state (empty unless asked for) and counters, checked against their checksums."""
+    """Weights, state (empty unless asked for) and counters, checked against their checksums and their run."""
     manifest = read_manifest(path)
+    check_origin(path, manifest)
     names = [WEIGHTS, STATE] if with_state else [WEIGHTS]
-    tensors = []
-    for name in names:
-        if name not in manifest["files"] or not (path / name).exists():
-            raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.")
-        if _hash_file(path / name) != manifest["files"][name]:
+    loaded = [_load_tensors(path, name, manifest) for name in names]
+    return loaded[0], loaded[1] if with_state else {}, manifest["counters"]
+
+
+def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
+    checksum, size = manifest["files"].get(name), manifest.get("bytes", {}).get(name)
+    try:
+        if checksum is None:
+            raise FileNotFoundError
+        if hash_plain_file(path / name, size) != checksum:
             raise CheckpointError(f"The checkpoint {path} is damaged: {name} does not match its checksum.")
-        try:
-            tensors.append(load_file(path / name))
-        except SafetensorError as error:
-            raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
-    return tensors[0], tensors[1] if with_state else {}, manifest["counters"]
+        return load_file(path / name)
+    except FileNotFoundError:
+        raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.") from None
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint {path} is damaged: {name} {describe_problem(error)}."
+        ) from None
+    except SafetensorError as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
 
 
 def load_or_suggest_older(
@@ -110,38 +196,166 @@ def load_or_suggest_older(
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest, checked against its own checksum."""
+    """The manifest, checked against its own checksum and the folder's name."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        checksum = manifest.pop("checksum")
+        manifest = read_signed_json(path / MANIFEST, required=True, newest=FORMAT)
+    except RefusedFileError as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} {error.strerror}.") from None
     except OSError:
         raise CheckpointError(f"{path} is not a checkpoint: it has no readable {MANIFEST}.") from None
-    except (ValueError, KeyError, AttributeError):
-        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} cannot be read.") from None
-    if checksum != _compute_checksum(manifest):
-        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} does not match its checksum.")
-    return manifest  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise CheckpointError(
+            f"The checkpoint {path} is damaged: {MANIFEST} {describe_problem(error)}."
+        ) from None
+    if not _has_all_fields(manifest):
+        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} lacks a part.")
+    step = manifest["counters"]["transitions"]
+    if path.name != f"{step:012d}" or manifest.get("step", step) != step:
+        raise CheckpointError(
+            f"The checkpoint {path} is damaged: its files are those of step {step:,}, from another folder."
+        )
+    return manifest
+
+
+def _has_all_fields(manifest: Mapping[str, Any]) -> bool:
+    counters, files = manifest.get("counters"), manifest.get("files")
+    if not isinstance(counters, dict) or not isinstance(files, dict):
+        return False
+    numbers = [counters.get(name, 0) for name in COUNTERS]
+    seconds = counters.get("seconds", 0.0)
+    return (
+        "transitions" in counters
+        and all(type(number) is int and 0 <= number < 2**63 for number in numbers)
+        and isinstance(seconds, int | float)
+        and math.isfinite(seconds)
+        and all(isinstance(checksum, str) for checksum in files.values())
+        and all(isinstance(manifest.get(name, {}), dict) for name in ("tables", "bytes"))
+    )
+
+
+def check_origin(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that another run has written, or this run with other settings."""
+    run = path.parent.parent
+    if not os.path.lexists(run / CONFIG_FILE):  # a checkpoint by itself
+        return
+    record = read_run_record(run)
+    if RUN not in manifest:
+        check_older_checkpoint(path, manifest, record)
+        return
+    if manifest[RUN] != record.run:
+        raise CheckpointError(
+            f"The checkpoint {path} belongs to another run: its id is not the one in {run / CONFIG_FILE}. "
+            "Remove the checkpoint, or put the run's own files back."
+        )
+    now, then = list_lasting_settings(record.settings), manifest.get("config")
+    if differences := describe_differences(now, then if isinstance(then, dict) else {}):
+        raise CheckpointError(
+            f"{run / CONFIG_FILE} does not fit the checkpoint {path}: {differences}. Put the original file back, "
+            "or start a new run with an edited copy of it (flashdqn train --config FILE)."
+        )
+
+
+def check_older_checkpoint(path: Path, manifest: Mapping[str, Any], record: RunRecord) -> None:
+    """Refuse a checkpoint without an id in a run that has one, unless an older version has written both."""
+    if record.run is not None and manifest["counters"]["transitions"] > record.older_until:
+        raise CheckpointError(f"The checkpoint {path} belongs to another run: it has no id. Remove it.")
 
 
 def list_checkpoints(folder: Path, with_state: bool = False) -> list[Path]:
     """Oldest first; with `with_state` only those that can be resumed from."""
-    paths = sorted(path for path in folder.glob("[0-9]*") if path.is_dir())
-    return [path for path in paths if not with_state or (path / STATE).exists()]
+    if folder.is_symlink():
+        raise CheckpointError(f"{folder} is a link, and links in a run folder are not followed: remove it.")
+    paths = sorted(path for path in folder.glob("[0-9]*") if NAME.fullmatch(path.name))
+    for path in paths:
+        if not is_plain_folder(path) and os.path.lexists(path):
+            what = (
+                "a link, and links in a run folder are not followed" if path.is_symlink() else "not a folder"
+            )
+            raise CheckpointError(f"The checkpoint {path} is {what}: remove it.")
+    return [path for path in paths if not with_state or os.path.lexists(path / STATE)]
 
 
 def mark_best_checkpoint(folder: Path, path: Path, score: float) -> None:
     """Point best.json at a checkpoint."""
-    write_json_atomically(folder / "best.json", {"checkpoint": path.name, "score": score})
+    manifest = read_manifest(path)
+    data = {
+        "format": FORMAT,
+        "checkpoint": path.name,
+        "score": score,
+        "weights": manifest["files"].get(WEIGHTS),
+        **({RUN: manifest[RUN]} if RUN in manifest else {}),
+    }
+    write_signed_json(folder / BEST, data)
+
+
+def read_best(folder: Path) -> tuple[Path, float] | None:
+    """The checkpoint that best.json names, and its score; None if there is no such file. CheckpointError if it
+    cannot be believed."""
+    file = folder / BEST
+    try:
+        data = read_signed_json(file, newest=FORMAT)
+        path, score = folder / str(data["checkpoint"]), float(data["score"])
+        if not NAME.fullmatch(path.name) or not math.isfinite(score):
+            raise ValueError("it names no checkpoint with a score")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file} {describe_problem(error)}.") from None
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{file} cannot be read: it names no checkpoint with a score.") from None
+    if path not in list_checkpoints(folder):
+        raise CheckpointError(f"{file} names the checkpoint {path.name}, which is not there.")
+    _check_best(file, data, path)
+    return path, score
+
+
+def _check_best(file: Path, data: Mapping[str, Any], path: Path) -> None:
+    """Refuse a best.json of another run or of other weights; in a run of format 1 it has neither."""
+    manifest = read_manifest(path)
+    if data.get(RUN) != manifest.get(RUN):
+        raise CheckpointError(f"{file} belongs to another run than the checkpoint {path.name}.")
+    if data.get("weights", manifest["files"].get(WEIGHTS)) != manifest["files"].get(WEIGHTS):
+        raise CheckpointError(
+            f"{file} was written for other weights than those of the checkpoint {path.name}."
+        )
 
 
 def best(folder: Path) -> tuple[Path, float] | None:
-    """The checkpoint that evaluated best, and its score."""
-    try:
-        data = json.loads((folder / "best.json").read_text(encoding="utf-8"))
-        path, score = folder / str(data["checkpoint"]), float(data["score"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return (path, score) if math.isfinite(score) and path in list_checkpoints(folder) else None
+    """The checkpoint that evaluated best, and its score: by best.json, or by the manifests if that is of no use."""
+    with suppress(CheckpointError):
+        if (named := read_best(folder)) is not None:
+            return named
+    return find_best_by_scores(folder, read_scores(folder))
+
+
+def find_best_by_scores(folder: Path, scores: Mapping[int, float]) -> tuple[Path, float] | None:
+    """The checkpoint with the highest score; of equals, the first."""
+    there = {path: scores[int(path.name)] for path in list_checkpoints(folder) if int(path.name) in scores}
+    known = {path: score for path, score in there.items() if math.isfinite(score)}
+    return max(known.items(), key=lambda one: one[1]) if known else None
+
+
+def read_scores(folder: Path) -> dict[int, float]:
+    """The scores that the manifests know, by step; those of damaged checkpoints are left out."""
+    scores = {}
+    for path in list_checkpoints(folder):
+        try:
+            step, score = read_evaluation(read_manifest(path))
+        except CheckpointError:
+            continue
+        if step == int(path.name):
+            scores[step] = score
+    return scores
+
+
+def read_evaluation(manifest: Mapping[str, Any]) -> tuple[int, float]:
+    """The step and the score of the last evaluation before a checkpoint; -1 and NaN if it is not known."""
+    found = manifest.get("evaluation")
+    if not isinstance(found, dict):
+        return -1, math.nan
+    step, score = found.get("step"), found.get("score")
+    known = type(step) is int and isinstance(score, int | float)
+    return (step, float(score)) if known else (-1, math.nan)  # type: ignore[return-value,arg-type]
 
 
 def hash_weights(weights: Mapping[str, Tensor]) -> str:
@@ -155,14 +369,6 @@ def hash_weights(weights: Mapping[str, Tensor]) -> str:
 
 def _prune_states(folder: Path) -> None:
     """Weights are small and stay; the large state stays in the newest checkpoints only."""
-    for path in list_checkpoints(folder, with_state=True)[:-KEEP_STATES]:
-        (path / STATE).unlink()
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _compute_checksum(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    with suppress(CheckpointError):  # something foreign lies there: the checkpoint itself is saved
+        for path in list_checkpoints(folder, with_state=True)[:-KEEP_STATES]:
+            _remove_quietly(path / STATE)

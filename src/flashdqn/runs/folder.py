@@ -1,6 +1,6 @@
 """The run folder: `runs/<preset>-<time>/`, which every other command reads.
 
-config.json        the configuration, fully resolved, with versions and hardware
+config.json        the run's id and configuration, fully resolved, with versions and hardware
 columns.json       what kind of number each column of the tables holds
 metrics.csv        a row per report
 evaluations.csv    a row per evaluation
@@ -13,33 +13,57 @@ checkpoints/       see checkpoint.py
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
-import shutil
+import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from flashdqn.config import Config
-from flashdqn.config.settings import apply_settings, list_named_code, to_dict
-from flashdqn.core.errors import CheckpointError, ConfigError
-from flashdqn.core.files import read_json_object, write_json_atomically
+from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
+from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError
+from flashdqn.core.files import (
+    MOST_JSON,
+    RefusedFileError,
+    describe_problem,
+    open_plain_file,
+    parse_json,
+    read_plain_text,
+    remove_anything,
+    remove_leftovers,
+    sync_to_disk,
+    write_signed_json,
+)
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.runs import checkpoint
-from flashdqn.runs.columns import STEP
+from flashdqn.runs.records import (
+    CONFIG_FILE,
+    SUMMARY_FILE,
+    RunRecord,
+    create_run_record,
+    list_lasting_settings,
+    mark_with_run,
+    read_record_or_nothing,
+    read_run_record,
+    update_run_record,
+)
 from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
 from flashdqn.runs.tables import (
     EVALUATIONS_FILE,
     METRICS_FILE,
     append_row,
+    describe_table,
     read_evaluations,
-    read_table,
-    write_table,
+    rewind_table,
 )
+
+#: Runs that start in the same second are numbered up to here; after that a random number tells them apart.
+NUMBERED = 10
 
 
 class RunFolder:
@@ -49,6 +73,8 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.shown = path  # as the user wrote it, for messages
+        self._evaluation: tuple[int, float] | None = None  # the last one: its step and score
+        self._record: RunRecord | None = None  # read once: what happens to the file later is no matter
 
     def pin(self) -> None:
         """Make the paths absolute, because an environment may change the working folder."""
@@ -57,32 +83,45 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:
-        """A new folder with its config.json."""
+        """A new folder with its config.json, safe on disk."""
         task = re.sub(r"[^\w.-]+", "-", config.preset)  # gym:ALE/Pong-v5 cannot be the name of a folder
         name = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
-        for number in range(1000):
-            path = Path(config.out) / (f"{name}-{number}" if number else name)
+        out = Path(config.out)
+        try:
+            new = [folder for folder in (out, *out.parents) if not folder.exists()]
+            out.mkdir(parents=True, exist_ok=True)
+            folder = cls(_make_folder(out, name))
             try:
-                path.mkdir(parents=True)
-                break
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise make_unwritable_error(config.out, error) from None
-        folder = cls(path)
-        folder.checkpoints.mkdir()
-        write_json_atomically(path / "config.json", {"config": to_dict(config), "hardware": dict(hardware)})
+                folder.checkpoints.mkdir()
+                create_run_record(folder.path, to_dict(config), hardware)
+            except BaseException:
+                remove_anything(folder.path)
+                raise
+            for made in (folder.path, *new):
+                sync_to_disk(made.parent)
+        except OSError as error:
+            raise make_unwritable_error(config.out, error) from None
         return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The run that a folder, or a checkpoint inside one, belongs to."""
-        if path.resolve().parent.name == "checkpoints":
-            path = path.resolve().parent.parent
-        if not (path / "config.json").is_file():
+        """The run that a folder, or a checkpoint inside one, belongs to. The path itself may be a link; nothing in
+        the run folder may be."""
+        point = find_named_checkpoint(path)
+        path = path if point is None else point.parent.parent
+        file = path / CONFIG_FILE
+        try:
+            os.close(open_plain_file(file))
+        except FileNotFoundError:
             what = "does not exist" if not path.exists() else "is not a run folder: it has no config.json"
-            raise CheckpointError(f"{path} {what}.")
-        return cls(path)
+            raise CheckpointError(f"{path} {what}.") from None
+        except NotADirectoryError:
+            raise CheckpointError(f"{path} is not a run folder: it is a file.") from None
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{file} {describe_problem(error)}.") from None
+        folder = cls(path)
+        checkpoint.list_checkpoints(folder.checkpoints)  # refuses links
+        return folder
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -93,82 +132,185 @@ class RunFolder:
             yield
             return
         try:
-            lock = (self.path / ".lock").open("w", encoding="utf-8")
+            handle = open_plain_file(self.path / ".lock", os.O_RDWR | os.O_CREAT)  # nothing is written to it
+        except RefusedFileError as error:
+            raise CheckpointError(f"{self.path / '.lock'} {error.strerror}: remove it.") from None
         except OSError as error:
             raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
-        with lock as file:
+        try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(
                     f"{self.path} is being trained by another process: stop that first."
                 ) from None
             yield
+        finally:
+            os.close(handle)
 
     def config(self, permission: Permission = NO_PERMISSION) -> Config:
         """The run's configuration; code that it names must be permitted."""
-        file = self.path / "config.json"
+        file = self.path / CONFIG_FILE
         try:
-            data = json.loads(file.read_text(encoding="utf-8"))["config"]
-            config = apply_settings(Config(), data)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            record = read_run_record(self.path)
+        except CheckpointError:
+            self._require_named_code(permission)  # whoever changed the file: this comes first
+            raise
+        try:
+            config = apply_settings(Config(), record.settings)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}.") from None
         permission.require(list_named_code(config), file)
         return config
 
+    def _require_named_code(self, permission: Permission) -> None:
+        """Ask for permission for the code that a changed config.json names, as far as it can be read."""
+        file = self.path / CONFIG_FILE
+        names: tuple[str, ...] = ()
+        with suppress(
+            OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError, FlashDQNError
+        ):
+            settings = parse_json(read_plain_text(file, most=MOST_JSON))["config"]
+            names = list_named_code(apply_settings(Config(), settings))
+        permission.require(names, file)
+
+    def change_budget(self, config: Config, step: int) -> None:
+        """Write the budget of a run that is resumed at `step` into its config.json."""
+        update_run_record(self.path, {name: getattr(config, name) for name in BUDGETS}, step)
+        self._record = None
+
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        """Write a JSON file of this run, with a checksum."""
+        run = None if (record := self._read_record()) is None else record.run
+        write_signed_json(self.path / name, mark_with_run(data, run))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """A JSON file of this run; empty if it is missing or cannot be believed."""
+        return read_record_or_nothing(self.path / name)
+
     def finished(self) -> bool:
         """Whether the run finished; one that was killed during its summary did not."""
-        return bool(read_json_object(self.path / "summary.json").get("finished", False))
+        return bool(self.read_json(SUMMARY_FILE).get("finished", False))
+
+    def recover(self) -> None:
+        """Remove what a crash has left behind; the folder must be locked."""
+        try:
+            checkpoint.recover_interrupted_save(self.checkpoints)
+            for folder in (self.path, self.checkpoints):
+                remove_leftovers(folder)
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to continue from: the one named, or the newest."""
-        if wanted.resolve().parent.name == "checkpoints":
-            return wanted.resolve()
+        if (named := find_named_checkpoint(wanted)) is not None:
+            return named
         paths = checkpoint.list_checkpoints(self.checkpoints, with_state=True)
         if not paths:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from.")
         return paths[-1]
 
     def play_point(self, wanted: Path) -> Path:
-        """The checkpoint to play with: the one named, or the best, or the newest."""
-        if wanted.resolve().parent.name == "checkpoints":
-            return wanted.resolve()
-        best = checkpoint.best(self.checkpoints)
-        paths = [best[0]] if best else checkpoint.list_checkpoints(self.checkpoints)
+        """The checkpoint to play with: the one named, or the best, or the newest if none was evaluated. If
+        best.json is of no use, nothing is chosen instead: the sentence names the best one that is known."""
+        if (named := find_named_checkpoint(wanted)) is not None:
+            return named
+        try:
+            found = checkpoint.read_best(self.checkpoints)
+        except CheckpointError as error:
+            known = checkpoint.best(self.checkpoints)
+            paths = checkpoint.list_checkpoints(self.checkpoints)
+            offer = f"the best that is known is {known[0]}" if known else ""
+            offer = offer or (f"the newest is {paths[-1]}" if paths else "there is none")
+            raise CheckpointError(f"{error} Name a checkpoint instead: {offer}.") from None
+        found = found or checkpoint.best(self.checkpoints)
+        paths = [found[0]] if found else checkpoint.list_checkpoints(self.checkpoints)
         if not paths:
             raise CheckpointError(f"{self.path} holds no checkpoint yet.")
         return paths[-1]
 
-    def rewind(self, step: int, reported_step: int | None = None) -> None:
-        """Delete everything after `step`, and rows of metrics after `reported_step`: it will be done again."""
-        reported = step if reported_step is None else reported_step
-        for name, last in ((METRICS_FILE, reported), (EVALUATIONS_FILE, step)):
-            kept = [row for row in read_table(self.path / name) if int(row[STEP.name]) <= last]
-            if kept:
-                write_table(self.path / name, kept)
-            else:
-                (self.path / name).unlink(missing_ok=True)
-        for path in checkpoint.list_checkpoints(self.checkpoints):
-            if int(path.name) > step:
-                shutil.rmtree(path)
-        self._find_best()
+    def save_checkpoint(
+        self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor] | None, counters: dict[str, Any]
+    ) -> Path:
+        """Save a checkpoint that says which run it belongs to. The tables that it describes are on disk first."""
+        try:
+            self._sync_tables()
+            origin = self._describe_origin()
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+        return checkpoint.save(self.checkpoints, weights, state, counters, origin)
 
-    def _find_best(self) -> None:
-        """Point best.json at the best remaining evaluation; of equals, the first."""
-        scores = {
-            self.checkpoints / f"{row.step:012d}": row.mean_score
-            for row in read_evaluations(self.path)
-            if math.isfinite(row.mean_score)
-        }
-        there = [path for path in scores if path.exists()]
-        if there:
-            best = max(there, key=lambda path: scores[path])
-            checkpoint.mark_best_checkpoint(self.checkpoints, best, scores[best])
+    def _sync_tables(self) -> None:
+        for name in (METRICS_FILE, EVALUATIONS_FILE):
+            if os.path.lexists(self.path / name):
+                sync_to_disk(self.path / name)
+        sync_to_disk(self.path)
+
+    def _describe_origin(self) -> checkpoint.Origin:
+        tables = {name: describe_table(self.path / name) for name in (METRICS_FILE, EVALUATIONS_FILE)}
+        if (record := self._read_record()) is None:
+            return checkpoint.Origin(evaluation=self._evaluation, tables=tables)
+        settings = list_lasting_settings(record.settings)
+        return checkpoint.Origin(record.run, settings, self._evaluation, tables)
+
+    def _read_record(self) -> RunRecord | None:
+        """What config.json says; None if there is no such file."""
+        if self._record is None and os.path.lexists(self.path / CONFIG_FILE):
+            self._record = read_run_record(self.path)
+        return self._record
+
+    def rewind_to(self, point: Path) -> list[str]:
+        """Go back to a checkpoint; returns a sentence for each table that was changed since."""
+        manifest = checkpoint.read_manifest(point)
+        counters, evaluation = manifest["counters"], checkpoint.read_evaluation(manifest)
+        step, tables = counters["transitions"], manifest.get("tables", {})
+        said = self.rewind(step, counters.get("reported_step", step), tables)
+        if not tables and (rows := read_evaluations(self.path)):  # format 1
+            evaluation = rows[-1].step, rows[-1].mean_score
+        self._evaluation = evaluation if evaluation[0] >= 0 else None
+        return said
+
+    def rewind(
+        self, step: int, reported: int | None = None, tables: Mapping[str, Any] | None = None
+    ) -> list[str]:
+        """Delete everything after `step`, and metrics after the step `reported`: it will be done again. The best
+        checkpoint is chosen first, and the tables come last, so that a crash in between leaves a usable folder."""
+        self._find_best(step)
+        for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
+            if int(path.name) > step:
+                remove_anything(path)
+        sync_to_disk(self.checkpoints)
+        limits = {METRICS_FILE: step if reported is None else min(step, reported), EVALUATIONS_FILE: step}
+        described = tables or {}
+        notes = [rewind_table(self.path / n, last, described.get(n)) for n, last in limits.items()]
+        self._evaluation = None
+        return [note for note in notes if note]
+
+    def _find_best(self, step: int) -> None:
+        """Point best.json at the best checkpoint up to `step`. Its manifest knows its score; for format 1 only the
+        table does."""
+        table = {row.step: row.mean_score for row in read_evaluations(self.path)}
+        known = checkpoint.read_scores(self.checkpoints)
+        older = {n: score for n, score in table.items() if self._is_older(n)}
+        scores = {n: score for n, score in {**older, **known}.items() if n <= step}
+        best = checkpoint.find_best_by_scores(self.checkpoints, scores)
+        if best is not None:
+            checkpoint.mark_best_checkpoint(self.checkpoints, *best)
         else:
-            (self.checkpoints / "best.json").unlink(missing_ok=True)
+            remove_anything(self.checkpoints / checkpoint.BEST)
+
+    def _is_older(self, step: int) -> bool:
+        """Whether the checkpoint of a step is of format 1."""
+        try:
+            manifest = checkpoint.read_manifest(self.checkpoints / f"{step:012d}")
+        except CheckpointError:
+            return False
+        return int(manifest.get("format", 1)) < 2
 
     def last_evaluation(self) -> int:
         """The step of the last evaluation; -1 if there was none."""
+        if self._evaluation is not None:
+            return self._evaluation[0]
         rows = read_evaluations(self.path)
         return rows[-1].step if rows else -1
 
@@ -179,6 +321,32 @@ class RunFolder:
     def add_evaluation(self, row: EvaluationRow) -> None:
         """Add a row to evaluations.csv."""
         append_row(self.path / EVALUATIONS_FILE, row_to_cells(row))
+        self._evaluation = (row.step, row.mean_score)
+
+
+def _make_folder(out: Path, name: str) -> Path:
+    """A new folder; runs that start in the same second get different names."""
+    numbers = ["", *(f"-{number}" for number in range(1, NUMBERED))]
+    for suffix in (*numbers, *(f"-{secrets.token_hex(4)}" for _ in range(NUMBERED))):
+        path = out / f"{name}{suffix}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(17, f"{name} and its like exist already")
+
+
+def find_named_checkpoint(path: Path) -> Path | None:
+    """The checkpoint that a path names; None if it names something else. A link from elsewhere may lead to one; in
+    a run's own checkpoints a link is refused."""
+    here = path.absolute()
+    if here.parent.name == "checkpoints" and (here.is_symlink() or here.parent.is_symlink()):
+        raise CheckpointError(
+            f"{here} is reached by a link inside a run folder, and such links are not followed."
+        )
+    resolved = path.resolve()
+    return resolved if resolved.parent.name == "checkpoints" else None
 
 
 def check_output_folder(out: str) -> None:

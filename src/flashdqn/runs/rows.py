@@ -93,14 +93,15 @@ def float_or_nan(value: Any) -> float:
     """The value as a number; NaN if it is not one."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
 def int_or_zero(value: Any) -> int:
-    """The value as a whole number; 0 if it is not one."""
+    """The value as a whole number; 0 if it is not one, or has more digits than any count."""
     try:
-        return int(value)
-    except (TypeError, ValueError):
-        number = float_or_nan(value)
-        return int(number) if math.isfinite(number) else 0
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        read = float_or_nan(value)
+        number = int(read) if math.isfinite(read) else 0
+    return number if abs(number) < 2**63 else 0

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from flashdqn.core.files import write_output
 from flashdqn.runs.columns import SECONDS, STEP, STEPS_PER_SECOND, Column
 from flashdqn.runs.rows import float_or_nan
 from flashdqn.show import charts
@@ -25,14 +26,14 @@ from flashdqn.show.compare_groups import (
 from flashdqn.show.numbers import format_count, format_duration, format_rate
 from flashdqn.show.overlay import Curve, draw_overlay_chart
 from flashdqn.show.page import escape, format_value, make_page, make_section, make_table
-from flashdqn.show.report import STYLE
+from flashdqn.show.report import STYLE, make_problem_list
 from flashdqn.show.report_charts import COLORS
 from flashdqn.show.report_files import RunFiles, read_run
 
 
 def write_comparison(paths: Sequence[Path], out: Path) -> Path:
     """Write the page to a file."""
-    out.write_text(make_comparison_page([read_run(path) for path in paths]), encoding="utf-8")
+    write_output(out, make_comparison_page([read_run(path) for path in paths]))
     return out
 
 
@@ -42,7 +43,9 @@ def make_comparison_page(runs: Sequence[RunFiles]) -> str:
     title = f"{len(runs)} runs, {len(groups)} {'setting' if len(groups) == 1 else 'settings'}"
     note = "Runs of the same settings are drawn as their mean, in a band from the least to the largest."
     body = [
-        f'<header><p class="brand">flashdqn report</p><h1>{escape(title)}</h1><p class="soft">{note}</p></header>',
+        f'<header><p class="brand">flashdqn report</p><h1>{escape(title)}</h1><p class="soft">{note}</p>'
+        + make_problem_list([f"{run.name}: {problem}" for run in runs for problem in run.problems])
+        + "</header>",
         make_section("Scores", make_score_table(groups)),
         make_section("Curves", draw_comparison_curves(groups)),
         make_section("Settings that differ", make_differences_table(groups)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+from flashdqn.core.files import replace_file
 from flashdqn.runs.tables import read_evaluations, read_metrics
 
 
@@ -18,19 +20,19 @@ def draw_curve(run: Path) -> Path | None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    steps = [row.step / 1e6 for row in rows]
-    explored = [row.return_ if row.score is None else row.score for row in rows]
+    steps = [limit_number(row.step / 1e6) for row in rows]
+    explored = [limit_number(row.return_ if row.score is None else row.score) for row in rows]
     top.plot(steps, explored, color="#9aa7b5", lw=1, label="while exploring")
     if evaluations:
-        at = [row.step / 1e6 for row in evaluations]
-        scores = [row.mean_score for row in evaluations]
-        errors = [1.96 * row.score_error for row in evaluations]
+        at = [limit_number(row.step / 1e6) for row in evaluations]
+        scores = [limit_number(row.mean_score) for row in evaluations]
+        errors = [abs(limit_number(1.96 * row.score_error)) for row in evaluations]
         label = f"evaluation, {evaluations[0].episodes} games, ε = 0 (95 %)"
         top.errorbar(at, scores, errors, color="#1f6f8b", lw=2, marker="o", ms=4, capsize=2, label=label)
     top.set_ylabel("mean return" if rows[0].score is None else "mean score")
     top.set_title(run.name, loc="left", fontsize=10)
     top.legend(loc="lower right", frameon=False)
-    bottom.plot(steps, [row.steps_per_second / 1e3 for row in rows], color="#c8553d", lw=1)
+    bottom.plot(steps, [limit_number(row.steps_per_second / 1e3) for row in rows], color="#c8553d", lw=1)
     bottom.set_ylabel("1000 steps/s")
     bottom.set_xlabel("million transitions")
     bottom.set_ylim(bottom=0)
@@ -38,5 +40,11 @@ def draw_curve(run: Path) -> Path | None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     path = run / "curve.png"
-    figure.savefig(path, dpi=130)
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, dpi=130)
     return path
+
+
+def limit_number(value: float) -> float:
+    """The value if it can be drawn, else NaN: the sums of a drawing library overflow."""
+    return value if abs(value) < 1e30 else math.nan

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -11,6 +13,7 @@ from flashdqn.agent.agent import Agent
 from flashdqn.core.drawing.paint import paint_scene
 from flashdqn.core.drawing.view import View
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import write_output
 from flashdqn.envs.stage import GameStage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.recording import Thinning
@@ -50,7 +53,7 @@ def draw_turn(view: View, turn: GameTurn, width: int = 480) -> Image.Image:
 
 def save_picture(view: View, turn: GameTurn, path: Path, width: int = 480) -> None:
     """Write one moment as a PNG."""
-    draw_turn(view, turn, width).save(path, "PNG", optimize=True)
+    write_image(draw_turn(view, turn, width), path, "PNG", optimize=True)
 
 
 def thin_turns(turns: Sequence[GameTurn], most: int = MOST_FRAMES) -> list[GameTurn]:
@@ -68,8 +71,8 @@ def save_film(view: View, turns: Sequence[GameTurn], path: Path, fps: float = 15
     # GIF counts in hundredths of a second, and browsers slow down what is faster than 50 frames a second
     milliseconds = max(20, round(100 / fps) * 10)
     pause = [milliseconds] * (len(frames) - 1) + [1500]
-    frames[0].save(
-        path, "GIF", save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True
+    write_image(
+        frames[0], path, "GIF", save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True
     )
     return len(frames)
 
@@ -82,7 +85,14 @@ def save_strip(view: View, turns: Sequence[GameTurn], path: Path, count: int = 4
     strip = Image.new("RGB", (count * width + (count - 1) * gap, height), "white")
     for k, image in enumerate(images):
         strip.paste(image, (k * (width + gap), 0))
-    strip.save(path, "PNG", optimize=True)
+    write_image(strip, path, "PNG", optimize=True)
+
+
+def write_image(image: Image.Image, path: Path, kind: str, **options: Any) -> None:
+    """Write an image to a file that the user has named."""
+    data = io.BytesIO()
+    image.save(data, kind, **options)
+    write_output(path, data.getvalue())
 
 
 def common_palette(images: Sequence[Image.Image], samples: int = 8) -> Image.Image:

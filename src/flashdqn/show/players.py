@@ -49,6 +49,7 @@ class Players:
         """All players, oldest first; a run that still trains has more of them each time."""
         best = checkpoint.best(self.folder.checkpoints)
         scores = {row.step: row.mean_score for row in read_evaluations(self.folder.path)}
+        scores |= checkpoint.read_scores(self.folder.checkpoints)  # which nobody has edited
         players = [CheckpointPlayer(UNTRAINED, 0)]
         for path in self._paths().values():
             step = int(path.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from flashdqn.config import Config
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import flatten_keys, list_named_code, to_dict
 from flashdqn.core.errors import FlashDQNError
+from flashdqn.core.files import write_output
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs.tasks import TASKS
 from flashdqn.runs.columns import (
@@ -58,6 +59,7 @@ STYLE = """
   margin: 1.2rem 0; }
 .tile { background: var(--card); border-radius: 8px; padding: .5rem .8rem; }
 .tile span { display: block; color: var(--soft); font-size: .82rem; }
+.problem { border-left: 3px solid var(--warm); padding-left: .6rem; margin: .4rem 0; }
 .tile b { font-size: 1.25rem; font-variant-numeric: tabular-nums; }
 body { max-width: 66rem; } h2 { margin-top: 2.4rem; padding-top: 1rem; border-top: 1px solid var(--line); }
 details { margin: .6rem 0; } table + .charts { margin-top: 1.6rem; }
@@ -68,9 +70,7 @@ def write_report(run: Path, out: Path | None = None, permission: Permission = NO
     """Write report.html into a run folder, or to another file, from the files in the folder. Only the recorded game
     needs code that the run names; without permission it is left out."""
     path = out or run / "report.html"
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(make_report_page(read_run(run), permission), encoding="utf-8")
-    temporary.replace(path)
+    write_output(path, make_report_page(read_run(run), permission))
     return path
 
 
@@ -113,8 +113,14 @@ def make_report_header(run: RunFiles) -> str:
     )
     return (
         f'<header><p class="brand">flashdqn report</p><h1>{escape(run.name)}</h1>'
-        f'<p class="soft">{escape(words)}</p></header><div class="tiles">{tiles}</div>'
+        f'<p class="soft">{escape(words)}</p>{make_problem_list(run.problems)}</header>'
+        f'<div class="tiles">{tiles}</div>'
     )
+
+
+def make_problem_list(problems: Sequence[str]) -> str:
+    """What was changed or damaged in the folder: the page shows only the rest."""
+    return "".join(f'<p class="problem">{escape(problem)}</p>' for problem in problems)
 
 
 def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:

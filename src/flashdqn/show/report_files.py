@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flashdqn.config.settings import flatten_keys
-from flashdqn.core.files import read_json_object
 from flashdqn.runs.columns import MEAN_SCORE, SCORE_ERROR, STEP
+from flashdqn.runs.health import find_problems
+from flashdqn.runs.records import CONFIG_FILE, SUMMARY_FILE, read_record_or_nothing
 from flashdqn.runs.tables import EVALUATIONS_FILE, Cells, read_columns, read_table
 from flashdqn.show.report_series import Series, make_series, read_series
 
@@ -26,6 +27,7 @@ class RunFiles:
     series: Series
     evaluations: list[Cells]  # as they are in the file
     evaluation_series: Series  # the same as numbers, by column
+    problems: list[str] = field(default_factory=list)  # what was changed or damaged, in sentences
 
     @property
     def name(self) -> str:
@@ -48,16 +50,17 @@ class RunFiles:
 
 def read_run(path: Path) -> RunFiles:
     """Read all files of a run."""
-    config = read_json_object(path / "config.json")
+    config = read_record_or_nothing(path / CONFIG_FILE)
     evaluations = read_table(path / EVALUATIONS_FILE)
     return RunFiles(
         path,
         flatten_keys(_mapping_or_empty(config.get("config"))),
         flatten_keys(_mapping_or_empty(config.get("hardware"))),
-        read_json_object(path / "summary.json"),
+        read_record_or_nothing(path / SUMMARY_FILE),
         read_series(path),
         evaluations,
         make_series(evaluations, read_columns(path / EVALUATIONS_FILE, evaluations)),
+        find_problems(path),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,11 +19,11 @@ from flashdqn.core.errors import (
     MemoryShortageError,
     StorageError,
 )
-from flashdqn.core.files import write_json_atomically
 from flashdqn.core.memory import explain_shortage
 from flashdqn.core.signals import Stopped
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.records import DEMOS_FILE, SUMMARY_FILE
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
 from flashdqn.training.warm_times import WarmUp
@@ -50,8 +49,8 @@ def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
         "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
         "weights": checkpoint.hash_weights(parts.learner.weights()),
     }
-    if (demos := loop.folder.path / "demos.json").exists():
-        summary["demonstrations"] = json.loads(demos.read_text(encoding="utf-8"))
+    if demos := loop.folder.read_json(DEMOS_FILE):
+        summary["demonstrations"] = demos
     return summary
 
 
@@ -71,7 +70,7 @@ def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException
         return failure
     with suppress(Exception):
         summary = describe_run(loop, warm_up) | {"finished": False, "stopped": reason}
-        write_json_atomically(loop.folder.path / "summary.json", summary)
+        loop.folder.write_json(SUMMARY_FILE, summary)
     if not isinstance(error, OSError | CheckpointError):
         with suppress(Exception):
             write_pages(loop.folder.path, pages, progress)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
-from flashdqn.core.files import write_json_atomically
+from flashdqn.core.files import remove_anything
 from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.records import DEMOS_FILE
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
 from flashdqn.training.demonstrate import run_demonstrations
@@ -79,7 +80,8 @@ class Loop:
         weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
-        self.folder.rewind(counters["transitions"], counters["reported_step"])
+        for said in self.folder.rewind_to(path):
+            self.progress.note(said)
         self._evaluated = self.folder.last_evaluation()
         self._owes_evaluation = bool(counters.get("owes_evaluation", False))
         self._timed = [path] if counters.get("timed", False) else []
@@ -135,7 +137,7 @@ class Loop:
             done["episodes"] < demos.episodes or done["updates"] < demos.pretrain_steps
         ):
             raise StopRequestedError  # half of the demonstrations are no start to go on from
-        write_json_atomically(self.folder.path / "demos.json", done)
+        self.folder.write_json(DEMOS_FILE, done)
         self.progress.note(
             f"{done['episodes']:,} demonstrations by {done['source']}, {done['transitions']:,} transitions "
             "with a mean "
@@ -216,8 +218,8 @@ class Loop:
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
         self._owes_evaluation = False
-        path = self.save(with_state)
         best = checkpoint.best(self.folder.checkpoints)
+        path = self.save(with_state)
         if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
             checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
@@ -245,13 +247,14 @@ class Loop:
             raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
         state = self.parts.state_dict() if with_state else None
         self.reporter.flush()
-        return checkpoint.save(self.folder.checkpoints, weights, state, self._counters(timed))
+        return self.folder.save_checkpoint(weights, state, self._counters(timed))
 
     def _drop_timed(self, path: Path, timed: bool) -> None:
         """The clock's own checkpoints stay only as long as their state does: a long run would gather thousands."""
         self._timed = [one for one in self._timed if one != path] + [path] * timed
         while len(self._timed) > checkpoint.KEEP_STATES:
-            shutil.rmtree(self._timed.pop(0), ignore_errors=True)
+            with suppress(OSError):  # what is left is removed when the run is resumed
+                remove_anything(self._timed.pop(0))
 
     def _counters(self, timed: bool) -> dict[str, Any]:
         counts = self.parts.counts

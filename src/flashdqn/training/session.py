@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,8 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
-from flashdqn.core.errors import ConfigError, DivergedError, EnvError
-from flashdqn.core.files import write_json_atomically
+from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError
+from flashdqn.core.files import remove_anything
 from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.signals import (
     STOP_SIGNALS,
@@ -36,6 +34,7 @@ from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, check_output_folder
+from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts, check_memory_fits, describe_replay_memory
 from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
@@ -164,7 +163,7 @@ def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO
 def _resume_locked(
     config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages, interrupt: Interrupt
 ) -> Run:
-    checkpoint.recover_interrupted_save(folder.checkpoints)
+    folder.recover()
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
     check_budget_left(config, folder, counters)
@@ -174,10 +173,8 @@ def _resume_locked(
         interrupt.stop_if_requested()
         interrupt.waits = True
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
-        (folder.path / "summary.json").unlink(missing_ok=True)
-        data = json.loads((folder.path / "config.json").read_text(encoding="utf-8"))
-        data["config"] |= {name: getattr(config, name) for name in ("steps", "episodes", "max_time")}
-        write_json_atomically(folder.path / "config.json", data)
+        remove_anything(folder.path / SUMMARY_FILE)
+        folder.change_budget(config, counters["transitions"])
         return run_and_summarize(loop, session, pages, interrupt)
 
 
@@ -230,7 +227,8 @@ def discard_unstarted(folder: RunFolder) -> Iterator[None]:
     except BaseException:
         empty = not checkpoint.list_checkpoints(folder.checkpoints)
         if empty and not any((folder.path / name).exists() for name in ("metrics.csv", "evaluations.csv")):
-            shutil.rmtree(folder.path, ignore_errors=True)
+            with suppress(OSError):
+                remove_anything(folder.path)
         raise
 
 
@@ -309,7 +307,7 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
             raise
         raise failure from error
     loop.reporter.close(summary)
-    write_json_atomically(folder.path / "summary.json", summary)
+    folder.write_json(SUMMARY_FILE, summary)
     run = draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
     if unclosed is not None and run.finished:
         raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
@@ -329,7 +327,7 @@ def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
     except Stopped as error:
         if run.finished:
             summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
-            write_json_atomically(loop.folder.path / "summary.json", summary)
+            loop.folder.write_json(SUMMARY_FILE, summary)
             return replace(run, finished=False, summary=summary)
     return run
 
@@ -347,6 +345,8 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
                 summary["evaluation"] = result.to_json()
         except StopRequestedError:
             finished = False
+        except CheckpointError as error:  # damaged since it was written: the run itself is complete
+            loop.progress.note(f"The best checkpoint could not be evaluated: {error}")
     if interrupt.signal is not None and not finished:
         stopped = name_signal(interrupt.signal)
     else:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from flashdqn.core.files import write_output
 from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.numbers import format_count
 
@@ -208,7 +209,7 @@ def encode_report_json(report: Report) -> str:
 
 def write_report_json(report: Report, path: Path) -> Path:
     """Write the report to a file."""
-    path.write_text(encode_report_json(report), encoding="utf-8")
+    write_output(path, encode_report_json(report))
     return path
 
 

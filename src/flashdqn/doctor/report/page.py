@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flashdqn.core.files import write_output
 from flashdqn.doctor.report import page_cards
 from flashdqn.doctor.report.contents import Report
 from flashdqn.doctor.report.page_charts import draw_phase_bar, draw_time_charts
@@ -65,7 +66,7 @@ details[open] > summary .one { display: none; }
 
 def write_doctor_page(report: Report, path: Path) -> Path:
     """Write the page to a file."""
-    path.write_text(render_doctor_page(report), encoding="utf-8")
+    write_output(path, render_doctor_page(report))
     return path
 
 

@@ -7,6 +7,7 @@ sink that talks to a server works in its own thread, so nothing waits for it.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -17,11 +18,13 @@ from typing import Any, Protocol
 from flashdqn.config import Config, LogConfig
 from flashdqn.config.settings import flatten_keys, to_dict
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.files import read_json_object, write_json_atomically
+from flashdqn.runs.records import read_record_or_nothing, write_record
 from flashdqn.training.sinks.background import Background, Guarded
 
 #: The file in the run folder with each sink's own run, which a resumed training continues.
 RUNS = "loggers.json"
+#: A run's name as a sink gives it: nothing that could be a path or an address.
+RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _REMEMBERING = threading.Lock()  # sinks open in threads
 
 
@@ -51,7 +54,7 @@ class About:
     def remember(self, sink: str, run: str) -> None:
         """Keep the name of the sink's run for a later resume."""
         with _REMEMBERING:
-            write_json_atomically(self.path / RUNS, read_runs(self.path) | {sink: run})
+            write_record(self.path / RUNS, read_runs(self.path) | {sink: run})
 
 
 def open_sinks(config: Config, path: Path, step: int, note: Callable[[str], None]) -> list[Sink]:
@@ -94,7 +97,8 @@ def installed(module: str) -> bool:
 
 def read_runs(path: Path) -> dict[str, str]:
     """The sinks' own runs, by sink."""
-    return read_json_object(path / RUNS)
+    names = read_record_or_nothing(path / RUNS)
+    return {sink: run for sink, run in names.items() if isinstance(run, str) and RUN_NAME.fullmatch(run)}
 
 
 def flatten_settings(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import wandb
 
+from flashdqn.core.files import make_refusal
 from flashdqn.training.sinks import About, flatten_settings
 
 
@@ -14,7 +15,9 @@ class WeightsAndBiases:
     """One W&B run for each run folder; a resumed training continues in it."""
 
     def __init__(self, about: About) -> None:
-        mode = about.log.wandb_mode
+        mode, here = about.log.wandb_mode, about.path / "wandb"
+        if here.is_symlink():
+            raise make_refusal(here, "is a link, and links in a run folder are not followed")
         # The terminal is ours: W&B must not capture our output, nor print its own lines.
         settings = wandb.Settings(console="off", silent=True)
         self.run: Any = wandb.init(
@@ -28,7 +31,6 @@ class WeightsAndBiases:
             settings=settings,
         )
         about.remember("wandb", self.run.id)
-        here = about.path / "wandb"
         self.where = f"offline, in {here} (wandb sync uploads it)" if self.run.offline else str(self.run.url)
         # Our own step is the axis: W&B's must never go back, and a training resumed from an earlier checkpoint
         # does.

@@ -1,0 +1,74 @@
+"""What was changed or damaged in a run folder, in sentences: a report shows the rest, and says these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flashdqn.core.errors import CheckpointError
+from flashdqn.core.files import is_plain_folder
+from flashdqn.runs.checkpoint import list_checkpoints, read_best, read_manifest
+from flashdqn.runs.records import CONFIG_FILE, DEMOS_FILE, SUMMARY_FILE, find_record_problem, read_run_record
+from flashdqn.runs.tables import (
+    COLUMNS_FILE,
+    EVALUATIONS_FILE,
+    METRICS_FILE,
+    begins_as_described,
+    read_recorded_columns,
+    read_table_content,
+)
+
+
+def find_problems(run: Path) -> list[str]:
+    """A sentence for each file of a run that cannot be believed."""
+    found = [_find_config_problem(run)]
+    found += [find_record_problem(run / name) for name in (SUMMARY_FILE, COLUMNS_FILE, DEMOS_FILE)]
+    described = _read_newest_tables(run)
+    for name in (METRICS_FILE, EVALUATIONS_FILE):
+        found.append(find_table_problem(run / name, described.get(name)))
+    found.append(_find_best_problem(run))
+    return [problem for problem in found if problem]
+
+
+def find_table_problem(path: Path, described: Any) -> str | None:
+    """What is wrong with a table; `described` is what the newest checkpoint says of it."""
+    content = read_table_content(path)
+    if content.problem:
+        return f"{path.name} {content.problem}."
+    recorded = [column.name for column in read_recorded_columns(path).all]
+    if content.names and recorded and content.names != recorded:
+        return f"{path.name} has other columns than {COLUMNS_FILE} records: its header was changed."
+    if isinstance(described, dict) and not begins_as_described(path, described):
+        what = "was changed after it was written" if path.exists() else "is missing"
+        return f"{path.name} {what}: it is not as the newest checkpoint knows it."
+    return None
+
+
+def _find_config_problem(run: Path) -> str | None:
+    try:
+        read_run_record(run)
+    except CheckpointError as error:
+        return str(error) if (run / CONFIG_FILE).exists() else None
+    return None
+
+
+def _find_best_problem(run: Path) -> str | None:
+    try:
+        read_best(run / "checkpoints")
+    except CheckpointError as error:
+        return str(error)
+    return None
+
+
+def _read_newest_tables(run: Path) -> dict[str, Any]:
+    """What the newest checkpoint says of the tables; nothing if there is none that can be read."""
+    folder = run / "checkpoints"
+    if not is_plain_folder(folder):
+        return {}
+    try:
+        for path in reversed(list_checkpoints(folder)):
+            tables = read_manifest(path).get("tables", {})
+            return tables if isinstance(tables, dict) else {}
+    except CheckpointError:
+        return {}
+    return {}
