@@ -80,6 +80,15 @@ def read_plain_text(path: Path, follow: bool = False) -> str:
     return read_plain_file(path, follow).decode("utf-8")
 
 
+def read_limited_text(path: Path, most: int, follow: bool = False) -> str:
+    """As `read_plain_text`; a file of more than `most` bytes is refused by an OSError, before it fills memory."""
+    with os.fdopen(open_plain_file(path, follow=follow), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data.decode("utf-8")
+
+
 def hash_plain_file(path: Path) -> str:
     """The SHA-256 of a plain file, in hex."""
     with os.fdopen(open_plain_file(path), "rb") as file:
@@ -154,12 +163,22 @@ def compute_checksum(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def parse_json(text: str) -> Any:
-    """JSON as Python data; every kind of damage is a ValueError, also nesting that Python cannot follow."""
+def parse_json(text: str, unique: bool = False) -> Any:
+    """JSON as Python data; every kind of damage is a ValueError, also nesting that Python cannot follow. `unique`:
+    a name that an object has twice counts as damage."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_make_unique_object if unique else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _make_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice[:60]!r} twice")
+    return found
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.ranges import check_values, describe_value
 from flashdqn.core.user_code import check_json_serializable, import_named
 from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
@@ -45,8 +46,9 @@ class UserEnvConfig(EnvConfig):
     """Arguments for your environment."""
 
     def __post_init__(self) -> None:
+        check_values(self, "env.")
         if ":" not in self.id:
-            raise ConfigError(f"env.id must be written module:Class, and is '{self.id}'.")
+            raise ConfigError(f"env.id must be written module:Class, and is {describe_value(self.id)}.")
         check_json_serializable("env.kwargs", self.kwargs)
 
 
