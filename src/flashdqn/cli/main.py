@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flashdqn.core.errors import ConfigError, DivergedError, FlashDQNError
+from flashdqn.core.ranges import describe_value, make_printable
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.show.terminal import SteadyConsole, discard_output
 
@@ -39,7 +40,9 @@ def main() -> None:
 
 def print_error(error: FlashDQNError, code: int) -> int:
     """Print the error to standard error; returns the exit code."""
-    Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
+    Console(stderr=True, soft_wrap=True).print(
+        make_printable(f"flashdqn: {error}"), markup=False, highlight=False
+    )
     return code
 
 
@@ -75,7 +78,9 @@ def dispatch_command(arguments: Sequence[str]) -> int:
         Console().print(f"flashdqn {__version__}", highlight=False)
         return 0
     if arguments[0] not in COMMANDS:
-        raise ConfigError(f"Unknown command '{arguments[0]}'{suggest_nearest(arguments[0], COMMANDS)}")
+        raise ConfigError(
+            f"Unknown command {describe_value(arguments[0])}{suggest_nearest(arguments[0], COMMANDS)}"
+        )
     command = importlib.import_module(f"flashdqn.cli.{arguments[0]}")
     code: int = command.run_command(list(arguments[1:]))
     return code

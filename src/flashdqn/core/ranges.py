@@ -18,6 +18,7 @@ import reprlib
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from flashdqn.core.errors import ConfigError
@@ -102,8 +103,8 @@ class FieldRule:
             return f"must be one of {', '.join(map(str, self.choices))}, and is {describe_value(value)}."
         if not self._has_kind(value):
             return f"must be {name_kind(self.kind)}, and is {describe_value(value)}."
-        if self.kind is str:
-            return find_text_fault(value)
+        if self.kind is str or isinstance(value, Path):
+            return find_text_fault(str(value), path=self.kind is not str)
         if self.range is not None and not self.range.holds(value):
             return f"must {self.range.explain(value)}, and is {describe_value(value)}."
         return None
@@ -171,10 +172,13 @@ def strip_metadata(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
-def find_text_fault(text: str) -> str | None:
-    """What is wrong with a text: too long, or with characters that no setting needs."""
+def find_text_fault(text: str, path: bool = False) -> str | None:
+    """What is wrong with a text: too long, or with characters that no setting needs. A path may be any that the
+    system can have."""
     if len(text) > LONGEST_TEXT:
         return f"may have at most {LONGEST_TEXT} characters, and has {len(text)}."
+    if path:
+        return f"cannot hold a zero byte, and is {describe_value(text)}." if "\0" in text else None
     if text.isprintable() or not any(is_control(character) for character in text):
         return None
     return f"must be a text without control characters, in UTF-8, and is {describe_value(text)}."

@@ -27,7 +27,7 @@ from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, check_output_folder
-from flashdqn.training.assemble import Parts, assemble_parts, check_memory_fits, describe_replay_memory
+from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
@@ -35,6 +35,12 @@ from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
+from flashdqn.training.memory import (
+    check_memory_fits,
+    check_training_fits,
+    describe_replay_memory,
+    measure_kept_bytes,
+)
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.warm_times import WarmUp
@@ -152,9 +158,11 @@ def check_settings(config: Config, device: torch.device) -> int:
     Returns the number of threads for the network.
     """
     probe = build_evaluation_env(config.env, 1, device)
-    learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
     check_memory_fits(config, probe)
+    check_training_fits(config, probe)
+    learner = build_learner(config, probe, torch.device("cpu"))
+    check_training_fits(config, probe, measure_kept_bytes(learner.online, probe.obs_spec))
     check_expert_source(config, probe)
     check_installed(config.log)
     return threads_for_network(learner.online, probe.obs_spec, config.update_size)
