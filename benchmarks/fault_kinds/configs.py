@@ -1,7 +1,8 @@
 """Hostile configurations: as Python data, as JSON, as TOML, as flags.
 
-Each either gives a configuration or is refused in one sentence, within seconds. Some of those that were accepted are
-then built and trained for three iterations, under a memory limit: what was accepted must also work, or say why not.
+Each either gives a configuration or is refused in one sentence, within seconds. Some of those that were accepted
+are then built and trained for three iterations, under a memory limit: what was accepted must also work, or say why
+not.
 """
 
 from __future__ import annotations
@@ -39,21 +40,24 @@ for _ in range(300):
     DEEP = [DEEP]
 
 NUMBERS: tuple[Any, ...] = (
-    -1, 0, 1, 2, 3, 5, 7, 16, 31, 32, 33, 63, 64, 100, 255, 256, 257, 1000, 1024, 4096, 10**4, 65_535, 65_536, 10**5,
-    10**6, 2**24, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 10**9, 10**12, 10**15, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64,
-    10**30, 10**400, -(2**31), -(2**63), -(2**64), -(10**400), 0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-45, 1e-310, 1e-30,
-    1e-8, 1e30, 3.4e38, 3.5e38, -3.5e38, 1e300, 1.7e308, float("nan"), float("inf"), float("-inf"),
+    -1, 0, 1, 2, 3, 5, 7, 16, 31, 32, 33, 63, 64, 100, 255, 256, 257, 1000, 1024, 4096, 10**4, 65_535, 65_536,
+    10**5, 10**6, 2**24, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 10**9, 10**12, 10**15, 2**53 + 1, 2**62,
+    2**63 - 1, 2**63, 2**64, 10**30, 10**400, -(2**31), -(2**63), -(2**64), -(10**400), 0.0, -0.0, 0.5, 1.0,
+    1.5, -1.5, 1e-45, 1e-310, 1e-30, 1e-8, 1e30, 3.4e38, 3.5e38, -3.5e38, 1e300, 1.7e308, float("nan"),
+    float("inf"), float("-inf"),
 )  # fmt: skip
 TEXTS = (
-    "", " ", "auto", "nan", "inf", "1e400", "１２", "1_000", "0x10", "a\0b", "a\nb", "\x1b[2J", "\udcff", "\u202e", "é",
-    "a" * 5000, "../" * 2000, "os:system", ":", "a:", ":b", "none", "random", "mlp", "cnn", "resnet", "nature",
-    "impala", "cells", "branches", "scalar", "categorical", "quantile", "iqn", "greedy", "munchausen", "adamw", "radam",
-    "prioritized", "pqn", "dry@1.2.3", "dry@999999", "extreme@90/1e9", "12,30", "99999999999999999999,0", "2h", "-5m",
-    "9" * 5000, "14:" + "9" * 5000, "quality", "/dev/zero", "/dev/null", "grid", "absolute", "spread", "ring",
+    "", " ", "auto", "nan", "inf", "1e400", "１２", "1_000", "0x10", "a\0b", "a\nb", "\x1b[2J", "\udcff",
+    "\u202e", "é", "a" * 5000, "../" * 2000, "os:system", ":", "a:", ":b", "none", "random", "mlp", "cnn",
+    "resnet", "nature", "impala", "cells", "branches", "scalar", "categorical", "quantile", "iqn", "greedy",
+    "munchausen", "adamw", "radam", "prioritized", "pqn", "dry@1.2.3", "dry@999999", "extreme@90/1e9",
+    "12,30", "99999999999999999999,0", "2h", "-5m", "9" * 5000, "14:" + "9" * 5000, "quality", "/dev/zero",
+    "/dev/null", "grid", "absolute", "spread", "ring",
 )  # fmt: skip
 OTHERS: tuple[Any, ...] = (
-    None, True, False, [], {}, [1], ["a"], [64, 64], [10**9], [0], [-1], [1.5], [float("nan")], [None], list(range(2000)),
-    [1] * 1500, DEEP, {"a": 1}, {"a": {"b": 1}}, {"": 0}, {"x": float("nan")}, {"x": DEEP}, ["14:128"], [[1]], [{}],
+    None, True, False, [], {}, [1], ["a"], [64, 64], [10**9], [0], [-1], [1.5], [float("nan")], [None],
+    list(range(2000)), [1] * 1500, DEEP, {"a": 1}, {"a": {"b": 1}}, {"": 0}, {"x": float("nan")}, {"x": DEEP},
+    ["14:128"], [[1]], [{}],
 )  # fmt: skip
 KEYS = (
     "",
@@ -72,7 +76,7 @@ KEYS = (
 )
 
 
-class TookTooLong(Exception):
+class TimeLimitError(Exception):
     """A training went on for longer than there is time here."""
 
 
@@ -182,7 +186,7 @@ def nest(changes: dict[str, Any]) -> dict[str, Any]:
 
 def write_toml(value: Any) -> str:
     """A value as TOML writes it; dates and None, which it does not have, as what it has."""
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         return json.dumps(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {write_toml(item)}" for key, item in value.items()) + "}"
@@ -209,7 +213,7 @@ def try_trainings(accepted: list[Config], count: int, folder: Path, random_: ran
             outcome: Exception | None = None
         except FlashDQNError as error:
             outcome = find_bad_message(str(error))
-        except TookTooLong:
+        except TimeLimitError:
             slow, outcome = slow + 1, None
         except Exception as error:
             outcome = error
@@ -250,10 +254,10 @@ def train_shortly(config: Config, folder: Path) -> None:
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Raise `TookTooLong` after some seconds."""
+    """Raise `TimeLimitError` after some seconds."""
 
     def stop(_: int, frame: FrameType | None) -> None:
-        raise TookTooLong
+        raise TimeLimitError
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)

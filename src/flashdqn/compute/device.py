@@ -60,12 +60,8 @@ def process_free_bytes() -> int:
 
 def group_free_bytes() -> int:
     """Memory that the control group of this process, a container for example, may still take."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return UNLIMITED
     free = UNLIMITED
-    for line in lines:
+    for line in _read_group_path():
         _, kinds, path = line.split(":", 2)
         if not kinds:
             root, names = CGROUPS, ("memory.max", "memory.current", "inactive_file")
@@ -79,6 +75,14 @@ def group_free_bytes() -> int:
             if folder.is_relative_to(root):
                 free = min(free, _read_group(folder, *names))
     return free
+
+
+def _read_group_path() -> list[str]:
+    """The control groups of this process, one for each line: number, controllers, path."""
+    try:
+        return Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
 
 
 def _read_group(folder: Path, most: str, used: str, cached: str) -> int:

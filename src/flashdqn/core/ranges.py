@@ -200,7 +200,7 @@ def format_bound(number: float) -> str:
     """A bound as it is read best: 255, 0.5, 1e12."""
     if number == 0 or abs(number) < 10**6 or number % 10**6:
         return f"{number:g}" if isinstance(number, float) else str(number)
-    return f"{number:.0e}".replace("e+", "e")
+    return f"{number:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def describe_value(value: Any) -> str:
