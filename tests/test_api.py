@@ -68,7 +68,7 @@ def test_train_takes_a_configuration_of_ones_own(tiny_run: Callable[..., Run]) -
         ({"env": 3}, "group of settings"),
         ({"envs": "many"}, "'envs' must be a whole number"),
         ({"envs": True}, "'envs' must be a whole number"),
-        ({"steps": 0}, "steps must be a number above 0"),
+        ({"steps": 0}, "steps must be at least 1"),
     ],
 )
 def test_train_refuses_what_it_does_not_know(
@@ -194,7 +194,7 @@ def test_make_env_by_name_and_by_preset() -> None:
         ("chess", 1, {}, "known are"),
         ("snake", 0, {}, "at least 1"),
         ("snake", 1, {"sise": 3}, "did you mean 'size'"),
-        ("snake", 1, {"size": 3}, "4 to 32"),
+        ("snake", 1, {"size": 3}, "4 … 32"),
         ("snake", 1, {"size": "big"}, "whole number"),
         ("snake", 1, {"features": "all"}, "basic, flood, selective, enhanced, grid"),
     ],

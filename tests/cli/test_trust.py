@@ -22,7 +22,7 @@ from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import read_permission
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings, list_named_code
-from flashdqn.core.errors import UntrustedError
+from flashdqn.core.errors import ConfigError, UntrustedError
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs.tasks import TASKS
 from flashdqn.export.flow import Wanted, export_policy
@@ -283,11 +283,12 @@ def test_a_path_is_not_a_name(
 
 def test_names_are_shown_as_they_are_written(spoiled: Callable[..., Path], here: Path) -> None:
     """A stranger's name neither steers the terminal nor fills it."""
-    run = spoiled({"network": {"torso": "evil\x1b[2J:Torso" + "x" * 500}})
-    with pytest.raises(UntrustedError) as refused:
-        flashdqn.load(run)
-    assert "\x1b" not in str(refused.value)
-    assert len(str(refused.value)) < 500 + len(str(run))
+    for torso, error in (("evil\x1b[2J:Torso", ConfigError), ("evil:Torso" + "x" * 500, UntrustedError)):
+        run = spoiled({"network": {"torso": torso}})
+        with pytest.raises(error) as refused:
+            flashdqn.load(run)
+        assert "\x1b" not in str(refused.value)
+        assert len(str(refused.value)) < 500 + len(str(run))
 
 
 def test_a_plain_run_needs_no_trust_and_no_folder(

@@ -195,7 +195,7 @@ def test_the_contract_is_kept() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"env.atari.sticky is a chance"):
+    with pytest.raises(ConfigError, match=r"env.atari.sticky must lie in 0 … 1"):
         AtariConfig(sticky=2)
     with pytest.raises(ConfigError, match=r"env.atari.frame_skip must be at least 1"):
         AtariConfig(frame_skip=0)

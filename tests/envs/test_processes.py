@@ -81,7 +81,7 @@ def test_sixteen_environments_share_a_few_processes() -> None:
     assert report.terminated > 0
     assert report.truncated > 0
     env.close()
-    with pytest.raises(ConfigError, match=r"env.workers must be 0"):
+    with pytest.raises(ConfigError, match=r"env.workers must be at least 0"):
         flashdqn.make_env("gym_envs:make_screen", 2, workers=-1)
 
 

@@ -344,8 +344,8 @@ def test_a_board_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"size": 3}, "4 to 32"),
-        ({"size": 33}, "4 to 32"),
+        ({"size": 3}, "4 … 32"),
+        ({"size": 33}, "4 … 32"),
         ({"actions": "diagonal"}, "relative, absolute"),
         ({"features": "all"}, "basic, flood"),
         ({"start": "corner"}, "center, random"),

@@ -23,7 +23,7 @@ from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.prioritized import PrioritizedSampler, priority_bytes
 from flashdqn.replay.ring import Ring, ring_bytes
 from flashdqn.runs import checkpoint
-from flashdqn.training import assemble
+from flashdqn.training import memory
 from flashdqn.training.schedules import importance_exponent
 
 CPU = torch.device("cpu")
@@ -370,10 +370,10 @@ def test_the_tree_is_counted_before_it_is_made(monkeypatch: pytest.MonkeyPatch) 
     assert priority_bytes(tree.slots, CPU) == taken
     env = flashdqn.make_env("snake", 16, "cpu")
     ring = ring_bytes(5000, 16, env.obs_spec, env.num_actions, masked=False)
-    monkeypatch.setattr(assemble, "free_bytes", lambda device: (ring + 1000) / 0.9)
-    assemble.check_ring_fits(ReplayConfig(capacity=5000), env, masked=False)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: (ring + 1000) / 0.9)
+    memory.check_ring_fits(ReplayConfig(capacity=5000), env, masked=False)
     with pytest.raises(ConfigError, match=r"--replay\.capacity 4\d\d\d "):
-        assemble.check_ring_fits(ReplayConfig(capacity=5000, priority=0.5), env, masked=False)
+        memory.check_ring_fits(ReplayConfig(capacity=5000, priority=0.5), env, masked=False)
 
 
 def assert_same_batch(one: Batch, other: Batch) -> None:

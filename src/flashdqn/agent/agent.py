@@ -27,9 +27,11 @@ class Agent:
         from flashdqn.core.contract import close_env
         from flashdqn.envs.tasks import build_evaluation_env, find_task
         from flashdqn.learn.learner import build_learner
+        from flashdqn.training.memory import bytes_per_env
 
         self.config, self.device = config, device
         env = build_evaluation_env(config.env, 1, device)
+        self._bytes_per_game = bytes_per_env(config, env)
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         self.masked = env.mask is not None
@@ -86,7 +88,9 @@ class Agent:
         from flashdqn.core.contract import close_env
         from flashdqn.envs import build_evaluation_env
         from flashdqn.training.evaluate import evaluate
+        from flashdqn.training.memory import check_games_fit
 
+        check_games_fit(self._bytes_per_game, episodes, self.device)
         env = build_evaluation_env(self.config.env, episodes, self.device)
         if seed is None:
             seed = purpose_seed(self.config.seed, "judgement")

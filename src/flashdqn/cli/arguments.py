@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import check_values, describe_value, make_printable
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.core.user_code import Permission, names_code
 from flashdqn.envs.tasks import TASKS
@@ -30,11 +31,12 @@ def parse(command: str, kind: Any, arguments: list[str], known: list[str], defau
         if not stop.code:
             raise
         advice = f"`flashdqn {command.split()[0]} --help` says what is allowed"
-        text = first_paragraph(complaint.getvalue()).rstrip(".")
+        text = make_printable(first_paragraph(complaint.getvalue()).rstrip("."), 300)
         if found := re.match(r"Error parsing (--[\w.-]+):", text):
-            text = f"{found[1]} cannot be '{flag_value(arguments, found[1])}'"
+            text = f"{found[1]} cannot be {describe_value(find_flag_values(arguments, found[1])[-1:])[1:-1]}"
         raise ConfigError(f"{text}; {advice}.") from None
     refuse_unknown(command.split()[0], unknown, known)
+    check_values(parsed, "--", dashes=True)
     return parsed
 
 
@@ -57,10 +59,10 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
             if command in ("train", "profile")
             else "it takes one run"
         )
-        raise ConfigError(f"'{word}' is one word too many: {order}.")
+        raise ConfigError(f"{describe_value(word)} is one word too many: {order}.")
     hint = suggest_nearest(word.replace("_", "-"), [f"--{name}" for name in known])
     hint = hint if "did you mean" in hint else f"; `flashdqn {command} --help` lists them all."
-    raise ConfigError(f"Unknown flag '{word}'{hint}")
+    raise ConfigError(f"Unknown flag {describe_value(word)}{hint}")
 
 
 def flag_names(config: Any, prefix: str = "") -> list[str]:
@@ -73,15 +75,24 @@ def flag_names(config: Any, prefix: str = "") -> list[str]:
 
 
 def flag_value(arguments: list[str], flag: str) -> str | None:
-    """The value of a flag that must be known before the others can be read."""
+    """The value of a flag that must be known before the others can be read; it may be given once."""
+    values = find_flag_values(arguments, flag)
+    if len(values) > 1:
+        raise ConfigError(f"{flag} is given {len(values)} times: give it once.")
+    return values[0] if values else None
+
+
+def find_flag_values(arguments: list[str], flag: str) -> list[str]:
+    """All values of a flag, in their order."""
+    values = []
     for i, word in enumerate(arguments):
         if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
+            values.append(word.partition("=")[2])
         if word == flag:
             if i + 1 == len(arguments):
                 raise ConfigError(f"{flag} needs a value.")
-            return arguments[i + 1]
-    return None
+            values.append(arguments[i + 1])
+    return values
 
 
 #: The flags whose values may name code: a name given there is permitted.
@@ -124,4 +135,4 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
 def refuse_arguments(command: str, arguments: list[str]) -> None:
     """Refuse arguments of a command that takes none."""
     if arguments and arguments[0] not in ("-h", "--help"):
-        raise ConfigError(f"`flashdqn {command}` takes no arguments, and got '{arguments[0]}'.")
+        raise ConfigError(f"`flashdqn {command}` takes no arguments, and got {describe_value(arguments[0])}.")

@@ -13,6 +13,7 @@ from flashdqn.cli.arguments import flag_names, parse
 from flashdqn.config import Seconds
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
+from flashdqn.core.ranges import Between
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -30,7 +31,7 @@ class DoctorArguments:
     The script computes the same results as without the doctor. Ctrl-C ends it early and still prints the report.
     """
 
-    seconds: Seconds = 60.0
+    seconds: Annotated[Seconds, Between(0, 10**6)] = 60.0
     """How long to watch, at most: 60, 90s, 2m."""
     deep: bool = False
     """Look closer: every torch operation by line, and ten times as many samples. Slows the script down."""

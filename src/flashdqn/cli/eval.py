@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import SEEDS, Between
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -21,9 +21,9 @@ class EvalArguments:
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run folder (its best checkpoint plays), or one checkpoint in it."""
-    episodes: int = 100
+    episodes: Annotated[int, Between(1, 10**6)] = 100
     """Games to play, each on its own board."""
-    seed: int | None = None
+    seed: Annotated[int | None, Between(0, SEEDS[1])] = None
     """Seed of the games; by default one that training has not used."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to play."""
@@ -41,8 +41,6 @@ def run_command(arguments: list[str]) -> int:
     permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
     parsed = parse("eval", EvalArguments, arguments, known)
-    if parsed.episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
     agent = load_agent(parsed.run, parsed.device, permission)
     result = agent.evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)

@@ -12,6 +12,7 @@ import tyro
 from rich.table import Table
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.core.ranges import Between
 from flashdqn.show.terminal import SteadyConsole
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class ExportArguments:
     """The file to write; by default policy.onnx, policy-int8.onnx or policy.pt in the run folder."""
     checkpoint: Annotated[str, tyro.conf.arg(metavar="best|last|STEP")] = "best"
     """Which weights: the best in evaluation, the newest, or those of a step."""
-    observations: int = 10_000
+    observations: Annotated[int, Between(1, 10**8)] = 10_000
     """Observations to compare on, from games that the agent itself plays."""
-    episodes: int = 100
+    episodes: Annotated[int, Between(1, 10**6)] = 100
     """Games that the file plays to measure its score."""
     json: bool = False
     """Print JSON."""

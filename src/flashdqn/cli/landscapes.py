@@ -12,6 +12,7 @@ import tyro
 
 from flashdqn.cli.arguments import parse, refuse_unknown
 from flashdqn.core.errors import ConfigError, FlashDQNError
+from flashdqn.core.ranges import SEEDS, Between, describe_value
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.show.terminal import SteadyConsole
 
@@ -26,11 +27,11 @@ class MakeArguments:
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
     """The folder to write to; each landscape gets its own folder or file in it."""
-    count: int = 1
+    count: Annotated[int, Between(1, 10**6)] = 1
     """Number of landscapes."""
-    size: int = 50
+    size: Annotated[int, Between(4, 2048)] = 50
     """Cells per side, 30 m each."""
-    seed: int = 0
+    seed: Annotated[int, Between(*SEEDS)] = 0
     """Seed of the first one; the others count up from it."""
     format: Literal["auto", "geotiff", "npz"] = "auto"
     """auto: GeoTIFF if rasterio is installed, else npz."""
@@ -57,9 +58,9 @@ class ShowArguments:
 
     path: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="PATH")] = None
     """A folder of GeoTIFF layers, or an .npz file; without it, a landscape is generated."""
-    seed: int = 0
+    seed: Annotated[int, Between(*SEEDS)] = 0
     """Seed of the generated landscape."""
-    size: int = 50
+    size: Annotated[int, Between(4, 2048)] = 50
     """Cells per side of the generated landscape."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.png")] = Path("landscape.png")
     """The picture to write."""
@@ -79,7 +80,9 @@ def run_command(arguments: list[str]) -> int:
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
-        raise ConfigError(f"Unknown command 'landscapes {name}'{suggest_nearest(name, COMMANDS)}")
+        raise ConfigError(
+            f"Unknown command {describe_value(f'landscapes {name}')}{suggest_nearest(name, COMMANDS)}"
+        )
     command, kind = {
         "make": (make_landscapes, MakeArguments),
         "check": (check_landscapes, CheckArguments),
@@ -100,8 +103,6 @@ def make_landscapes(arguments: list[str]) -> int:
     from flashdqn.envs.fuelbreaks.rasters import write_folder, write_npz
 
     asked = parse("landscapes make", MakeArguments, arguments, landscape_flag_names(MakeArguments))
-    if asked.count < 1:
-        raise ConfigError(f"--count must be at least 1, and is {asked.count}.")
     geotiff = asked.format == "geotiff" or (
         asked.format == "auto" and importlib.util.find_spec("rasterio") is not None
     )

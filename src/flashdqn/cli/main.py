@@ -12,6 +12,7 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
 from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.memory import explain_shortage
+from flashdqn.core.ranges import describe_value, make_printable
 from flashdqn.core.signals import (
     CTRL_C_CODE,
     Interrupt,
@@ -103,7 +104,7 @@ def flush_output(code: int) -> int:
 
 def print_error(error: FlashDQNError, code: int) -> int:
     """Print the error to standard error; returns the exit code."""
-    print_line(f"flashdqn: {error}")
+    print_line(make_printable(f"flashdqn: {error}"))
     return code
 
 
@@ -151,7 +152,9 @@ def dispatch_command(arguments: Sequence[str]) -> int:
         Console().print(f"flashdqn {__version__}", highlight=False)
         return 0
     if arguments[0] not in COMMANDS:
-        raise ConfigError(f"Unknown command '{arguments[0]}'{suggest_nearest(arguments[0], COMMANDS)}")
+        raise ConfigError(
+            f"Unknown command {describe_value(arguments[0])}{suggest_nearest(arguments[0], COMMANDS)}"
+        )
     command = importlib.import_module(f"flashdqn.cli.{arguments[0]}")
     code: int = command.run_command(list(arguments[1:]))
     return code

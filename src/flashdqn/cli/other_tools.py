@@ -12,6 +12,7 @@ from typing import Any
 
 from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import describe_value, make_printable
 from flashdqn.core.suggestions import suggest_nearest
 
 #: The preset that such a file starts from.
@@ -28,15 +29,15 @@ class Meaning:
 
 def require_whole_number(value: Any) -> int:
     """The value as a whole number; JSON's 1e5 counts as one."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    if require_number(value, "a whole number") % 1 != 0:
         raise ValueError("a whole number")
     return int(value)
 
 
-def require_number(value: Any) -> float:
-    """The value as a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("a number")
+def require_number(value: Any, what: str = "a number") -> float:
+    """The value as a number that float can hold; `what` says in a message what was expected."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        raise ValueError(what)
     return float(value)
 
 
@@ -116,26 +117,28 @@ def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], lis
             result[key] = value
             continue
         if key not in MEANINGS:
-            raise ConfigError(f"Unknown setting '{key}'{suggest_nearest(key, [*MEANINGS, *sorted(ours)])}")
+            raise ConfigError(
+                f"Unknown setting {describe_value(key)}{suggest_nearest(key, [*MEANINGS, *sorted(ours)])}"
+            )
         meaning = MEANINGS[key]
         if meaning.setting in result:
             raise ConfigError(f"'{key}' says again what another key has said: {meaning.setting}. Keep one.")
         try:
             turned = meaning.turn(value)
         except ValueError as error:
-            raise ConfigError(f"'{key}' must be {error}, and is {value!r}.") from None
+            raise ConfigError(f"'{key}' must be {error}, and is {describe_value(value)}.") from None
         turned = episodes_to_transitions(turned, settings) if key == "checkpoint_frequency" else turned
         result[meaning.setting] = turned
         shown = f"{turned:g}" if isinstance(turned, float) else str(turned)
         remark = f" ({REMARKS[key]})" if key in REMARKS else ""
-        notes.append(f"{key} {value} → {meaning.setting} {shown}{remark}")
+        notes.append(f"{key} {make_printable(str(value), 60)} → {meaning.setting} {shown}{remark}")
     return add_implied_settings(result), notes
 
 
 def episodes_to_transitions(episodes: int, settings: Mapping[str, Any]) -> int:
     """A number of episodes in transitions."""
     breaks = settings.get("steps_per_episode", 1)
-    return int(episodes) * int(breaks if isinstance(breaks, int | float) else 1)
+    return int(episodes) * int(breaks if isinstance(breaks, int | float) and abs(breaks) < 1e300 else 1)
 
 
 def add_implied_settings(result: dict[str, Any]) -> dict[str, Any]:

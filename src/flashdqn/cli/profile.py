@@ -16,6 +16,7 @@ from flashdqn.cli.train import ALGO_HELP, replace_budget, resolve_base_config
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file, write_output
+from flashdqn.core.ranges import Between
 from flashdqn.show.terminal import SteadyConsole
 
 
@@ -51,9 +52,9 @@ class ProfileArguments:
     """Only these experiments, by name or group, separated by commas; `phases` runs no experiment."""
     skip: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
     """All experiments except these."""
-    rounds: int = 9
+    rounds: Annotated[int, Between(0, 10_000)] = 9
     """Turns that every experiment takes: more turns tell smaller differences from chance."""
-    seconds: Seconds = 120.0
+    seconds: Annotated[Seconds, Between(0, 10**6)] = 120.0
     """Time for all experiments together: 90s, 5m. Experiments that do not fit are left out, and named."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write everything that was measured to a file."""

@@ -18,6 +18,7 @@ from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
+from flashdqn.core.ranges import MANY, Between, describe_value
 from flashdqn.show.terminal import SteadyConsole
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ class WatchArguments:
     """A run folder (its best checkpoint plays), or one checkpoint in it."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Another checkpoint, by its number of steps; `untrained` is the network before its first step."""
-    seed: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    seed: Annotated[int | None, tyro.conf.arg(metavar="N"), Between(0, 2**53 - 1)] = None
     """Seed of the first game; each next game uses the next seed. By default one that training has not used."""
-    episodes: int = 1
+    episodes: Annotated[int, Between(1, 10**6)] = 1
     """Games to play."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the network computes."""
-    fps: float = 12.0
+    fps: Annotated[float, Between(0, 1000)] = 12.0
     """Moves per second in the terminal and in a GIF; 0: as fast as possible."""
     frames: bool = False
     """If the output is not a terminal: print every frame, not only the last."""
@@ -55,13 +56,13 @@ class WatchArguments:
     """Write the first game as a GIF, instead of showing it."""
     png: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write one moment of the first game as a picture, instead of showing it."""
-    frame: Annotated[int | None, tyro.conf.arg(metavar="STEP")] = None
+    frame: Annotated[int | None, tyro.conf.arg(metavar="STEP"), Between(0, MANY)] = None
     """The step that --png shows; by default the last."""
-    width: Annotated[int | None, tyro.conf.arg(metavar="PIXELS")] = None
+    width: Annotated[int | None, tyro.conf.arg(metavar="PIXELS"), Between(16, 4000)] = None
     """Pixels across; by default 640 for a picture, and what the game needs for a GIF, 320 to 640."""
     web: bool = False
     """Serve a page on this machine that plays the games: Ctrl-C ends it."""
-    port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    port: Annotated[int | None, tyro.conf.arg(metavar="N"), Between(0, 65535)] = None
     """The page's port; by default 8321, or the next that is free."""
     trust: Trust = False
 
@@ -87,16 +88,6 @@ def run_command(arguments: list[str]) -> int:
 
 def check_watch_arguments(parsed: WatchArguments) -> WatchArguments:
     """Refuse impossible arguments before anything is played."""
-    if parsed.episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, and is {parsed.episodes}.")
-    if not 0 <= parsed.fps <= 1000:
-        raise ConfigError(f"--fps must lie in 0 … 1000, and is {parsed.fps:g}.")
-    if parsed.width is not None and not 16 <= parsed.width <= 4000:
-        raise ConfigError(f"--width must lie in 16 … 4000, and is {parsed.width}.")
-    if parsed.seed is not None and not 0 <= parsed.seed < 2**53:
-        raise ConfigError(f"--seed must lie in 0 … 2^53 − 1, and is {parsed.seed}.")
-    if parsed.port is not None and not 0 <= parsed.port <= 65535:
-        raise ConfigError(f"--port must lie in 0 … 65535, and is {parsed.port}.")
     for given, needed, there in (
         ("--port", "--web", parsed.port is None or parsed.web),
         ("--frame", "--png", parsed.frame is None or parsed.png is not None),
@@ -117,11 +108,18 @@ def find_checkpoint_name(players: Players, wanted: str) -> str:
     name = Path(wanted).name
     there = [player.name for player in players.lineup()]
     found = next(
-        (p for p in there if p == name or (name.isdigit() and p.isdigit() and int(p) == int(name))), None
+        (
+            p
+            for p in there
+            if p == name or (name.isdecimal() and p.isdecimal() and p.zfill(20) == name.zfill(20))
+        ),
+        None,
     )
     if found is None:
         steps = ", ".join(str(int(p)) for p in there if p != UNTRAINED)
-        raise ConfigError(f"There is no checkpoint '{wanted}'; this run has {UNTRAINED}, {steps}.")
+        raise ConfigError(
+            f"There is no checkpoint {describe_value(wanted)}; this run has {UNTRAINED}, {steps}."
+        )
     return found
 
 

@@ -82,7 +82,7 @@ def limit_threads(compute: int, kernels: int) -> Iterator[None]:
     """
     before = torch.get_num_threads(), numba.get_num_threads(), flushes_subnormals()
     torch.set_flush_denormal(True)
-    torch.set_num_threads(compute)
+    torch.set_num_threads(min(compute, most_threads()))
     numba.set_num_threads(min(kernels, numba.config.NUMBA_NUM_THREADS))
     try:
         yield
@@ -108,8 +108,14 @@ def threads_for_network(network: nn.Module, obs_spec: ObsSpec, batch_size: int) 
 def make_team(asked: int) -> Team:
     """A team of `asked` threads; with 0 it tries one and all, and keeps the faster."""
     if asked or cores() == 1:
-        return Team(asked or 1)
+        return Team(min(asked or 1, most_threads()))
     return Team(1, cores())
+
+
+def most_threads() -> int:
+    """More threads than this never help, and may not be there to start: a run that used them elsewhere goes on here
+    with fewer."""
+    return max(64, 4 * cores())
 
 
 def cores() -> int:

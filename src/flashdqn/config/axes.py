@@ -1,19 +1,20 @@
 """The axes of the family: what can be chosen on each, and the few settings that belong to a choice.
 
 Each choice has its own small dataclass. Its fields are keys of the axis's group: the atoms of a categorical head
-are `learn.atoms`. Each dataclass checks its own values, and says what else the settings must know about the choice.
+are `learn.atoms`, and its range stands there. Each dataclass checks what remains, and says what else the settings
+must know about the choice.
 `learn/build.py` builds the choices. A user's variant is written module:Name and has no entry here: its traits are
 read when it is made.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from flashdqn.config.values import require
+from flashdqn.core.ranges import describe_value
 from flashdqn.core.suggestions import suggest_close
 from flashdqn.core.user_code import check_json_serializable, names_code
 
@@ -35,10 +36,12 @@ class CategoricalHeadConfig:
     v_max: float
 
     def __post_init__(self) -> None:
-        require(self.atoms > 1, f"learn.atoms must be at least 2, and is {self.atoms}.")
+        # The atoms are float32: two that are the same there would divide by 0.
+        step = (self.v_max - self.v_min) / max(1, self.atoms - 1)
         require(
-            -math.inf < self.v_min < self.v_max < math.inf,
-            f"learn needs v_min < v_max, both finite, and has {self.v_min} and {self.v_max}.",
+            self.v_min < self.v_max and step > 1e-6 * max(abs(self.v_min), abs(self.v_max)),
+            f"learn needs v_min < v_max, with room for {self.atoms} atoms in float32 between them, and has "
+            f"{self.v_min} and {self.v_max}.",
         )
 
 
@@ -49,9 +52,6 @@ class QuantileHeadConfig:
     quantiles: int
     huber: float
 
-    def __post_init__(self) -> None:
-        require(self.quantiles > 0, f"learn.quantiles must be at least 1, and is {self.quantiles}.")
-
 
 @dataclass(frozen=True)
 class ImplicitHeadConfig:
@@ -61,11 +61,6 @@ class ImplicitHeadConfig:
     iqn_target: int
     iqn_choose: int
     huber: float
-
-    def __post_init__(self) -> None:
-        for name in ("iqn_learn", "iqn_target", "iqn_choose"):
-            value = getattr(self, name)
-            require(value > 0, f"learn.{name} must be at least 1, and is {value}.")
 
 
 @dataclass(frozen=True)
@@ -92,13 +87,6 @@ class MunchausenConfig:
             0 <= self.munchausen_alpha < 1,
             f"learn.munchausen_alpha must be at least 0 and below 1, and is {self.munchausen_alpha}: "
             "at 1 the gaps between actions would grow without limit.",
-        )
-        require(
-            self.munchausen_tau > 0, f"learn.munchausen_tau must be above 0, and is {self.munchausen_tau}."
-        )
-        require(
-            self.munchausen_clip <= 0,
-            f"learn.munchausen_clip must not be above 0, and is {self.munchausen_clip}.",
         )
 
 
@@ -129,14 +117,6 @@ class PrioritizedConfig:
     priority: float
     beta: float
     priority_eps: float
-
-    def __post_init__(self) -> None:
-        require(0 <= self.priority <= 1, f"replay.priority must lie in 0 … 1, and is {self.priority}.")
-        require(0 <= self.beta <= 1, f"replay.beta must lie in 0 … 1, and is {self.beta}.")
-        require(
-            1e-30 <= self.priority_eps <= 1e30,
-            f"replay.priority_eps must lie in 1e-30 … 1e30, and is {self.priority_eps}.",
-        )
 
 
 @dataclass(frozen=True)
@@ -183,11 +163,11 @@ class VariantAxis:
         require(
             name in self.words or names_code(name),
             f"{self.key} must be one of {', '.join(self.words)}, or module:Name for your own, and is "
-            f"'{name}'{suggest_close(name, self.words)}",
+            f"{describe_value(name)}{suggest_close(name, self.words)}",
         )
         require(
             not kwargs or names_code(name),
-            f"{self.key}_kwargs are for your own variant, and {self.key} is '{name}'.",
+            f"{self.key}_kwargs are for your own variant, and {self.key} is {describe_value(name)}.",
         )
         check_json_serializable(f"{self.key}_kwargs", kwargs)
         for choice in self.choices:

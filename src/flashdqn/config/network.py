@@ -8,11 +8,14 @@ from typing import Annotated
 import tyro
 
 from flashdqn.config.values import require
+from flashdqn.core.ranges import Between, check_values, describe_value
 from flashdqn.core.suggestions import suggest_close
 from flashdqn.core.user_code import Kwargs, check_json_serializable, names_code
 
 #: The built-in torsos.
 TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")
+#: The widths of layers, and how many layers.
+WIDTHS = Between(1, 10**6, items=100)
 
 
 @dataclass(frozen=True)
@@ -29,16 +32,16 @@ class NetworkConfig:
     (docs/own-networks.md)."""
     kwargs: Kwargs = field(default_factory=dict)
     """Arguments for your own torso."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Annotated[tuple[int, ...], WIDTHS] = (128, 128)
     """Widths of the fully connected layers (cells: for each cell, with the same weights)."""
-    channels: tuple[int, ...] = (32, 64, 64)
+    channels: Annotated[tuple[int, ...], WIDTHS] = (32, 64, 64)
     """Channels of each convolution (cnn), or of each residual block (resnet, cells)."""
-    width: int = 1
+    width: Annotated[int, Between(1, 1000)] = 1
     """Factor on the paper's number of channels (impala)."""
     branches: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SHAPE:WIDTHS")] = ()
     """The parts of the observation and their layers (branches): 14:128,64 is 14 numbers through 128 and 64;
     6x13:64/64 is 6 rows of 13, a layer of 64 for every row, then one of 64 for all of them."""
-    attention: int = 0
+    attention: Annotated[int, Between(0, 10_000)] = 0
     """Units of the attention that weighs the branches (branches), or heads of the attention over all cells after
     every block (cells); 0: none."""
     layer_norm: bool = False
@@ -48,29 +51,25 @@ class NetworkConfig:
     noisy: bool = False
     """Add learned noise to the fully connected layers. It is drawn again at every gradient step, and is off in
     evaluation. ε still follows explore."""
-    noisy_sigma: float = 0.5
+    noisy_sigma: Annotated[float, Between(0, 1000)] = 0.5
     """σ₀, the initial size of the noise (noisy only)."""
-    cosines: int = 64
+    cosines: Annotated[int, Between(1, 100_000)] = 64
     """Number of cosines that embed a quantile's fraction (head iqn only)."""
 
     def __post_init__(self) -> None:
+        check_values(self, "network.")
         require(
             self.torso in TORSOS or names_code(self.torso),
             f"network.torso must be one of {', '.join(TORSOS)}, or module:Class for your own, and is "
-            f"'{self.torso}'{suggest_close(self.torso, TORSOS)}",
+            f"{describe_value(self.torso)}{suggest_close(self.torso, TORSOS)}",
         )
         require(
             not self.kwargs or names_code(self.torso),
-            f"network.kwargs are for your own torso, and network.torso is '{self.torso}'.",
+            f"network.kwargs are for your own torso, and network.torso is {describe_value(self.torso)}.",
         )
         check_json_serializable("network.kwargs", self.kwargs)
         for name in ("hidden", "channels"):
             widths = getattr(self, name)
             require(
-                len(widths) > 0 and min(widths) > 0,
-                f"network.{name} needs at least one width above 0, and is {list(widths)}.",
+                len(widths) > 0, f"network.{name} needs at least one width above 0, and is {list(widths)}."
             )
-        require(self.width > 0, f"network.width must be at least 1, and is {self.width}.")
-        require(self.attention >= 0, f"network.attention must not be negative, and is {self.attention}.")
-        require(self.noisy_sigma >= 0, f"network.noisy_sigma must not be negative: {self.noisy_sigma}.")
-        require(self.cosines > 0, f"network.cosines must be above 0, and is {self.cosines}.")

@@ -9,6 +9,7 @@ from typing import Any
 from flashdqn.config.settings import apply_settings
 from flashdqn.config.training import Config
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import describe_value
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.envs.task import Preset, Task
 from flashdqn.envs.tasks import iterate_tasks
@@ -58,8 +59,9 @@ def find_named_start(name: str) -> tuple[Task[Any], Preset]:
         if colon and naming.claims(name):
             return task, naming.start(name)
         if naming.resembles(name):
-            raise ConfigError(f"Unknown preset '{name}'; {naming.noun} is written '{task.name}:{name}'.")
-    raise ConfigError(f"Unknown preset '{name}'{suggest_nearest(name, PRESETS)}")
+            shown = describe_value(f"{task.name}:{name}")
+            raise ConfigError(f"Unknown preset {describe_value(name)}; {naming.noun} is written {shown}.")
+    raise ConfigError(f"Unknown preset {describe_value(name)}{suggest_nearest(name, PRESETS)}")
 
 
 def resolve_preset(task: Task[Any], preset: Preset) -> Config:

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
 
-from flashdqn.config.values import require
+from flashdqn.core.ranges import MANY, Between, check_values
 
 
 @dataclass(frozen=True)
 class EvalConfig:
     """Evaluation during training: games with ε = 0 and separate seeds."""
 
-    every: int = 500_000
+    every: Annotated[int, Between(0, MANY)] = 500_000
     """Number of transitions between evaluations; 0: only at the end."""
-    episodes: int = 100
+    episodes: Annotated[int, Between(1, 10**6)] = 100
     """Number of games in each evaluation."""
 
     def __post_init__(self) -> None:
-        require(self.every >= 0, f"eval.every must not be negative, and is {self.every}.")
-        require(self.episodes > 0, f"eval.episodes must be above 0, and is {self.episodes}.")
+        check_values(self, "eval.")
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """Reports and checkpoints."""
 
-    every: int = 0
+    every: Annotated[int, Between(0, MANY)] = 0
     """Number of transitions between reports; 0: 25,000, or 100 vector steps if that is more."""
-    checkpoint_every: int = 1_000_000
+    checkpoint_every: Annotated[int, Between(0, MANY)] = 1_000_000
     """Number of transitions between checkpoints that can be resumed; 0: only at the end."""
-    checkpoint_minutes: float = 5.0
+    checkpoint_minutes: Annotated[float, Between(0, 525_600)] = 5.0
     """Minutes after which the last checkpoint that can be resumed is too old, and another is saved; 0: by steps
     alone. It takes at most a twentieth of the time: after a slow save the next one waits longer."""
     tensorboard: bool = True
@@ -55,15 +53,7 @@ class LogConfig:
     """The experiment in MLflow."""
 
     def __post_init__(self) -> None:
-        require(self.every >= 0, f"log.every must not be negative, and is {self.every}.")
-        require(
-            self.checkpoint_every >= 0,
-            f"log.checkpoint_every must not be negative, and is {self.checkpoint_every}.",
-        )
-        require(
-            0 <= self.checkpoint_minutes < math.inf,
-            f"log.checkpoint_minutes must be 0 or a number of minutes, and is {self.checkpoint_minutes}.",
-        )
+        check_values(self, "log.")
 
 
 @dataclass(frozen=True)
@@ -80,13 +70,13 @@ class RuntimeConfig:
     to the next."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Number format that the networks compute with. Losses, targets and weights are always float32."""
-    threads: int = 0
+    threads: Annotated[int, Between(0, 1024)] = 0
     """CPU threads for PyTorch and for the games; 0: one where the work is too small to share, else the number
     that is fastest in a trial. Hand-written updates try this while they train; results do not depend on it."""
     warmup: bool = True
     """Compile, allocate and touch everything before the clock starts."""
 
     def __post_init__(self) -> None:
+        check_values(self, "runtime.")
         if self.mode == "written":  # the name of `native` until 0.1.0
             object.__setattr__(self, "mode", "native")
-        require(self.threads >= 0, f"runtime.threads must not be negative, and is {self.threads}.")

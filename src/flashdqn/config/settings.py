@@ -6,7 +6,7 @@ Mistakes are named by key: `replay.n_stp: unknown; did you mean n_step?`
 from __future__ import annotations
 
 import dataclasses
-import json
+import functools
 import tomllib
 import types
 from collections.abc import Mapping
@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from flashdqn.config import Config, parse_duration, parse_ratio
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import parse_json, read_plain_text
+from flashdqn.core.ranges import describe_value, make_printable, name_kind
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.core.user_code import find_names
 from flashdqn.envs.task import EnvConfig
@@ -23,6 +25,9 @@ from flashdqn.envs.tasks import TASKS, find_task
 T = TypeVar("T")
 
 BUDGETS = ("steps", "episodes", "max_time")
+
+#: The largest configuration file, in bytes.
+LARGEST_FILE = 10 * 2**20
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -35,17 +40,22 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
     """A copy of a configuration with some values changed; keys may be nested or dotted."""
-    hints = get_type_hints(type(config), include_extras=False)
+    kind: Any = type(config)
+    hints = _list_hints(kind)
     values: dict[str, Any] = {}
     for key, value in _nest_keys(changes).items():
         name = key.replace("-", "_")
         name = "train_ratio" if name == "train_steps_ratio" and not where else name
         if name not in hints:
-            raise ConfigError(f"Unknown setting '{where}{key}'{suggest_setting(config, name)}")
+            raise ConfigError(f"Unknown setting {describe_value(where + key)}{suggest_setting(config, name)}")
+        if name in values:
+            raise ConfigError(f"'{where}{name}' is given twice.")
         old = getattr(config, name)
         if dataclasses.is_dataclass(old):
             if not isinstance(value, Mapping):
-                raise ConfigError(f"'{where}{key}' is a group of settings, and {value!r} is not.")
+                raise ConfigError(
+                    f"'{where}{key}' is a group of settings, and {describe_value(value)} is not."
+                )
             if isinstance(old, EnvConfig) and "task" in value:
                 old, value = _select_task_config(old, value)
             values[name] = apply_settings(old, value, f"{where}{key}.")
@@ -56,12 +66,21 @@ def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
+@functools.cache
+def _list_hints(kind: type) -> dict[str, Any]:
+    """The types of a group's settings by name."""
+    hints = get_type_hints(kind, include_extras=False)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
 def _select_task_config(old: EnvConfig, settings: Mapping[str, Any]) -> tuple[EnvConfig, dict[str, Any]]:
     """The settings of the named task to start from, and the other given settings."""
     rest = dict(settings)
     task = rest.pop("task")
     if not isinstance(task, str) or task not in TASKS:
-        raise ConfigError(f"Unknown task {task!r} in 'env.task'{suggest_nearest(str(task), TASKS)}")
+        raise ConfigError(
+            f"Unknown task {describe_value(task)} in 'env.task'{suggest_nearest(str(task), TASKS)}"
+        )
     return old if task == old.task else find_task(task).config(), rest
 
 
@@ -100,12 +119,17 @@ def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
 def read_settings_file(path: Path) -> dict[str, Any]:
     """Read settings from a JSON or TOML file; a run's config.json works too."""
     try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        text = read_plain_text(path, follow=True, most=LARGEST_FILE).removeprefix("\ufeff")
+        data = parse_toml(text) if path.suffix == ".toml" else parse_json(text, unique=True)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text in UTF-8: save it in that encoding.") from None
     except OSError as error:
         raise ConfigError(f"Cannot read the configuration file {path}: {error.strerror}.") from None
     except ValueError as error:
-        raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {error}.") from None
+        reason = make_printable(str(error), 200)
+        if "\0" in str(path):
+            raise ConfigError("The name of a configuration file cannot hold a zero byte.") from None
+        raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {reason}.") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold settings by name, and holds a {type(data).__name__}.")
     if isinstance(data.get("config"), dict):
@@ -113,23 +137,35 @@ def read_settings_file(path: Path) -> dict[str, Any]:
     return data
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """TOML as Python data; every kind of damage is a ValueError, also nesting that Python cannot follow."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def _nest_keys(flat: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"A setting is named by a text, and {describe_value(key)} is not.")
         group, dot, rest = key.partition(".")
-        if dot:
-            inner = nested.setdefault(group, {})
-            if not isinstance(inner, dict):
-                raise ConfigError(f"'{group}' is given twice.")
-            inner[rest] = value
-        elif isinstance(value, Mapping):
-            nested.setdefault(key, {}).update(value)
-        else:
-            nested[key] = value
+        inside = {rest: value} if dot else value
+        if not isinstance(inside, Mapping):
+            if group in nested:
+                raise ConfigError(f"{describe_value(group)} is given twice.")
+            nested[group] = value
+            continue
+        inner = nested.setdefault(group, {})
+        if not isinstance(inner, dict) or inner.keys() & inside.keys():
+            raise ConfigError(f"{describe_value(group)} is given twice.")
+        inner.update(inside)
     return nested
 
 
 def _convert_value(value: Any, hint: Any, key: str, name: str) -> Any:
+    """A value from a file or a keyword as its setting's type has it; `check_values` looks at the range later."""
     if name == "train_ratio" and isinstance(value, str):
         return parse_ratio(value)
     if name == "max_time" and isinstance(value, str):
@@ -139,25 +175,24 @@ def _convert_value(value: Any, hint: Any, key: str, name: str) -> Any:
             return None
         hint = next(option for option in get_args(hint) if option is not type(None))
     if get_origin(hint) is Literal:
-        if value in get_args(hint):
+        if isinstance(value, str) and value in get_args(hint):
             return value
         allowed = ", ".join(map(str, get_args(hint)))
-        raise ConfigError(f"'{key}' must be one of {allowed}, and is {value!r}.")
+        raise ConfigError(f"'{key}' must be one of {allowed}, and is {describe_value(value)}.")
     if get_origin(hint) is dict:
         if isinstance(value, Mapping):
             return dict(value)
-        raise ConfigError(f"'{key}' must be settings by name, and is {value!r}.")
+        raise ConfigError(f"'{key}' must be settings by name, and is {describe_value(value)}.")
     if get_origin(hint) is tuple:
         kind = get_args(hint)[0]
         if isinstance(value, list | tuple) and all(type(item) is kind for item in value):
             return tuple(value)
         items = "whole numbers" if kind is int else "texts"
-        raise ConfigError(f"'{key}' must be a list of {items}, and is {value!r}.")
+        raise ConfigError(f"'{key}' must be a list of {items}, and is {describe_value(value)}.")
     if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is not hint:
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise ConfigError(f"'{key}' must be {names.get(hint, hint)}, and is {value!r}.")
+        return float(value) if value.bit_length() < 1000 else value  # a longer one fits no range
+    if type(value) is not hint and not (hint is float and type(value) is int):
+        raise ConfigError(f"'{key}' must be {name_kind(hint)}, and is {describe_value(value)}.")
     return value
 
 

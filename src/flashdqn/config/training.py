@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, Repl
 from flashdqn.config.network import NetworkConfig
 from flashdqn.config.running import EvalConfig, LogConfig, RuntimeConfig
 from flashdqn.config.values import RATIOS, Ratio, Seconds, require
+from flashdqn.core.ranges import MANY, SEEDS, Between, check_values
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import DEFAULT_TASK, make_default_config
 
@@ -24,19 +24,21 @@ class Config:
 
     preset: tyro.conf.Suppress[str] = DEFAULT_TASK
     """The preset that the settings started from."""
-    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N"), Between(1, MANY)] = None
     """Stop after this many transitions."""
-    episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="N"), Between(1, MANY)] = None
     """Stop after this many episodes."""
-    max_time: Annotated[Seconds | None, tyro.conf.arg(metavar="TIME")] = None
+    max_time: Annotated[Seconds | None, tyro.conf.arg(metavar="TIME"), Between(0, 10**9, above=True)] = None
     """Stop after this much training time: 90s, 1.5m, 2h."""
-    envs: int = 256
+    envs: Annotated[int, Between(1, 2**24)] = 256
     """Number of environments that are played at once."""
-    train_ratio: Annotated[Ratio, tyro.conf.arg(aliases=["--train-steps-ratio"])] = RATIOS["fast"]
+    train_ratio: Annotated[Ratio, tyro.conf.arg(aliases=["--train-steps-ratio"]), Between(0, 1000)] = RATIOS[
+        "fast"
+    ]
     """Gradient steps per collected transition, exact over time with any number of environments: a number,
     or debug (0.004), fast (0.03125), balanced (0.0625), better (0.125), quality (0.25). Not used by pqn,
     whose ratio is epochs · minibatches / (rollout · envs)."""
-    seed: int = 0
+    seed: Annotated[int, Between(*SEEDS)] = 0
     """Seed of all random numbers."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of the network, the replay and the environments."""
@@ -54,16 +56,7 @@ class Config:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
     def __post_init__(self) -> None:
-        require(self.envs > 0, f"envs must be at least 1, and is {self.envs}.")
-        require(
-            self.train_ratio >= 0 and math.isfinite(self.train_ratio),
-            f"train_ratio must be a finite number, 0 or more, and is {self.train_ratio}.",
-        )
-        for name in ("steps", "episodes", "max_time"):
-            value = getattr(self, name)
-            require(
-                value is None or 0 < value < math.inf, f"{name} must be a number above 0, and is {value}."
-            )
+        check_values(self)
         require(
             self.replay.capacity >= self.replay.n_step * self.envs or self.learn.method == "pqn",
             f"replay.capacity {self.replay.capacity} is too small for {self.envs} environments and "

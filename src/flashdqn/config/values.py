@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import describe_value
 
 #: The named train ratios, in gradient steps per transition.
 RATIOS = {"debug": 0.004, "fast": 0.03125, "balanced": 0.0625, "better": 0.125, "quality": 0.25}
@@ -20,7 +21,9 @@ def parse_ratio(text: str) -> float:
         return float(text)
     except ValueError:
         names = ", ".join(RATIOS)
-        raise ConfigError(f"train_ratio must be a number or one of {names}, and is '{text}'.") from None
+        raise ConfigError(
+            f"train_ratio must be a number or one of {names}, and is {describe_value(text)}."
+        ) from None
 
 
 def parse_duration(text: str) -> float:
@@ -30,7 +33,9 @@ def parse_duration(text: str) -> float:
     try:
         return float(number) * unit
     except ValueError:
-        raise ConfigError(f"A time is written like 90s, 1.5m or 2h, and '{text}' is not.") from None
+        raise ConfigError(
+            f"A time is written like 90s, 1.5m or 2h, and {describe_value(text)} is not."
+        ) from None
 
 
 def _make_flag_spec(parse: Any, metavar: str) -> Any:

@@ -81,9 +81,13 @@ def describe_kind(path: Path) -> str:
 def read_plain_file(path: Path, follow: bool = False, most: int | None = None) -> bytes:
     """All bytes of a plain file; one of more than `most` bytes is refused before it is read."""
     with os.fdopen(open_plain_file(path, follow=follow), "rb") as file:
-        if most is not None and os.fstat(file.fileno()).st_size > most:
+        if most is None:
+            return file.read()
+        too_large = os.fstat(file.fileno()).st_size > most
+        data = b"" if too_large else file.read(most + 1)  # a pipe has no size
+        if too_large or len(data) > most:
             raise make_refusal(path, f"is larger than {most // 2**20} MB")
-        return file.read() if most is None else file.read(most)
+        return data
 
 
 def read_plain_text(path: Path, follow: bool = False, most: int | None = None) -> str:
@@ -197,10 +201,11 @@ def compute_checksum(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def parse_json(text: str) -> Any:
-    """JSON as Python data; every kind of damage is a ValueError, also nesting that Python cannot follow."""
+def parse_json(text: str, unique: bool = False) -> Any:
+    """JSON as Python data; every kind of damage is a ValueError, also nesting that Python cannot follow. `unique`:
+    a name that an object has twice counts as damage."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_make_unique_object if unique else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -211,6 +216,15 @@ def remove_anything(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _make_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice[:60]!r} twice")
+    return found
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 def suggest_nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean X?', or a list of what is allowed."""
     known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word[:100], known, n=1)
     return f"; did you mean '{close[0]}'?" if close else f"; known are: {', '.join(known)}."
 
 

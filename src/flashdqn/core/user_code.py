@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ from typing import Annotated, Any
 import tyro
 
 from flashdqn.core.errors import ConfigError, FlashDQNError, UntrustedError
+from flashdqn.core.files import parse_json
+from flashdqn.core.ranges import describe_value, make_printable
+
+#: The most characters that arguments may have as JSON, and the most levels of dicts and lists.
+LARGEST_ARGUMENTS, DEEPEST = 1_000_000, 20
 
 
 @dataclass(frozen=True)
@@ -114,11 +120,13 @@ def _import_module(module: str, name: str, what: str) -> Any:
 def parse_kwargs(text: str, where: str = "") -> dict[str, Any]:
     """Arguments by name, from a JSON object; `where` names them in a message: " for env.kwargs"."""
     try:
-        value = json.loads(text)
+        value = parse_json(text, unique=True)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise ConfigError(f"""Arguments{where} are written like '{{"width": 64}}', and '{text}' is not.""")
+        raise ConfigError(
+            f"""Arguments{where} are written like '{{"width": 64}}', and {describe_value(text)} is not."""
+        )
     return value
 
 
@@ -137,8 +145,26 @@ Kwargs = Annotated[dict[str, Any], make_kwargs_flag()]
 
 
 def check_json_serializable(name: str, kwargs: dict[str, Any]) -> None:
-    """Refuse arguments that config.json could not hold."""
+    """Refuse arguments that config.json could not hold, or that are too large or too deep to be arguments."""
     try:
-        json.dumps(kwargs)
-    except TypeError as error:
-        raise ConfigError(f"{name} must be plain data that JSON can hold: {error}.") from None
+        size = len(json.dumps(kwargs, allow_nan=False)) if measure_depth(kwargs) <= DEEPEST else math.inf
+    except (TypeError, ValueError) as error:
+        reason = make_printable(str(error), 200)
+        raise ConfigError(f"{name} must be plain data that JSON can hold: {reason}.") from None
+    if size > LARGEST_ARGUMENTS:
+        raise ConfigError(
+            f"{name} may have at most {LARGEST_ARGUMENTS:,} characters as JSON, and {DEEPEST} levels."
+        )
+
+
+def measure_depth(data: Any) -> int:
+    """How many dicts and lists lie inside each other, at most `DEEPEST` + 1."""
+    level, depth = [data], 0
+    while level and depth <= DEEPEST:
+        inside = [
+            list(x.values()) if isinstance(x, dict) else x
+            for x in level
+            if isinstance(x, dict | list | tuple)
+        ]
+        level, depth = [value for values in inside for value in values], depth + bool(inside)
+    return depth

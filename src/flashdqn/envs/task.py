@@ -114,6 +114,8 @@ class Task(Generic[C]):
     reader: Callable[[VecEnv], ReadObservation | None] | None = None
     #: (config, current number of environments): the most environments that a trial may use; None: any number
     most_envs: Callable[[C, int], int] | None = None
+    #: bytes that an environment takes besides its observations and its `state_dict`
+    bytes_per_env: Callable[[C], int] = lambda config: 0
     #: cheaper variants of the task, for `flashdqn profile`
     trials: Callable[[C], Sequence[Trial]] = lambda config: ()
 

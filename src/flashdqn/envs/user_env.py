@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 
@@ -14,6 +14,7 @@ from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
+from flashdqn.core.ranges import Between, check_values, describe_value
 from flashdqn.core.user_code import check_json_serializable, import_named
 from flashdqn.envs.guarded_env import GuardedEnv
 from flashdqn.envs.host_env import HostEnv
@@ -48,14 +49,13 @@ class UserEnvConfig(EnvConfig):
     """Your environment: module:Class or module:function. It is called as Class(num_envs=…, device=…, **kwargs)."""
     kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for your environment."""
-    timeout: float = 120.0
+    timeout: Annotated[float, Between(0, 10**6, above=True)] = 120.0
     """Seconds after which a call of your environment counts as hanging, and the run is saved and stopped."""
 
     def __post_init__(self) -> None:
-        if not self.timeout > 0:
-            raise ConfigError(f"env.timeout must be above 0 seconds, and is {self.timeout}.")
+        check_values(self, "env.")
         if ":" not in self.id:
-            raise ConfigError(f"env.id must be written module:Class, and is '{self.id}'.")
+            raise ConfigError(f"env.id must be written module:Class, and is {describe_value(self.id)}.")
         check_json_serializable("env.kwargs", self.kwargs)
 
 

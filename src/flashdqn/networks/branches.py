@@ -19,10 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from flashdqn.config.network import WIDTHS
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import describe_value, format_bound
 from flashdqn.networks.torsos import MLP, MakeLinear, hidden_layers
 
-_FORM = re.compile(r"(\d+)(?:x(\d+))?:([\d,]*)(?:/([\d,]*))?")
+_FORM = re.compile(r"([0-9]{1,9})(?:x([0-9]{1,9}))?:([0-9,]*)(?:/([0-9,]*))?")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ def parse_branch(text: str) -> BranchSpec:
     """Make a branch from its description."""
     found = _FORM.fullmatch(text.replace(" ", ""))
     if found is None:
-        raise ConfigError(f"A branch is written like 14:128,64 or 6x13:64/64, and '{text}' is not.")
+        raise ConfigError(
+            f"A branch is written like 14:128,64 or 6x13:64/64, and {describe_value(text)} is not."
+        )
     first, second, before, after = found.groups()
     widths = [_parse_widths(part) for part in (before, after or "")]
     if second is None:
@@ -61,7 +65,16 @@ def parse_branch(text: str) -> BranchSpec:
 
 
 def _parse_widths(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(",") if word)
+    words = [word for word in text.split(",") if word]
+    if (
+        any(len(word) > 7 or not WIDTHS.holds(max(1, int(word))) for word in words)
+        or len(words) > WIDTHS.items
+    ):
+        raise ConfigError(
+            f"A branch has at most {WIDTHS.items} layers, each at most {format_bound(WIDTHS.most)} wide: "
+            f"{describe_value(text)} is too much."
+        )
+    return tuple(map(int, words))
 
 
 class Branch(nn.Module):

@@ -8,8 +8,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.config import NetworkConfig
 from flashdqn.core.contract import Decoder, ObsSpec
+from flashdqn.core.errors import ConfigError
 from flashdqn.networks.branches import Branches
 from flashdqn.networks.cells import CellDueling, CellNet, CellOutput, SpatialAttention, require_cells
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
@@ -19,6 +21,8 @@ from flashdqn.networks.pixels import Impala, Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
 from flashdqn.networks.user_network import build_user_torso, is_user_torso
 
+#: What is allocated for each weight: online, target, gradient, Adam's two moments, and one while they are built.
+COPIES = 6
 #: A user's torso is any module with `features`.
 Torso = MLP | CNN | ResNet | Nature | Impala | Branches | CellNet | nn.Module
 
@@ -63,6 +67,9 @@ def build_network(
     linear: MakeLinear = nn.Linear
     if config.noisy:
         linear = functools.partial(NoisyLinear, sigma=config.noisy_sigma)
+    if not is_user_torso(config.torso):
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # only the shapes, no memory
+            check_weights_fit(_assemble_network(config, shape, num_actions, size, fractions, linear))
     with torch.random.fork_rng(devices=[]):  # PyTorch's own initialization draws from the global generator
         if is_user_torso(config.torso):
             seed = int(torch.randint(2**62, (1,), generator=generator))
@@ -73,6 +80,17 @@ def build_network(
     network.decoder = decoder
     initialize_weights(network.output if is_user_torso(config.torso) else network, generator)
     return network
+
+
+def check_weights_fit(network: nn.Module) -> None:
+    """Refuse a network that does not fit into memory; it may lie on the meta device."""
+    count = sum(parameter.numel() for parameter in network.parameters())
+    needed, free = COPIES * 4 * count, free_bytes(torch.device("cpu"))
+    if needed > 0.9 * free:
+        raise ConfigError(
+            f"A network of {count:,} weights would take {format_bytes(needed)} with its target and its optimizer, "
+            f"but {format_bytes(free)} are free: lower --network.hidden, --network.channels or --network.width."
+        )
 
 
 def _assemble_network(

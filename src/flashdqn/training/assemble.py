@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flashdqn.compute.device import free_bytes
 from flashdqn.compute.seeds import make_generator
-from flashdqn.config import Config, ReplayConfig
+from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
-from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.core.errors import CheckpointError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
 from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, Sampler
-from flashdqn.replay.prioritized import priority_bytes
-from flashdqn.replay.ring import ring_bytes, rows_for_capacity
 from flashdqn.training.collector import Collector
 from flashdqn.training.counts import Counts
+from flashdqn.training.memory import check_memory_fits, ring_config
 from flashdqn.training.metrics import EpisodeMetrics
 from flashdqn.training.phases import Phases
-
-#: A replay of at least this many bytes is announced.
-WORTH_SAYING = 10**9
 
 
 @dataclass
@@ -123,59 +117,3 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,
         demonstrations,
     )  # fmt: skip
-
-
-def ring_config(config: Config) -> ReplayConfig:
-    """What the ring holds: the replay, or one rollout."""
-    if config.learn.method == "replay":
-        return config.replay
-    return replace(config.replay, capacity=config.pqn.rollout * config.envs)
-
-
-def check_memory_fits(config: Config, env: VecEnv) -> None:
-    """Refuse a replay, or a rollout, that does not fit into memory."""
-    masked = stores_masks(env)
-    if config.learn.method == "replay":
-        check_ring_fits(config.replay, env, masked)
-    else:
-        check_ring_fits(ring_config(config), env, masked, "--pqn.rollout", config.envs)
-
-
-def replay_bytes(config: ReplayConfig, env: VecEnv, masked: bool) -> int:
-    """Bytes that ring and priorities will take."""
-    needed = ring_bytes(config.capacity, env.num_envs, env.obs_spec, env.num_actions, masked)
-    if config.priority > 0:
-        rows = rows_for_capacity(config.capacity, env.num_envs, env.obs_spec.stack)
-        needed += priority_bytes(rows * env.num_envs, env.device)
-    return needed
-
-
-def describe_replay_memory(config: Config, env: VecEnv) -> str | None:
-    """A sentence about the memory of the replay; None if it is small."""
-    replay = ring_config(config)
-    needed = replay_bytes(replay, env, stores_masks(env))
-    if needed < WORTH_SAYING:
-        return None
-    frames = f", each frame once for stacks of {env.obs_spec.stack}" if env.obs_spec.stack > 1 else ""
-    return (
-        f"The replay of {replay.capacity:,} transitions takes {needed / 1e9:.2f} GB on {env.device}{frames}"
-    )
-
-
-def check_ring_fits(
-    config: ReplayConfig, env: VecEnv, masked: bool, setting: str = "--replay.capacity", unit: int = 1
-) -> None:
-    """Say how much memory the ring needs before it is allocated, and refuse what does not fit; one `setting` counts
-    for `unit` transitions."""
-    capacity, needed = config.capacity, replay_bytes(config, env, masked)
-    free = int(free_bytes(env.device) * 0.9)
-    if needed > free:  # garbage of an earlier training in this process may take memory
-        gc.collect()
-        torch.cuda.empty_cache()
-        free = int(free_bytes(env.device) * 0.9)
-    if needed > free:
-        fits = capacity * free // needed // unit
-        raise ConfigError(
-            f"A ring of {capacity:,} transitions takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-            f"free on {env.device}: use {setting} {fits} or less."
-        )

@@ -35,7 +35,7 @@ from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, check_output_folder
 from flashdqn.runs.records import SUMMARY_FILE
-from flashdqn.training.assemble import Parts, assemble_parts, check_memory_fits, describe_replay_memory
+from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
@@ -52,6 +52,12 @@ from flashdqn.training.ending import (
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
+from flashdqn.training.memory import (
+    check_memory_fits,
+    check_training_fits,
+    describe_replay_memory,
+    measure_kept_bytes,
+)
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.warm_times import WarmUp
@@ -243,9 +249,11 @@ def check_settings(config: Config, device: torch.device) -> int:
     Returns the number of threads for the network.
     """
     probe = build_evaluation_env(config.env, 1, device)
-    learner = build_learner(config, probe, torch.device("cpu"))
     probe.num_envs = config.envs
     check_memory_fits(config, probe)
+    check_training_fits(config, probe)
+    learner = build_learner(config, probe, torch.device("cpu"))
+    check_training_fits(config, probe, measure_kept_bytes(learner.online, probe.obs_spec))
     check_expert_source(config, probe)
     check_installed(config.log)
     close_env(probe)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -11,13 +10,14 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import SEEDS, Between, check_values, describe_value
 from flashdqn.envs.fuelbreaks.fire.weather import WEATHERS, Weather
 from flashdqn.envs.task import EnvConfig
 
 #: Budget and scene take two bytes each in an observation.
 MAX_SIZE, MAX_FIRES, MAX_SCENES = 255, 1000, 65_536
 
-_WEATHER = re.compile(r"([a-z]+)(?:@([\d.]+))?(?:/([\d.]+))?")
+_WEATHER = re.compile(r"([a-z]+)(?:@([0-9]{1,3}(?:\.[0-9]{1,9})?))?(?:/([0-9]{1,3}(?:\.[0-9]{1,9})?))?")
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class FuelBreaksConfig(EnvConfig):
 
     task: ClassVar[str] = "fuelbreaks"
 
-    size: int = 50
+    size: Annotated[int, Between(4, MAX_SIZE)] = 50
     """Number of cells per side; a cell is 30 m wide, or as wide as the rasters say."""
-    landscapes: int = 64
+    landscapes: Annotated[int, Between(1, MAX_SCENES)] = 64
     """Number of landscapes to learn on; every episode draws one."""
-    held_out: int = 16
+    held_out: Annotated[int, Between(0, MAX_SCENES)] = 16
     """Number of further landscapes for evaluation, which training never sees."""
-    landscape_seed: int = 0
+    landscape_seed: Annotated[int, Between(*SEEDS)] = 0
     """Seed of generated landscapes, and of random windows of rasters."""
     rasters: str = ""
     """A folder of GeoTIFF layers in LANDFIRE's form, an .npz file, or a folder of these; empty: landscapes are
@@ -50,36 +50,22 @@ class FuelBreaksConfig(EnvConfig):
     )
     """Kinds of weather; every episode draws one. A weather is mild, dry or extreme, and may add where the wind
     blows from in degrees and its speed in km/h: dry, dry@90, extreme@225/60."""
-    budget: float = 0.05
+    budget: Annotated[float, Between(0, MAX_SIZE**2)] = 0.05
     """Number of breaks in an episode; a value below 1 is a share of all cells."""
-    least_budget: float = 0.0
+    least_budget: Annotated[float, Between(0, MAX_SIZE**2)] = 0.0
     """If above 0, every episode draws its budget between this and `budget`. One agent then learns all budgets."""
-    fires: int = 3
+    fires: Annotated[int, Between(1, MAX_FIRES)] = 3
     """Number of fires that judge every break, with the same ignitions before and after. Every episode draws its own
     ignitions. 3 is fast, 100 normal, 200 thorough."""
-    duration: float = 240.0
+    duration: Annotated[float, Between(0, 10_000, above=True)] = 240.0
     """Duration of a fire in minutes."""
     ignitions: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROW,COLUMN")] = ()
     """Cells where the fires of every episode start, in turn; none: random burnable cells."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("size", 4, MAX_SIZE),
-            ("landscapes", 1, MAX_SCENES),
-            ("held_out", 0, MAX_SCENES),
-            ("fires", 1, MAX_FIRES),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ConfigError(f"env.{name} must lie in {least} … {most}, and is {value}.")
+        check_values(self, "env.")
         if self.crop == "centre":  # how it was spelled until 0.1.0
             object.__setattr__(self, "crop", "center")
-        if self.crop not in ("center", "random"):
-            raise ConfigError(f"env.crop must be center or random, and is {self.crop!r}.")
-        if not 0 < self.duration <= 10_000:
-            raise ConfigError(
-                f"env.duration must be above 0 and at most 10000 minutes, and is {self.duration}."
-            )
         self._check_budget()
         self.read_weathers()
         self.read_ignitions()
@@ -88,8 +74,8 @@ class FuelBreaksConfig(EnvConfig):
         cells = self.size * self.size
         for name in ("budget", "least_budget"):
             value = getattr(self, name)
-            fine = math.isfinite(value) and 0 <= value <= cells and (value < 1 or value == int(value))
-            if not fine or (name == "budget" and value == 0):
+            whole = value < 1 or value == int(value)
+            if value > cells or not whole or (name == "budget" and value == 0):
                 raise ConfigError(
                     f"env.{name} must be a share of the cells below 1, or a whole number of them up to {cells}; "
                     f"it is {value:g}."
@@ -123,9 +109,11 @@ class FuelBreaksConfig(EnvConfig):
         """The given ignitions as rows and columns."""
         cells = []
         for text in self.ignitions:
-            found = re.fullmatch(r"(\d+),(\d+)", text.replace(" ", ""))
+            found = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,9})", text.replace(" ", ""))
             if found is None:
-                raise ConfigError(f"env.ignitions are written ROW,COLUMN as in 12,30, and '{text}' is not.")
+                raise ConfigError(
+                    f"env.ignitions are written ROW,COLUMN as in 12,30, and {describe_value(text)} is not."
+                )
             row, column = int(found[1]), int(found[2])
             if max(row, column) >= self.size:
                 raise ConfigError(
@@ -142,7 +130,7 @@ def parse_weather(text: str) -> Weather:
     if found is None or found[1] not in WEATHERS:
         names = ", ".join(WEATHERS)
         raise ConfigError(
-            f"A weather is one of {names}, as in dry, dry@90 or extreme@225/60, and '{text}' is not."
+            f"A weather is one of {names}, as in dry, dry@90 or extreme@225/60, and {describe_value(text)} is not."
         )
     weather = WEATHERS[found[1]]
     if found[2] is not None:

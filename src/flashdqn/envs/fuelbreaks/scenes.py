@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
@@ -17,6 +18,9 @@ from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 from flashdqn.envs.fuelbreaks.observation import Planes, intensity_planes, layer_planes
+
+#: Bytes of a cell in one weather: its tables, and its behavior in fire while they are computed.
+BYTES_PER_CELL = 400
 
 #: The settings that determine the scenes. Budget, fires and ignitions do not.
 _SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers")
@@ -58,8 +62,24 @@ def make_scenes(config: FuelBreaksConfig, device: torch.device) -> Scenes:
 
 @functools.lru_cache(maxsize=4)
 def _make_cached(config: FuelBreaksConfig, device: torch.device) -> Scenes:
+    check_scenes_fit(config, device)
     landscapes, learn = collect_landscapes(config)
     return build_scenes(landscapes, config.read_weathers(), learn, device)
+
+
+def check_scenes_fit(config: FuelBreaksConfig, device: torch.device) -> None:
+    """Refuse more scenes than fit into memory, before hours are spent on them."""
+    if config.rasters and config.crop == "center":  # the files say how many there are
+        return
+    landscapes = config.landscapes + config.held_out
+    needed = landscapes * config.size**2 * (BYTES_PER_CELL * len(config.weathers) + BYTES_PER_CELL // 2)
+    free = min(free_bytes(device), free_bytes(torch.device("cpu")))
+    if needed > 0.9 * free:
+        raise ConfigError(
+            f"{landscapes:,} landscapes of {config.size} x {config.size} cells in {len(config.weathers)} kinds of "
+            f"weather would take {format_bytes(needed)}, but {format_bytes(free)} are free: lower env.landscapes, "
+            "env.held_out, env.size or the number of env.weathers."
+        )
 
 
 def build_scenes(

@@ -19,6 +19,11 @@ def make_fuel_breaks(config: FuelBreaksConfig, num_envs: int, device: torch.devi
     return place_env(lambda place: FuelBreaks(config, num_envs, place, held_out), device)
 
 
+def count_fire_bytes(config: FuelBreaksConfig) -> int:
+    """Bytes of a board's fires: of each, time and parent of every cell; and the open directions."""
+    return config.size**2 * (5 * config.fires + 13)
+
+
 def view_fuel_breaks(env: FuelBreaks) -> View:
     """The view of the landscape, its fires and its breaks."""
     from flashdqn.envs.fuelbreaks.view import FuelBreaksView
@@ -33,4 +38,5 @@ FUEL_BREAKS = Task(
     presets=PRESETS,
     view=view_fuel_breaks,
     experts=EXPERTS,
+    bytes_per_env=count_fire_bytes,
 )

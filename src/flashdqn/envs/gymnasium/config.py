@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import LARGE, Between, check_values
 from flashdqn.core.user_code import check_json_serializable
 from flashdqn.envs.task import EnvConfig, EnvKwargs
 
@@ -22,13 +23,13 @@ class AtariConfig:
 
     preprocess: bool = True
     """Use small gray frames with the settings below. Off: use the environment as it is registered."""
-    size: int = 84
+    size: Annotated[int, Between(8, 1024)] = 84
     """Height and width of a frame in pixels."""
-    frame_skip: int = 4
+    frame_skip: Annotated[int, Between(1, 1000)] = 4
     """Number of frames that an action is repeated for. The agent sees the maximum of the last two."""
-    sticky: float = 0.25
+    sticky: Annotated[float, Between(0, 1)] = 0.25
     """Probability that a frame repeats the last action instead of the chosen one."""
-    noops: int = 0
+    noops: Annotated[int, Between(0, 100_000)] = 0
     """Do nothing for up to this many frames at the start of a game (30 in Mnih et al. 2015)."""
     fire: bool = False
     """Press the fire button at the start of a game that has one."""
@@ -38,11 +39,7 @@ class AtariConfig:
     """Use all 18 actions, including those that do nothing in this game."""
 
     def __post_init__(self) -> None:
-        for name, least in (("size", 8), ("frame_skip", 1), ("noops", 0)):
-            if (value := getattr(self, name)) < least:
-                raise ConfigError(f"env.atari.{name} must be at least {least}, and is {value}.")
-        if not 0 <= self.sticky <= 1:
-            raise ConfigError(f"env.atari.sticky is a chance, 0 … 1, and is {self.sticky}.")
+        check_values(self, "env.atari.")
 
 
 @dataclass(frozen=True)
@@ -57,36 +54,24 @@ class GymConfig(EnvConfig):
     """How environments run. sync: in this process, one after another. async: in worker processes. envpool: in
     EnvPool's threads, for games that it has. auto: the environment's own vectorized version if it has one, else
     sync. Evaluation never uses processes."""
-    workers: int = 0
+    workers: Annotated[int, Between(0, 1024)] = 0
     """Number of worker processes that share the environments (async); 0: one for each core."""
     kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for the environment."""
-    max_steps: int = 0
+    max_steps: Annotated[int, Between(0, 2**31 - 1)] = 0
     """Truncate an episode after this many steps; 0: the environment's own limit."""
     channels: Channels = "auto"
     """Position of an image's channels. auto: first if that axis is the shortest, else last."""
-    stack: int = 1
+    stack: Annotated[int, Between(1, 64)] = 1
     """Number of last frames in an observation. The replay still holds every frame only once."""
-    clip_reward: float = 0.0
+    clip_reward: Annotated[float, Between(0, LARGE)] = 0.0
     """Clip rewards to plus and minus this for learning; 0: no clipping. Scores stay the true ones."""
-    timeout: float = 60.0
+    timeout: Annotated[float, Between(0, 10**6, above=True)] = 60.0
     """Seconds to wait for a worker process (async)."""
     atari: AtariConfig = field(default_factory=AtariConfig)
 
     def __post_init__(self) -> None:
+        check_values(self, "env.")
         if not self.id:
             raise ConfigError("env.id must name a Gymnasium environment, such as CartPole-v1.")
-        for name, choices in (("vectorization", Vectorization), ("channels", Channels)):
-            if (value := getattr(self, name)) not in get_args(choices):
-                raise ConfigError(f"env.{name} must be one of {', '.join(get_args(choices))}, not {value!r}.")
-        if self.max_steps < 0:
-            raise ConfigError(f"env.max_steps must be 0 (the environment's own) or more: {self.max_steps}.")
-        if self.workers < 0:
-            raise ConfigError(f"env.workers must be 0 (one for each core) or more: {self.workers}.")
-        if not 1 <= self.stack <= 64:
-            raise ConfigError(f"env.stack must lie in 1 … 64, and is {self.stack}.")
-        if not self.clip_reward >= 0:
-            raise ConfigError(f"env.clip_reward must be 0 (no clipping) or more: {self.clip_reward}.")
-        if not self.timeout > 0:
-            raise ConfigError(f"env.timeout must be above 0 seconds, and is {self.timeout}.")
         check_json_serializable("env.kwargs", self.kwargs)

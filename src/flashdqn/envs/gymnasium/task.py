@@ -20,6 +20,8 @@ from flashdqn.envs.user_env import takes_num_envs
 
 #: Every copy costs memory: a trial has at most this many times the copies of the training.
 MOST_TIMES = 4
+#: Bytes of a copy's Python objects, at least.
+PYTHON_OBJECTS = 20_000
 
 
 def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
@@ -87,4 +89,5 @@ GYMNASIUM = Task(
     ),
     reader=find_gym_reader,
     most_envs=limit_gym_envs,
+    bytes_per_env=lambda config: PYTHON_OBJECTS,
 )

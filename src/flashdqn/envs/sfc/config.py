@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import Between, check_values
 from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, US_PER_KM, Tables
 from flashdqn.envs.task import EnvConfig
@@ -19,7 +20,6 @@ Turns = Literal["one", "stay"]
 Waiting = Literal["always", "idle"]
 
 MAX_DCS, MAX_BUNDLES, MAX_REQUESTS = 16, 64, 30_000
-_CHOICES = {"topology": Topology, "endpoints": Endpoints, "held": Held, "turns": Turns, "waiting": Waiting}
 _REWARDS = (
     "satisfied_reward",
     "dropped_reward",
@@ -39,48 +39,48 @@ class SfcConfig(EnvConfig):
     tables: str = ""
     """A TOML or JSON file with your own VNFs, chains or topology; empty: the paper's. The file must stay in its
     place."""
-    min_dcs: int = 2
+    min_dcs: Annotated[int, Between(2, MAX_DCS)] = 2
     """Smallest number of data centers in an episode's network."""
-    max_dcs: int = 8
+    max_dcs: Annotated[int, Between(2, MAX_DCS)] = 8
     """Largest number of data centers; every episode draws its number. Your own topology has its own number."""
-    min_bundles: int = 1
+    min_bundles: Annotated[int, Between(1, MAX_BUNDLES)] = 1
     """Smallest number of bundles in an episode."""
-    max_bundles: int = 5
+    max_bundles: Annotated[int, Between(1, MAX_BUNDLES)] = 5
     """Largest number of bundles; every episode draws its number. A bundle has requests for every chain."""
     topology: Topology = "mesh"
     """How data centers are linked. mesh: all pairs. ring: a ring. random: a random tree, and each further link with
     probability ½."""
-    link_mbps: int = 1000
+    link_mbps: Annotated[int, Between(0, 10**6)] = 1000
     """Bandwidth of a link in Mbit/s, for both directions together."""
-    span_km: int = 200
+    span_km: Annotated[int, Between(0, 10**6)] = 200
     """Side in km of the square in which data centers lie; light takes 5 µs per km."""
-    cpu_low: int = 12
+    cpu_low: Annotated[int, Between(0, 10**6)] = 12
     """Smallest CPU of a data center, in the unit of the VNFs' table: one vCPU counts as one GHz."""
-    cpu_high: int = 120
+    cpu_high: Annotated[int, Between(0, 10**6)] = 120
     """Largest CPU of a data center; each one draws its own."""
-    ram: int = 256
+    ram: Annotated[int, Between(0, 10**6)] = 256
     """RAM of a data center in GB; 0: RAM is ignored."""
-    storage: int = 2048
+    storage: Annotated[int, Between(0, 10**6)] = 2048
     """Storage of a data center in GB."""
     endpoints: Endpoints = "pair"
     """pair: a request enters at one data center and leaves at another. source: it leaves where its chain ends."""
     held: Held = "chain"
     """How long a chain's bandwidth stays reserved. chain: until the chain ends. hop: until the VNF at the end of
     the hop has finished."""
-    step_us: int = 1000
+    step_us: Annotated[int, Between(1, 10**6)] = 1000
     """Length of a step in microseconds."""
-    actions_per_step: int = 100
+    actions_per_step: Annotated[int, Between(1, 10**6)] = 100
     """Largest number of actions in a step. Unless full_steps is on, a step ends earlier when every data center in a
     row has waited."""
     full_steps: bool = False
     """Give every step all its actions, even if the last ones are only waits. Then discounting by actions is
     discounting by time, and waiting gains nothing."""
-    slots: int = 1
+    slots: Annotated[int, Between(1, 10**6)] = 1
     """Number of parts of a step. An instance serves one request at a time. The instance, and the request for its
     next VNF, are free again at the end of a part."""
-    bundle_every: int = 4
+    bundle_every: Annotated[int, Between(1, 10**6)] = 4
     """Number of steps between bundles."""
-    max_steps: int = 250
+    max_steps: Annotated[int, Between(0, 100_000)] = 250
     """Truncate an episode after this many steps; 0: no limit."""
     turns: Turns = "stay"
     """Whose turn it is after an action. stay: the same data center's until it waits. one: the next one's."""
@@ -88,28 +88,25 @@ class SfcConfig(EnvConfig):
     """When a data center may wait. always: at any time. idle: only when it cannot serve any request."""
     masks: bool = True
     """Tell the agent which actions are legal. If off, an illegal action costs `invalid_reward`."""
-    satisfied_reward: float = 2.0
+    satisfied_reward: Annotated[float, Between(-1000, 1000)] = 2.0
     """Reward for every chain whose last VNF is allocated in time."""
-    dropped_reward: float = -1.5
+    dropped_reward: Annotated[float, Between(-1000, 1000)] = -1.5
     """Reward for every chain that can no longer be in time."""
-    invalid_reward: float = -1.0
+    invalid_reward: Annotated[float, Between(-1000, 1000)] = -1.0
     """Reward for an illegal action, which does nothing."""
-    needed_reward: float = -0.5
+    needed_reward: Annotated[float, Between(-1000, 1000)] = -0.5
     """Reward for uninstalling a VNF that some request waits for."""
-    progress_reward: float = 0.0
+    progress_reward: Annotated[float, Between(-1000, 1000)] = 0.0
     """Reward for every allocated VNF, times its share of the chain's CPU; taken back if the chain is dropped."""
-    progress_power: float = 1.0
+    progress_power: Annotated[float, Between(0, 100, above=True)] = 1.0
     """Power of the finished share of a chain in the progress reward. Above 1, a chain's later VNFs pay more than
     its first ones, so it pays to finish chains before new ones start."""
-    time_reward: float = 0.0
+    time_reward: Annotated[float, Between(-1000, 1000)] = 0.0
     """Reward for each unit of CPU of the network, at the end of every part of a step in which requests wait."""
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in get_args(choices):
-                allowed = ", ".join(get_args(choices))
-                raise ConfigError(f"env.{name} must be one of {allowed}; it is {getattr(self, name)!r}.")
-        self._check_ranges()
+        check_values(self, "env.")
+        self._check_order()
         self._check_clock()
         self._check_rewards()
         self._check_size(self.read())
@@ -147,43 +144,23 @@ class SfcConfig(EnvConfig):
         longest = hops * (US_PER_KM * across + 1) + max(vnf.processing_us for vnf in tables.vnfs)
         return math.ceil(longest / self.slot_us) + 1
 
-    def _check_ranges(self) -> None:
-        for low, high, least, most in (
-            ("min_dcs", "max_dcs", 2, MAX_DCS),
-            ("min_bundles", "max_bundles", 1, MAX_BUNDLES),
-            ("cpu_low", "cpu_high", 0, 1_000_000),
-        ):
+    def _check_order(self) -> None:
+        for low, high in (("min_dcs", "max_dcs"), ("min_bundles", "max_bundles"), ("cpu_low", "cpu_high")):
             a, b = getattr(self, low), getattr(self, high)
-            if not least <= a <= b <= most:
-                raise ConfigError(f"env needs {least} ≤ {low} ≤ {high} ≤ {most}, and has {a} and {b}.")
-        for name in ("ram", "storage", "link_mbps", "span_km"):
-            if not 0 <= getattr(self, name) <= 1_000_000:
-                raise ConfigError(f"env.{name} must lie in 0 … 1000000; it is {getattr(self, name)}.")
+            if a > b:
+                raise ConfigError(f"env needs {low} ≤ {high}, and has {a} and {b}.")
 
     def _check_clock(self) -> None:
-        if self.slots < 1 or self.step_us % self.slots or self.actions_per_step % self.slots:
+        if self.step_us % self.slots or self.actions_per_step % self.slots:
             raise ConfigError(
                 f"env.slots must divide env.step_us ({self.step_us}) and env.actions_per_step "
                 f"({self.actions_per_step}); it is {self.slots}."
             )
-        for name in ("step_us", "actions_per_step", "bundle_every"):
-            if not 1 <= getattr(self, name) <= 1_000_000:
-                raise ConfigError(f"env.{name} must lie in 1 … 1000000; it is {getattr(self, name)}.")
-        if not 0 <= self.max_steps <= 100_000:
-            raise ConfigError(f"env.max_steps must be 0 (no cap) to 100000; it is {self.max_steps}.")
 
     def _check_rewards(self) -> None:
-        if not 0 < self.progress_power <= 100:
-            raise ConfigError(
-                f"env.progress_power must lie in 0 … 100, above 0; it is {self.progress_power}."
-            )
         for name in _REWARDS:
             value = getattr(self, name)
-            if (
-                not math.isfinite(value)
-                or abs(value) > 1000
-                or abs(value * 1000 - round(value * 1000)) > 1e-6
-            ):
+            if abs(value * 1000 - round(value * 1000)) > 1e-6:
                 raise ConfigError(
                     f"env.{name} must be a multiple of 0.001 in -1000 … 1000; it is {value}. "
                     "Rewards are added up in whole thousandths, so all devices agree."

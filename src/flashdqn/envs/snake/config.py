@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import FLOAT32, Between, check_values
 from flashdqn.envs.task import EnvConfig
 
 Actions = Literal["relative", "absolute"]
@@ -14,6 +14,7 @@ Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
 Start = Literal["center", "random"]
 
 MIN_SIZE, MAX_SIZE = 4, 32  # a row of the board is one 32-bit word
+REWARDS = Between(-FLOAT32, FLOAT32)
 
 
 @dataclass(frozen=True)
@@ -22,37 +23,37 @@ class SnakeConfig(EnvConfig):
 
     task: ClassVar[str] = "snake"
 
-    size: int = 10
+    size: Annotated[int, Between(MIN_SIZE, MAX_SIZE)] = 10
     """Side of the square board, 4 to 32."""
     actions: Actions = "relative"
     """The moves. relative: straight, right, left. absolute: up, right, down, left; a reversal goes straight on."""
     features: Features = "flood"
     """What the agent sees: basic ⊂ flood ⊂ selective ⊂ enhanced are vectors, grid is three uint8 planes
     (head, body, food)."""
-    start_length: int = 3
+    start_length: Annotated[int, Between(0, MAX_SIZE)] = 3
     """Length of the starting snake in cells, at least 2; its body lies straight behind its head."""
     start: Start = "center"
     """Where the snake starts. center: in the middle, heading right. random: any cell and heading where it fits."""
-    border_distance: int = 0
+    border_distance: Annotated[int, Between(0, MAX_SIZE)] = 0
     """Smallest number of cells between the head and the border at a random start."""
-    max_steps: int = 0
+    max_steps: Annotated[int, Between(0, 2**31 - 1)] = 0
     """Truncate an episode after this many steps; 0: no limit."""
-    hunger: float = 2.0
+    hunger: Annotated[float, Between(0, 2**31)] = 2.0
     """Truncate an episode after hunger · size² steps without food; 0: no limit."""
-    food_reward: float = 10.0
+    food_reward: Annotated[float, REWARDS] = 10.0
     """Reward of a step that eats."""
-    death_reward: float = -10.0
+    death_reward: Annotated[float, REWARDS] = -10.0
     """Reward of the step that ends in a wall or in the body."""
-    step_reward: float = -0.01
+    step_reward: Annotated[float, REWARDS] = -0.01
     """Reward of a step that neither eats nor dies."""
-    win_reward: float = 0.0
+    win_reward: Annotated[float, REWARDS] = 0.0
     """Added to the food's reward when the snake fills the board."""
-    distance_reward: float = 0.0
+    distance_reward: Annotated[float, REWARDS] = 0.0
     """Shaping for every move that survives: this · (old − new Manhattan distance to the food) / size."""
 
     def __post_init__(self) -> None:
-        self._check_choices()
-        self._check_numbers()
+        check_values(self, "env.")
+        self._check_hunger()
         self._check_start()
 
     @property
@@ -71,29 +72,12 @@ class SnakeConfig(EnvConfig):
         """Steps without food after which an episode is truncated; 0 for none."""
         return int(self.hunger * self.size**2)
 
-    def _check_choices(self) -> None:
-        for field, choices in (("actions", Actions), ("features", Features), ("start", Start)):
-            if getattr(self, field) not in get_args(choices):
-                raise ConfigError(
-                    f"env.{field} must be one of {', '.join(get_args(choices))}; "
-                    f"it is {getattr(self, field)!r}."
-                )
-
-    def _check_numbers(self) -> None:
-        if not MIN_SIZE <= self.size <= MAX_SIZE:
-            raise ConfigError(
-                f"env.size must be {MIN_SIZE} to {MAX_SIZE}; it is {self.size}. Choose a side in that range."
-            )
-        if self.max_steps < 0:
-            raise ConfigError(f"env.max_steps must be 0 (no cap) or more; it is {self.max_steps}.")
+    def _check_hunger(self) -> None:
         if self.hunger != 0 and not 1 <= self.hunger * self.size**2 < 2**31:
             raise ConfigError(
                 f"env.hunger must be 0 (no cap) or leave at least one step, hunger · size² ≥ 1; "
                 f"it is {self.hunger} on a board of side {self.size}. 2.0 is a good value."
             )
-        for field in ("food_reward", "death_reward", "step_reward", "win_reward", "distance_reward"):
-            if not math.isfinite(getattr(self, field)):
-                raise ConfigError(f"env.{field} must be a finite number; it is {getattr(self, field)}.")
 
     def _check_start(self) -> None:
         # From the middle there are size // 2 cells behind the head. From any other cell there are at least as
