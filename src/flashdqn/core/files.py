@@ -80,6 +80,16 @@ def read_plain_text(path: Path, follow: bool = False) -> str:
     return read_plain_file(path, follow).decode("utf-8")
 
 
+def read_limited_file(path: Path, most: int) -> bytes:
+    """All bytes of a file that the user or a configuration names; a file of more than `most` bytes is refused, by
+    an OSError."""
+    with os.fdopen(open_plain_file(path, follow=True), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise make_refusal(path, f"has more than {most:,} bytes")
+    return data
+
+
 def hash_plain_file(path: Path) -> str:
     """The SHA-256 of a plain file, in hex."""
     with os.fdopen(open_plain_file(path), "rb") as file:
