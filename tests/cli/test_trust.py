@@ -283,7 +283,7 @@ def test_a_path_is_not_a_name(
 
 def test_names_are_shown_as_they_are_written(spoiled: Callable[..., Path], here: Path) -> None:
     """A stranger's name neither steers the terminal nor fills it."""
-    run = spoiled({"network": {"torso": "evil\x1b[2J:Torso" + "x" * 500}})
+    run = spoiled({"network": {"torso": "evil:Torso", "kwargs": {"a": "evil\x1b[2J:Torso" + "x" * 500}}})
     with pytest.raises(UntrustedError) as refused:
         flashdqn.load(run)
     assert "\x1b" not in str(refused.value)
@@ -389,6 +389,7 @@ def test_modules_are_imported_by_name_in_few_places() -> None:
     known = {
         "__init__.py": "the package's own modules",
         "cli/main.py": "the commands",
+        "core/safe_path.py": "a table of packages",
         "core/user_code.py": "the user's own code",
         "envs/__init__.py": "the package's own modules",
         "envs/tasks.py": "the list of tasks",

@@ -101,6 +101,7 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
     word. A path never counts: somebody may have named a run's folder `evil:Game`.
     """
     names: set[str] = set()
+    settings: set[str] = set()
     rest: list[str] = []
     everything, skipped = False, -1
     if preset and arguments and not arguments[0].startswith("-"):
@@ -114,11 +115,13 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
             everything = everything or not one
             names |= {after} if one else set()
             skipped = i + 1 if one and not value else skipped
+        elif flag.startswith("--log."):
+            settings.add(flag.removeprefix("--").replace("-", "_"))
         elif flag.startswith(NAMING_FLAGS):
             names.add(after)
         if i != skipped:
             rest.append(flag if flag == "--trust" else word)
-    return Permission(frozenset(filter(names_code, names)), everything), rest
+    return Permission(frozenset(filter(names_code, names)), everything, frozenset(settings)), rest
 
 
 def refuse_arguments(command: str, arguments: list[str]) -> None:

@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from flashdqn.core.errors import ConfigError, DivergedError, FlashDQNError
+from flashdqn.core.safe_path import ignore_settings_files, protect_children
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.text import clean_line
 from flashdqn.show.terminal import SteadyConsole, discard_output
 
 
@@ -22,6 +24,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show ε must not stop the program
     try:
+        if sys.argv[1:2] != ["doctor"]:  # which runs the user's own script, as Python itself would
+            ignore_settings_files()
+            protect_children()
         code = dispatch_command(sys.argv[1:])
     except DivergedError as error:
         code = print_error(error, 1)
@@ -39,7 +44,8 @@ def main() -> None:
 
 def print_error(error: FlashDQNError, code: int) -> int:
     """Print the error to standard error; returns the exit code."""
-    Console(stderr=True, soft_wrap=True).print(f"flashdqn: {error}", markup=False, highlight=False)
+    line = clean_line(f"flashdqn: {' '.join(str(error).splitlines())}")
+    Console(stderr=True, soft_wrap=True).print(line, markup=False, highlight=False)
     return code
 
 

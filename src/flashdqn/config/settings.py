@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from flashdqn.config import Config, parse_duration, parse_ratio
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.core.user_code import find_names
+from flashdqn.core.text import CONTROL
+from flashdqn.core.user_code import find_names, find_paths, names_code
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import TASKS, find_task
 
@@ -77,17 +78,37 @@ def suggest_setting(config: Any, name: str) -> str:
 
 def list_named_code(config: Config) -> tuple[str, ...]:
     """Every `module:Name` that a training could import: all texts with a colon, in every group of settings except
-    `log`, whose texts are addresses. A branch (14:128,64) does not count, because it is a shape."""
+    `log`, whose texts are addresses (`list_receivers`). A branch (14:128,64) does not count, because it is a shape.
+    An environment that an installed package has registered may open what its arguments name: files and modules
+    count there, too."""
     groups = {
         name: value for name, value in to_dict(config).items() if isinstance(value, dict) and name != "log"
     }
     groups["network"].pop("branches")
-    return tuple(dict.fromkeys(find_names(groups)))
+    env = groups["env"]
+    paths = find_paths(env.get("kwargs")) if not names_code(str(env.get("id", ""))) else ()
+    return tuple(dict.fromkeys((*find_names(groups), *paths)))
+
+
+def list_receivers(config: Config) -> dict[str, str]:
+    """Where a training with this configuration sends its figures besides the run folder, by the setting that says
+    so. MLflow without an address uses the user's own."""
+    log, found = config.log, {}
+    if log.wandb and log.wandb_mode != "offline":
+        found["log.wandb"] = f"Weights & Biases, project {log.wandb_project}"
+    if log.mlflow and log.mlflow_uri:
+        found["log.mlflow_uri"] = f"MLflow at {log.mlflow_uri}"
+    return found
 
 
 def trust_flag(config: Config) -> str:
     """The flag that a command needs after a run with this configuration: " --trust" if it names code."""
     return " --trust" if list_named_code(config) else ""
+
+
+def resume_flag(config: Config) -> str:
+    """The same for a training that goes on, which may also send figures."""
+    return " --trust" if list_receivers(config) else trust_flag(config)
 
 
 def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,15 +171,24 @@ def _convert_value(value: Any, hint: Any, key: str, name: str) -> Any:
     if get_origin(hint) is tuple:
         kind = get_args(hint)[0]
         if isinstance(value, list | tuple) and all(type(item) is kind for item in value):
-            return tuple(value)
+            return tuple(_require_printable(item, key) if kind is str else item for item in value)
         items = "whole numbers" if kind is int else "texts"
         raise ConfigError(f"'{key}' must be a list of {items}, and is {value!r}.")
     if hint is float and type(value) is int:
         return float(value)
+    if hint is str and isinstance(value, str):
+        return _require_printable(value, key)
     if type(value) is not hint:
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         raise ConfigError(f"'{key}' must be {names.get(hint, hint)}, and is {value!r}.")
     return value
+
+
+def _require_printable(text: str, key: str) -> str:
+    """Refuse a text that could control a terminal, hide a part of itself, or fill the screen."""
+    if CONTROL.search(text) or len(text) > 4096:
+        raise ConfigError(f"'{key}' must be a text of printable characters, and is {text!r:.80}.")
+    return text
 
 
 def flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

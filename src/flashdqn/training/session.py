@@ -19,7 +19,7 @@ from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
-from flashdqn.config.settings import trust_flag
+from flashdqn.config.settings import resume_flag
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError, EnvError
 from flashdqn.core.files import write_json_atomically
@@ -199,7 +199,7 @@ def _run_and_summarize(loop: Loop, session: Session, pages: Pages) -> Run:
         ) from None
     except EnvError as error:
         loop.save()
-        again = f"flashdqn train --resume {shlex.quote(str(folder.path))}{trust_flag(config)}"
+        again = f"flashdqn train --resume {shlex.quote(str(folder.path))}{resume_flag(config)}"
         raise EnvError(f"{error} What was learned before is saved; go on with: {again}") from error
     finally:
         close_env(parts.env)
