@@ -20,6 +20,7 @@ from flashdqn import Config, ConfigError
 from flashdqn.cli import main as cli
 from flashdqn.config.settings import apply_settings, list_named_code, list_receivers, resume_flag, trust_flag
 from flashdqn.core.errors import FlashDQNError, UntrustedError
+from flashdqn.core.safe_path import protect_children
 from flashdqn.core.text import clean_line, clean_text
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.show.terminal import SteadyConsole
@@ -101,6 +102,20 @@ def test_nothing_beside_the_run_is_imported_or_obeyed(
     assert not (strange_folder / "kernels").exists(), "Numba has taken its settings from the folder"
     if not module:
         assert "FROM ELSEWHERE []" in done.stdout
+
+
+def test_processes_look_beside_them_only_for_the_users_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    protect_children()
+    assert os.environ["PYTHONSAFEPATH"]
+    NO_PERMISSION.allow_working_folder()
+    assert os.environ["PYTHONSAFEPATH"]
+    Permission(everything=True).allow_working_folder()
+    assert "PYTHONSAFEPATH" not in os.environ
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # the user's own wish
+    protect_children()
+    Permission(everything=True).allow_working_folder()
+    assert os.environ["PYTHONSAFEPATH"] == "1"
 
 
 # ---- servers that a file names

@@ -227,6 +227,15 @@ def test_a_table_from_a_pipe_or_without_end(tmp_path: Path) -> None:
             read_tables(tmp_path / "pipe.json")
         with pytest.raises(ConfigError, match="device"):
             read_tables(Path("/dev/zero"))
+        reading, writing = (
+            os.pipe()
+        )  # as the shell's <(command): only the user could mean it, and a file cannot
+        try:
+            with pytest.raises(ConfigError, match="Cannot read the tables"):
+                read_tables(Path(f"/dev/fd/{reading}"))
+        finally:
+            os.close(reading)
+            os.close(writing)
     (tmp_path / "long.json").write_bytes(b" " * 5_000_000)
     with pytest.raises(ConfigError, match=r"long\.json: has more than 4,000,000 bytes"):
         read_tables(tmp_path / "long.json")

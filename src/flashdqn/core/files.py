@@ -81,9 +81,9 @@ def read_plain_text(path: Path, follow: bool = False) -> str:
 
 
 def read_limited_file(path: Path, most: int) -> bytes:
-    """All bytes of a file that the user or a configuration names; a file of more than `most` bytes is refused, by
-    an OSError."""
-    with os.fdopen(open_plain_file(path, follow=True), "rb") as file:
+    """All bytes of a file that a configuration names; a file of more than `most` bytes is refused, by an OSError.
+    So are standard input and the shell's pipes: a configuration must not wait for the user."""
+    with os.fdopen(open_plain_file(Path(os.path.realpath(path)), follow=True), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise make_refusal(path, f"has more than {most:,} bytes")

@@ -15,6 +15,10 @@ import sys
 SETTINGS_FILES = {".numba_config.yaml": "numba", "matplotlibrc": "matplotlib"}
 
 
+#: The value of PYTHONSAFEPATH that is ours, and not the user's; Python takes any.
+OURS = "flashdqn"
+
+
 def drop_working_folder() -> None:
     """Undo what `python -m flashdqn` does before anything else: it puts the current folder first among the places
     of modules. If this package itself is found there, the folder stays."""
@@ -50,4 +54,11 @@ def ignore_settings_files() -> None:
 def protect_children() -> None:
     """Keep Python from putting the current folder first in processes that this one starts, as it does for
     `python -c`, which is how multiprocessing starts its own."""
-    os.environ["PYTHONSAFEPATH"] = "1"
+    if not os.environ.get("PYTHONSAFEPATH"):
+        os.environ["PYTHONSAFEPATH"] = OURS
+
+
+def release_children() -> None:
+    """Undo `protect_children`: the user's own code may start scripts that need the modules beside them."""
+    if os.environ.get("PYTHONSAFEPATH") == OURS:
+        del os.environ["PYTHONSAFEPATH"]

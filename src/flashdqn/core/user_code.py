@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import tyro
 
 from flashdqn.core.errors import ConfigError, FlashDQNError, UntrustedError
+from flashdqn.core.safe_path import release_children
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Permission:
         a file there could pass for a package that is not installed."""
         if self.everything or self.names:
             sys.path.append(str(Path.cwd()))
+            release_children()
 
 
 #: What a file may import if the user says nothing.
