@@ -100,6 +100,12 @@ def _same_threads_everywhere() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _same_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands set this for the processes that they start; later tests start their own."""
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+
+
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One finished run, with everything that a run writes; copy it before you change it."""

@@ -6,11 +6,15 @@ must not wait for PyTorch.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from flashdqn.core.safe_path import drop_working_folder as _drop_working_folder
 
-from flashdqn.as_gymnasium.names import register_gymnasium_envs as _register
-from flashdqn.core.signals import runs_as_command as _runs_as_command
+_drop_working_folder()  # before anything else is imported, even from the standard library
+
+import importlib  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from flashdqn.as_gymnasium.names import register_gymnasium_envs as _register  # noqa: E402
+from flashdqn.core.signals import runs_as_command as _runs_as_command  # noqa: E402
 
 if TYPE_CHECKING:
     from flashdqn import config, envs

@@ -6,12 +6,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from flashdqn.compute.device import choose_device
 from flashdqn.config import Config
 from flashdqn.config.presets import PRESETS, base_config
-from flashdqn.config.settings import apply_settings
+from flashdqn.config.settings import apply_settings, flatten_keys, list_receivers
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.suggestions import suggest_nearest
@@ -20,6 +18,7 @@ from flashdqn.envs.tasks import TASKS, build_env, find_task
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.runs.folder import RunFolder
 from flashdqn.show.report import make_run_pages
+from flashdqn.show.terminal import CleanConsole
 from flashdqn.training.progress import Silent, choose_progress
 from flashdqn.training.session import Run, resume_run, start_run
 
@@ -38,15 +37,18 @@ def train(
     `algo` puts an algorithm on top of it: `train("snake-flood", algo="rainbow")`. `settings` are the same as on
     the command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`. With
     `resume` the run continues with its own configuration; only the budget may change. Code that the resumed run
-    names as module:Name is imported only with `trust=True`, or if `settings` name it too.
+    names as module:Name is imported only with `trust=True`, or if `settings` name it too; the same goes for
+    servers that it sends figures to.
     """
-    shown = choose_progress(Console(stderr=True)) if progress else Silent()
+    shown = choose_progress(CleanConsole(stderr=True)) if progress else Silent()
     if resume is not None:
         if algo is not None:
             raise ConfigError("A resumed run keeps its algorithm: leave out algo, or start a new run.")
-        permission = Permission(frozenset(find_names(settings)), everything=trust)
+        given = frozenset(name.replace("-", "_") for name in flatten_keys(settings))
+        permission = Permission(frozenset(find_names(settings)), everything=trust, settings=given)
         config = RunFolder.open(Path(resume)).config(permission)
         wanted = check_resume(config, apply_settings(config, settings))
+        permission.require_sending(list_receivers(wanted), Path(resume) / "config.json")
         return resume_run(wanted, Path(resume), shown, make_run_pages(wanted))
     base = preset if isinstance(preset, Config) else base_config(preset)
     base = base if algo is None else apply_algorithm(base, algo)

@@ -14,14 +14,10 @@ from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.generate import COUNTRIES, generate_landscape
+from flashdqn.envs.fuelbreaks.geotiff import match_layer_name, write_folder
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape, slope_and_aspect
-from flashdqn.envs.fuelbreaks.rasters import (
-    find_landscapes,
-    match_layer_name,
-    read_landscape,
-    write_folder,
-    write_npz,
-)
+from flashdqn.envs.fuelbreaks.npz import write_npz
+from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
 rasterio = pytest.importorskip("rasterio")
 

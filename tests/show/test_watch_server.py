@@ -229,6 +229,104 @@ def test_only_reading_is_possible(server: PlayerServer) -> None:
         assert ask(server, "/api/run", method)[0] == 501
 
 
+def exchange(server: PlayerServer, data: bytes, wait: float = 10.0) -> bytes:
+    """Send bytes as they are, and read until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as connection:
+        connection.sendall(data)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(65536):
+                answer += part
+        return answer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET / HTTP/9.9", "GET / HTTP/2.0", "GET / HTTP/1.9", "GET / HTTP/1.10", "GET / HTTP/01.1",
+        "GET / HTTP/0.9",
+        "GET / HTTP/1.1 HTTP/1.1", "GET /", "GET", "get / HTTP/1.1", "GET  / HTTP/1.1", "GET / http/1.1",
+        "GET / HTTP/1", "GET / HTTP/1.1.1", "GET / HTTP/x.y", "GET / FTP/1.1", " GET / HTTP/1.1", "\x00 / HTTP/1.1",
+        "GET /\xff HTTP/1.1", f"GET /{'a' * 3000} HTTP/1.1", f"GET /{'a' * 70_000} HTTP/1.1",
+    ],
+    ids=lambda line: ascii(line[:20]),
+)  # fmt: skip
+def test_only_http_1_is_spoken(server: PlayerServer, line: str) -> None:
+    host = f"Host: 127.0.0.1:{server.port}\r\n\r\n"
+    answer = exchange(server, f"{line}\r\n{host}".encode("latin-1"))
+    assert answer.startswith(b"HTTP/1.1 4")
+    assert b"flashdqn watch" not in answer
+    assert b"default-src 'none'" in answer
+    assert b"Connection: close" in answer
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("Host: 127.0.0.1:PORT\r\nHost: evil.example", b"421"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: http://evil.example", b"403"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: null", b"403"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:PORT\r\nConnection: close", b"200"),
+        ("Host: 127.0.0.1:PORT\r\nContent-Length: 5", b"400"),
+        ("Host: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked", b"400"),
+        ("Host: 127.0.0.1:PORT\r\n" + "\r\n".join(f"X{k}: y" for k in range(200)), b"431"),
+        (f"Host: 127.0.0.1:PORT\r\nX: {'y' * 70_000}", b"431"),
+    ],
+    ids=["two hosts", "origin", "no origin", "own origin", "body", "chunks", "many headers", "long header"],
+)
+def test_odd_headers(server: PlayerServer, headers: str, status: bytes) -> None:
+    text = f"GET /api/run HTTP/1.1\r\nConnection: close\r\n{headers}\r\n\r\n".replace(
+        "PORT", str(server.port)
+    )
+    answer = exchange(server, text.encode())
+    assert answer.split(b" ")[1] == status
+    assert (b'"players"' in answer) == (status == b"200")
+
+
+def test_many_parameters(server: PlayerServer) -> None:
+    status, _, body = ask(server, "/api/game?" + "&".join(f"a{k}=1" for k in range(100)))
+    assert (status, json.loads(body)) == (400, {"error": "There are too many parameters."})
+
+
+def test_a_request_that_drips_is_dropped(finished_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and the request never ends."""
+    monkeypatch.setattr("flashdqn.show.web.server.PATIENCE", 0.3)
+    ended = threading.Event()
+    with (
+        serving(finished_run.path) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection,
+    ):
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.02):
+                    connection.sendall(b"X")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(100) == b""
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_too_many_connections_are_closed_and_others_go_on(
+    finished_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flashdqn.show.web.server.MOST_CONNECTIONS", 3)
+    with serving(finished_run.path) as server, contextlib.ExitStack() as stack:
+        opened = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            for _ in range(8)
+        ]
+        with contextlib.suppress(ConnectionError):
+            assert opened[-1].recv(100) == b""
+        opened[0].sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        assert opened[0].recv(15) == b"HTTP/1.1 200 OK"
+
+
 def test_it_listens_on_this_machine_alone(server: PlayerServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
 

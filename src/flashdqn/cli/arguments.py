@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import tyro
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.ranges import check_values, describe_value, make_printable
+from flashdqn.core.ranges import check_values, describe_value
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.text import clean_line
 from flashdqn.core.user_code import Permission, names_code
 from flashdqn.envs.tasks import TASKS
 
@@ -31,7 +32,7 @@ def parse(command: str, kind: Any, arguments: list[str], known: list[str], defau
         if not stop.code:
             raise
         advice = f"`flashdqn {command.split()[0]} --help` says what is allowed"
-        text = make_printable(first_paragraph(complaint.getvalue()).rstrip("."), 300)
+        text = clean_line(first_paragraph(complaint.getvalue()).rstrip("."), 300)
         if found := re.match(r"Error parsing (--[\w.-]+):", text):
             text = f"{found[1]} cannot be {describe_value(find_flag_values(arguments, found[1])[-1:])[1:-1]}"
         raise ConfigError(f"{text}; {advice}.") from None
@@ -112,6 +113,7 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
     word. A path never counts: somebody may have named a run's folder `evil:Game`.
     """
     names: set[str] = set()
+    settings: set[str] = set()
     rest: list[str] = []
     everything, skipped = False, -1
     if preset and arguments and not arguments[0].startswith("-"):
@@ -125,11 +127,13 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
             everything = everything or not one
             names |= {after} if one else set()
             skipped = i + 1 if one and not value else skipped
+        elif flag.startswith("--log."):
+            settings.add(flag.removeprefix("--").replace("-", "_"))
         elif flag.startswith(NAMING_FLAGS):
             names.add(after)
         if i != skipped:
             rest.append(flag if flag == "--trust" else word)
-    return Permission(frozenset(filter(names_code, names)), everything), rest
+    return Permission(frozenset(filter(names_code, names)), everything, frozenset(settings)), rest
 
 
 def refuse_arguments(command: str, arguments: list[str]) -> None:

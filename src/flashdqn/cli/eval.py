@@ -47,8 +47,8 @@ def run_command(arguments: list[str]) -> int:
     if parsed.json:
         console.print(json.dumps(result.to_json()), highlight=False, markup=False)
         return 0
-    console.print(evaluation_text(result).removeprefix("evaluation: "), highlight=False)
+    console.print(evaluation_text(result).removeprefix("evaluation: "), highlight=False, markup=False)
     rows = {"mean return": result.mean_return, "mean length": result.mean_length, **result.outcomes}
     for name, value in rows.items():
-        console.print(f"  {name:<12} {value:.4g}", highlight=False)
+        console.print(f"  {name:<12} {value:.4g}", highlight=False, markup=False)
     return 0

@@ -12,6 +12,7 @@ import tyro
 
 from flashdqn.cli.arguments import parse, refuse_unknown
 from flashdqn.core.errors import ConfigError, FlashDQNError
+from flashdqn.core.files import check_writable_file
 from flashdqn.core.ranges import SEEDS, Between, describe_value
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.show.terminal import SteadyConsole
@@ -67,6 +68,8 @@ class ShowArguments:
 
 
 COMMANDS = ("make", "check", "show")
+#: The kinds of pictures that can be written.
+PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 
 def run_command(arguments: list[str]) -> int:
@@ -100,7 +103,8 @@ def run_command(arguments: list[str]) -> int:
 def make_landscapes(arguments: list[str]) -> int:
     """Run `flashdqn landscapes make`."""
     from flashdqn.envs.fuelbreaks.generate import generate_landscape
-    from flashdqn.envs.fuelbreaks.rasters import write_folder, write_npz
+    from flashdqn.envs.fuelbreaks.geotiff import write_folder
+    from flashdqn.envs.fuelbreaks.npz import write_npz
 
     asked = parse("landscapes make", MakeArguments, arguments, landscape_flag_names(MakeArguments))
     geotiff = asked.format == "geotiff" or (
@@ -129,7 +133,7 @@ def check_landscapes(arguments: list[str]) -> int:
             print_line(f"{path}: fine. {summarize_landscape(read_landscape(path))}")
         except FlashDQNError as error:
             bad += 1
-            print_line(f"{path}: {error}")
+            print_line(str(error))
     return 1 if bad else 0
 
 
@@ -141,6 +145,7 @@ def show_landscape(arguments: list[str]) -> int:
     from flashdqn.envs.fuelbreaks.rasters import read_landscape
 
     asked = parse("landscapes show", ShowArguments, arguments, landscape_flag_names(ShowArguments))
+    check_picture(asked.out)
     landscape = (
         generate_landscape(asked.seed, asked.size) if asked.path is None else read_landscape(asked.path)
     )
@@ -155,10 +160,20 @@ def show_landscape(arguments: list[str]) -> int:
         for model, count in zip(models, counts, strict=True)
     )
     print_line(f"  {'fuel models':<20} {shares}")
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
     draw_layers(landscape, asked.out)
     print_line(f"Drawn to {asked.out}")
     return 0
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be written, before anything is drawn; makes its folder."""
+    if path.suffix.lower() not in PICTURES:
+        raise ConfigError(f"--out must end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, and is '{path}'.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"'{path}' cannot be written to: {error.strerror}.") from None
+    check_writable_file(path)
 
 
 def summarize_landscape(landscape: object) -> str:

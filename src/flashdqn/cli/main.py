@@ -12,7 +12,8 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
 from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.memory import explain_shortage
-from flashdqn.core.ranges import describe_value, make_printable
+from flashdqn.core.ranges import describe_value
+from flashdqn.core.safe_path import ignore_settings_files, protect_children
 from flashdqn.core.signals import (
     CTRL_C_CODE,
     Interrupt,
@@ -22,6 +23,7 @@ from flashdqn.core.signals import (
     send_swallowed_stops_again,
 )
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.text import clean_line
 
 
 def main() -> None:
@@ -41,6 +43,9 @@ def answer_command(arguments: Sequence[str]) -> int:
     """Run a command, and print what goes wrong; returns the exit code."""
     open_missing_streams()
     try:
+        if list(arguments[:1]) != ["doctor"]:  # which runs the user's own script, as Python itself would
+            ignore_settings_files()
+            protect_children()
         register_gymnasium_envs()
         return dispatch_command(arguments)
     except FlashDQNError as error:
@@ -104,7 +109,7 @@ def flush_output(code: int) -> int:
 
 def print_error(error: FlashDQNError, code: int) -> int:
     """Print the error to standard error; returns the exit code."""
-    print_line(make_printable(f"flashdqn: {error}"))
+    print_line(clean_line(f"flashdqn: {error}"))
     return code
 
 

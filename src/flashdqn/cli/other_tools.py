@@ -12,8 +12,9 @@ from typing import Any
 
 from flashdqn.config import Config
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.ranges import describe_value, make_printable
+from flashdqn.core.ranges import describe_value
 from flashdqn.core.suggestions import suggest_nearest
+from flashdqn.core.text import clean_line
 
 #: The preset that such a file starts from.
 PRESET = "fuelbreaks"
@@ -131,7 +132,7 @@ def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], lis
         result[meaning.setting] = turned
         shown = f"{turned:g}" if isinstance(turned, float) else str(turned)
         remark = f" ({REMARKS[key]})" if key in REMARKS else ""
-        notes.append(f"{key} {make_printable(str(value), 60)} → {meaning.setting} {shown}{remark}")
+        notes.append(f"{key} {clean_line(str(value), 60)} → {meaning.setting} {shown}{remark}")
     return add_implied_settings(result), notes
 
 

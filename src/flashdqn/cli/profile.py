@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
-from flashdqn.cli.train import ALGO_HELP, replace_budget, resolve_base_config
+from flashdqn.cli.train import ALGO_HELP, check_receivers, replace_budget, resolve_base_config
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file, write_output
@@ -117,6 +117,7 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
     parsed: ProfileArguments = parse(
         "profile [PRESET]", ProfileArguments, rest, [*own, *flag_names(base)], default
     )
+    check_receivers(parsed.training, arguments, permission)
     return ProfileArguments(**vars(parsed) | {"training": replace_budget(parsed.training, rest)})
 
 

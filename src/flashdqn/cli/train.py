@@ -17,6 +17,7 @@ from flashdqn.config.settings import (
     apply_settings,
     drop_old_budget,
     list_named_code,
+    list_receivers,
     read_settings_file,
 )
 from flashdqn.core.errors import ConfigError
@@ -68,6 +69,7 @@ def run_command(arguments: list[str]) -> int:
     permission.allow_working_folder()
     base, resume, rest = resolve_base_config(arguments, permission)
     config = parse_training(base, rest)
+    check_receivers(config, arguments, permission)
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     if resume is not None:
@@ -109,6 +111,13 @@ def resolve_base_config(
         own = list_named_code(base) if named else ()  # what the first word of this command line names
         permission.require([name for name in list_named_code(config) if name not in own], Path(file))
     return config, None, arguments[1:] if named else arguments
+
+
+def check_receivers(config: Config, arguments: list[str], permission: Permission) -> None:
+    """Refuse to send figures where only a file says so."""
+    file = flag_value(arguments, "--resume") or flag_value(arguments, "--config")
+    if file is not None:
+        permission.require_sending(list_receivers(config), Path(file))
 
 
 def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:

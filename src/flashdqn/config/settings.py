@@ -16,9 +16,10 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from flashdqn.config import Config, parse_duration, parse_ratio
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import parse_json, read_plain_text
-from flashdqn.core.ranges import describe_value, make_printable, name_kind
+from flashdqn.core.ranges import describe_value, name_kind
 from flashdqn.core.suggestions import suggest_nearest
-from flashdqn.core.user_code import find_names
+from flashdqn.core.text import clean_line
+from flashdqn.core.user_code import find_names, find_paths, names_code
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import TASKS, find_task
 
@@ -96,17 +97,37 @@ def suggest_setting(config: Any, name: str) -> str:
 
 def list_named_code(config: Config) -> tuple[str, ...]:
     """Every `module:Name` that a training could import: all texts with a colon, in every group of settings except
-    `log`, whose texts are addresses. A branch (14:128,64) does not count, because it is a shape."""
+    `log`, whose texts are addresses (`list_receivers`). A branch (14:128,64) does not count, because it is a shape.
+    An environment that an installed package has registered may open what its arguments name: files and modules
+    count there, too."""
     groups = {
         name: value for name, value in to_dict(config).items() if isinstance(value, dict) and name != "log"
     }
     groups["network"].pop("branches")
-    return tuple(dict.fromkeys(find_names(groups)))
+    env = groups["env"]
+    paths = find_paths(env.get("kwargs")) if not names_code(str(env.get("id", ""))) else ()
+    return tuple(dict.fromkeys((*find_names(groups), *paths)))
+
+
+def list_receivers(config: Config) -> dict[str, str]:
+    """Where a training with this configuration sends its figures besides the run folder, by the setting that says
+    so. MLflow without an address uses the user's own."""
+    log, found = config.log, {}
+    if log.wandb and log.wandb_mode != "offline":
+        found["log.wandb"] = f"Weights & Biases, project {log.wandb_project}"
+    if log.mlflow and log.mlflow_uri:
+        found["log.mlflow_uri"] = f"MLflow at {log.mlflow_uri}"
+    return found
 
 
 def trust_flag(config: Config) -> str:
     """The flag that a command needs after a run with this configuration: " --trust" if it names code."""
     return " --trust" if list_named_code(config) else ""
+
+
+def resume_flag(config: Config) -> str:
+    """The same for a training that goes on, which may also send figures."""
+    return " --trust" if list_receivers(config) else trust_flag(config)
 
 
 def drop_old_budget(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +147,7 @@ def read_settings_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"Cannot read the configuration file {path}: {error.strerror}.") from None
     except ValueError as error:
-        reason = make_printable(str(error), 200)
+        reason = clean_line(str(error), 200)
         if "\0" in str(path):
             raise ConfigError("The name of a configuration file cannot hold a zero byte.") from None
         raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {reason}.") from None

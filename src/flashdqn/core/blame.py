@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from flashdqn.core.errors import EnvFailureError, FlashDQNError
+from flashdqn.core.text import clean_line
 
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 #: Where Python and its packages lie: a user's own file is a better place to name.
@@ -62,14 +63,7 @@ def read_message(error: BaseException) -> str:
         if belongs_to_us(problem):
             raise
         return "(its message cannot be read)"
-    return clean_line(text)
-
-
-def clean_line(text: str) -> str:
-    """A text without line breaks and control codes, and not too long."""
-    line = " ".join(text[: 4 * MOST_LETTERS].split())
-    line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
-    return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} …"
+    return clean_line(text, MOST_LETTERS)
 
 
 def find_place(trace: TracebackType | None) -> str:
@@ -83,7 +77,7 @@ def find_place(trace: TracebackType | None) -> str:
         return "compiled code"
     own = [place for place in places if not place[0].startswith(INSTALLED)]
     file, line = (own or places)[-1]
-    return f"{clean_line(file)}, line {line}"
+    return f"{clean_line(file, MOST_LETTERS)}, line {line}"
 
 
 def belongs_to_us(error: BaseException) -> bool:

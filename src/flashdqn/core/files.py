@@ -95,6 +95,12 @@ def read_plain_text(path: Path, follow: bool = False, most: int | None = None) -
     return read_plain_file(path, follow, most).decode("utf-8")
 
 
+def read_limited_file(path: Path, most: int) -> bytes:
+    """All bytes of a file that a configuration names; a file of more than `most` bytes is refused, by an OSError.
+    So are standard input and the shell's pipes: a configuration must not wait for the user."""
+    return read_plain_file(Path(os.path.realpath(path)), follow=True, most=most)
+
+
 def hash_plain_file(path: Path, size: int | None = None) -> str | None:
     """The SHA-256 of a plain file, in hex; None if it does not have the `size` that is given."""
     with os.fdopen(open_plain_file(path), "rb") as file:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.text import CONTROL
 
 #: The most of what is only counted, such as transitions.
 MANY = 10**15
@@ -179,15 +180,9 @@ def find_text_fault(text: str, path: bool = False) -> str | None:
         return f"may have at most {LONGEST_TEXT} characters, and has {len(text)}."
     if path:
         return f"cannot hold a zero byte, and is {describe_value(text)}." if "\0" in text else None
-    if text.isprintable() or not any(is_control(character) for character in text):
+    if not CONTROL.search(text):
         return None
     return f"must be a text without control characters, in UTF-8, and is {describe_value(text)}."
-
-
-def is_control(character: str) -> bool:
-    """Whether a character is a control code, or half of one that UTF-8 cannot write."""
-    code = ord(character)
-    return code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000 or code in (0x2028, 0x2029)
 
 
 def name_kind(kind: type) -> str:
@@ -218,9 +213,3 @@ def describe_value(value: Any) -> str:
 
 _SHORTENER = reprlib.Repr()
 _SHORTENER.maxstring = _SHORTENER.maxother = _SHORTENER.maxlong = SHOWN
-
-
-def make_printable(text: str, most: int = 4000) -> str:
-    """A message without control codes, and not longer than a screen; line breaks stay."""
-    short = text if len(text) <= most else f"{text[:most]}…"
-    return "".join(repr(one)[1:-1] if one not in "\n\t" and is_control(one) else one for one in short)

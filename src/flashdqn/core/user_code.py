@@ -2,7 +2,8 @@
 
 Code that the user names on the command line or in Python is imported. Code that a *file* names (a run's config.json
 or a `--config` file) needs a `Permission`, because a file may come from a stranger. Every way from a file into
-settings calls `Permission.require` before anything is imported (docs/trust.md).
+settings calls `Permission.require` before anything is imported, and a training that a file describes calls
+`Permission.require_sending` before it sends its figures anywhere (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ import tyro
 
 from flashdqn.core.errors import ConfigError, FlashDQNError, UntrustedError
 from flashdqn.core.files import parse_json
-from flashdqn.core.ranges import describe_value, make_printable
+from flashdqn.core.ranges import describe_value
+from flashdqn.core.safe_path import release_children
+from flashdqn.core.text import clean_line
 
 #: The most characters that arguments may have as JSON, and the most levels of dicts and lists.
 LARGEST_ARGUMENTS, DEEPEST = 1_000_000, 20
@@ -28,10 +32,12 @@ LARGEST_ARGUMENTS, DEEPEST = 1_000_000, 20
 
 @dataclass(frozen=True)
 class Permission:
-    """What the user allows a file to import: some names, everything, or by default nothing."""
+    """What the user allows a file: to import some names, everything, or by default nothing; and to send figures,
+    where the user has given the same settings again."""
 
     names: frozenset[str] = frozenset()
     everything: bool = False
+    settings: frozenset[str] = frozenset()
 
     def require(self, names: Iterable[str], file: Path) -> None:
         """Refuse the names that are not allowed, in one sentence."""
@@ -46,11 +52,23 @@ class Permission:
                 "it, add --trust MODULE:NAME, or --trust for all that the file names (in Python: trust=True)."
             )
 
+    def require_sending(self, receivers: Mapping[str, str], file: Path) -> None:
+        """Refuse to send figures where a file says, unless the user says it too. `receivers` are described, by the
+        setting that the user would have to give."""
+        wanted = {} if self.everything else {k: v for k, v in receivers.items() if k not in self.settings}
+        for setting, receiver in wanted.items():
+            flag = f"--{setting.replace('_', '-')}"
+            raise UntrustedError(
+                f"{file} asks to send the training's figures to {receiver!r:.80}, and nothing was sent: if you "
+                f"want that, add {flag} here, too, or --trust for all that the file asks (in Python: trust=True)."
+            )
+
     def allow_working_folder(self) -> None:
         """Let Python look for modules in the current folder, as `python -m` does. Without a permission it must not:
         a file there could pass for a package that is not installed."""
         if self.everything or self.names:
             sys.path.append(str(Path.cwd()))
+            release_children()
 
 
 #: What a file may import if the user says nothing.
@@ -68,11 +86,25 @@ def find_names(data: Any) -> Iterator[str]:
         if names_code(data):
             yield data
     elif isinstance(data, Mapping):
-        for value in data.values():
+        for key, value in data.items():
+            yield from find_names(key)
             yield from find_names(value)
     elif isinstance(data, list | tuple):
         for value in data:
             yield from find_names(value)
+
+
+def find_paths(data: Any) -> Iterator[str]:
+    """Every text in plain data that may be a file or a module: with a dot or a slash in it, and not a number."""
+    if isinstance(data, str):
+        if re.search(r"[./\\~]", data) and not re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", data, re.IGNORECASE):
+            yield data
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            yield from find_paths(value)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from find_paths(value)
 
 
 def import_named(name: str, what: str) -> Any:
@@ -149,7 +181,7 @@ def check_json_serializable(name: str, kwargs: dict[str, Any]) -> None:
     try:
         size = len(json.dumps(kwargs, allow_nan=False)) if measure_depth(kwargs) <= DEEPEST else math.inf
     except (TypeError, ValueError) as error:
-        reason = make_printable(str(error), 200)
+        reason = clean_line(str(error), 200)
         raise ConfigError(f"{name} must be plain data that JSON can hold: {reason}.") from None
     if size > LARGEST_ARGUMENTS:
         raise ConfigError(

@@ -30,7 +30,7 @@ def draw_curve(run: Path) -> Path | None:
         label = f"evaluation, {evaluations[0].episodes} games, ε = 0 (95 %)"
         top.errorbar(at, scores, errors, color="#1f6f8b", lw=2, marker="o", ms=4, capsize=2, label=label)
     top.set_ylabel("mean return" if rows[0].score is None else "mean score")
-    top.set_title(run.name, loc="left", fontsize=10)
+    top.set_title(run.name, loc="left", fontsize=10, parse_math=False)
     top.legend(loc="lower right", frameon=False)
     bottom.plot(steps, [limit_number(row.steps_per_second / 1e3) for row in rows], color="#c8553d", lw=1)
     bottom.set_ylabel("1000 steps/s")

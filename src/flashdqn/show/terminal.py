@@ -7,18 +7,33 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
+
+from flashdqn.core.text import clean_text
 
 #: Errors of an output that nobody reads any more: a closed pipe, a terminal that is gone.
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ESHUTDOWN, errno.ECONNRESET)
 
 
-class SteadyConsole(Console):
+class CleanConsole(Console):
+    """What it prints may come from a stranger's file: control characters are replaced, and only Rich controls the
+    terminal."""
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Rich's own, with clean texts."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            clean = text if control is not None else clean_text(text)
+            yield segment if clean == text else Segment(clean, style)
+
+
+class SteadyConsole(CleanConsole):
     """Becomes silent when its output is closed (`flashdqn train … | head`) or its terminal is gone, instead of
     ending the training. With `always`, any other error of the output does the same, such as a full disk."""
 
@@ -54,10 +69,14 @@ def discard_output(stream: Any = None) -> None:
 
 def show_summary(console: Console, run: Any) -> None:
     """Print the results, where the files are, and what to try next."""
-    from flashdqn.config.settings import trust_flag  # imported here because the doctor prints without PyTorch
+    from flashdqn.config.settings import (  # imported here because the doctor prints without PyTorch
+        resume_flag,
+        trust_flag,
+    )
 
-    summary, trust = run.summary, trust_flag(run.config)
-    path = shlex.quote(str(run.path)) + trust
+    summary = run.summary
+    path = shlex.quote(str(run.path))
+    resumed, path = path + resume_flag(run.config), path + trust_flag(run.config)
 
     def say(text: str = "") -> None:
         console.print(text, highlight=False, markup=False)
@@ -65,7 +84,7 @@ def show_summary(console: Console, run: Any) -> None:
     say()
     if not run.finished:
         say(f"Stopped at {summary['steps']:,} steps ({summary['stopped']}); everything is saved. Go on with:")
-        say(f"  {format_program_call('flashdqn')} train --resume {path}")
+        say(f"  {format_program_call('flashdqn')} train --resume {resumed}")
         return
     say(
         f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
@@ -87,7 +106,7 @@ def show_summary(console: Console, run: Any) -> None:
     say("\nWhat next:")
     say(f"  {format_program_call('flashdqn')} watch {path} --web")
     say(f"  {format_program_call('flashdqn')} eval {path} --episodes 1000")
-    say(f"  {format_program_call('flashdqn')} train --resume {path} --steps {2 * summary['steps']}")
+    say(f"  {format_program_call('flashdqn')} train --resume {resumed} --steps {2 * summary['steps']}")
     say(f"  {format_program_call('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.config import Config
-from flashdqn.config.settings import trust_flag
+from flashdqn.config.settings import resume_flag
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import (
     CheckpointError,
@@ -130,7 +130,7 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
 
 def format_resume_command(folder: RunFolder, config: Config) -> str:
     """The command that continues a run."""
-    return f"flashdqn train --resume {shlex.quote(str(folder.shown))}{trust_flag(config)}"
+    return f"flashdqn train --resume {shlex.quote(str(folder.shown))}{resume_flag(config)}"
 
 
 def close_loop(loop: Loop, sinks: bool = True) -> EnvError | None:

@@ -74,7 +74,7 @@ class Plain:
 
     def note(self, text: str) -> None:
         """Print the text as a line."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Print the title."""

@@ -9,7 +9,7 @@ import numpy as np
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
-from flashdqn.envs.fuelbreaks.landscape import Landscape
+from flashdqn.envs.fuelbreaks.landscape import MOST_CELLS, Landscape
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 
 #: A window with a smaller burnable share than this is not a task: another one is drawn.
@@ -22,10 +22,7 @@ def collect_landscapes(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
         count = config.landscapes + config.held_out
         seeds = range(config.landscape_seed, config.landscape_seed + count)
         return [generate_landscape(seed, config.size) for seed in seeds], config.landscapes
-    rasters = [
-        require_raster_size(read_landscape(path), config.size)
-        for path in find_landscapes(Path(config.rasters))
-    ]
+    rasters = read_rasters(Path(config.rasters), config.size)
     check_same_cell_size(rasters)
     if config.crop == "center":
         middles = [crop_center(raster, config.size) for raster in rasters]
@@ -34,6 +31,19 @@ def collect_landscapes(config: FuelBreaksConfig) -> tuple[list[Landscape], int]:
     random = np.random.Generator(np.random.PCG64([config.landscape_seed % 2**64, config.size]))
     count = config.landscapes + config.held_out
     return [crop_random_window(random, rasters, config.size) for _ in range(count)], config.landscapes
+
+
+def read_rasters(folder: Path, size: int) -> list[Landscape]:
+    """All landscapes of a folder, each at least `size` cells wide; together they must fit into memory."""
+    rasters: list[Landscape] = []
+    for path in find_landscapes(folder):
+        rasters.append(require_raster_size(read_landscape(path), size))
+        if sum(raster.fuel_model.size for raster in rasters) > 4 * MOST_CELLS:
+            raise EnvError(
+                f"The landscapes in {folder} have more than {4 * MOST_CELLS:,} cells together: crop them, or use "
+                "fewer."
+            )
+    return rasters
 
 
 def require_raster_size(raster: Landscape, size: int) -> Landscape:

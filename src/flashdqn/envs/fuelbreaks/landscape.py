@@ -6,6 +6,7 @@ gives them to the fire as a mask. So all episodes on one landscape begin on the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,24 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "canopy_bulk_density": (0.0, 2.0, "kg/m³"),
 }
 
+#: The most cells of a landscape: 150 km x 150 km of cells of 30 m. Its layers then take about 0.8 GB.
+MOST_CELLS = 25_000_000
+
 Raster = NDArray[np.float32]
+
+
+def check_cell_count(name: str, *shape: int) -> None:
+    """Refuse a raster that is too large, before it is read."""
+    if math.prod(shape) > MOST_CELLS:
+        raise EnvError(
+            f"{name} has {' x '.join(map(str, shape))} cells, and {MOST_CELLS:,} are the most: crop it first."
+        )
+
+
+def shorten_error(error: Exception) -> str:
+    """A library's error about a damaged file, which may quote the damage, in a few words."""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+    return text if len(text) <= 120 else f"{text[:119]}…"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,17 +94,29 @@ class Landscape:
                 f"The layers of a landscape are [rows, columns], and {self.name} has {list(shape)}."
             )
         for layer in LAYERS:
-            dtype = np.int16 if layer == "fuel_model" else np.float32
             given = np.asarray(getattr(self, layer))
             if given.shape != shape:
                 raise EnvError(
                     f"All layers of a landscape have one shape: in {self.name}, {layer} is {list(given.shape)} and "
                     f"fuel_model {list(shape)}."
                 )
-            array = np.array(given, dtype=dtype, order="C")
+            array = self._convert_layer(layer, given)
             array.setflags(write=False)
             object.__setattr__(self, layer, array)
         self._check_values()
+
+    def _convert_layer(self, layer: str, given: NDArray[Any]) -> NDArray[Any]:
+        """A copy in the layer's type. A fuel model that does not fit must not become another one."""
+        if given.dtype.kind not in "biuf":
+            raise EnvError(f"In {self.name}, {layer} must hold plain numbers, and holds {given.dtype}.")
+        if layer != "fuel_model":
+            with np.errstate(over="ignore"):  # a number that is too large becomes infinite, and is refused
+                return np.array(given, dtype=np.float32, order="C")
+        fits = given.dtype == np.int16 or bool(np.all(np.isfinite(given) & (abs(given) < 2**15)))
+        array = np.array(given if fits else 0, dtype=np.int16, order="C")
+        if not fits or not np.array_equal(array, given):
+            raise EnvError(f"In {self.name}, fuel_model must hold the whole numbers of fuel models.")
+        return array
 
     def _check_values(self) -> None:
         if not 0 < self.cell_size < 10_000:
@@ -96,8 +126,8 @@ class Landscape:
             where = np.argwhere(self.fuel_model == unknown[0])[0]
             raise EnvError(
                 f"{self.name} has the fuel model {unknown[0]} (first in row {where[0]}, column {where[1]}), "
-                "which is "
-                "neither Anderson's (1-13) nor Scott & Burgan's (91-99, 101-204): correct the layer fuel_model."
+                "which is neither Anderson's (1-13) nor Scott & Burgan's (91-99, 101-204): correct the layer "
+                "fuel_model."
             )
         for layer, (low, high, unit) in RANGES.items():
             array = getattr(self, layer)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from flashdqn.core.files import replace_file
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 from flashdqn.envs.fuelbreaks.scenes import Scenes
@@ -60,8 +61,9 @@ def draw_layers(landscape: Landscape, path: Path) -> None:
         x=0.01,
         ha="left",
         fontsize=11,
+        parse_math=False,  # the name may hold a $
     )
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def draw_fuel(landscape: Landscape, axes: Any, legend: bool = True) -> None:
@@ -139,8 +141,8 @@ def draw_plan(
         axes[4].set_title("value of the first break", fontsize=10, loc="left")
         figure.colorbar(image, ax=axes[4], shrink=0.8)
     if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    figure.savefig(path, dpi=110)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
+    save_figure(figure, path)
 
 
 def draw_order(landscape: Landscape, breaks: Sequence[int], axes: Any) -> None:
@@ -177,3 +179,9 @@ def make_figure(rows: int, columns: int, width: float, height: float) -> tuple[A
         panel.set_xticks([])
         panel.set_yticks([])
     return figure, axes if rows > 1 else axes[0]
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure in the format that the file's name ends with."""
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, dpi=110, format=path.suffix.lstrip(".").lower() or "png")

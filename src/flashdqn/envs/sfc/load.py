@@ -31,14 +31,19 @@ A table that the file leaves out is the paper's: a file with only chains may use
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.files import parse_json, read_limited_file
 from flashdqn.envs.sfc.tables import PAPER, Chain, Link, Site, Tables, Vnf
+
+#: The largest file, in bytes, and the most rows of a table.
+MOST_BYTES, MOST_ROWS = 4_000_000, 1000
+#: No number in a table is larger. Each column has a range of its own, which is smaller.
+LARGEST = 10**15
 
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "vnf": ("name", "cpu", "ram", "storage", "processing_ms"),
@@ -52,7 +57,7 @@ def read_tables(path: Path) -> Tables:
     """Read the tables of a file."""
     data = _read_toml_or_json(path)
     if unknown := sorted(set(data) - set(_COLUMNS)):
-        raise ConfigError(f"{path}: unknown table '{unknown[0]}'; known are {', '.join(_COLUMNS)}.")
+        raise ConfigError(f"{path}: unknown table '{shorten(unknown[0])}'; known are {', '.join(_COLUMNS)}.")
     rows = {name: _check_rows(path, name, data.get(name, [])) for name in _COLUMNS}
     try:
         return Tables(
@@ -67,10 +72,12 @@ def read_tables(path: Path) -> Tables:
 
 def _read_toml_or_json(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        text = read_limited_file(path, MOST_BYTES).decode("utf-8")
+        data = tomllib.loads(text) if path.suffix == ".toml" else parse_json(text)
     except OSError as error:
         raise ConfigError(f"Cannot read the tables {path}: {error.strerror}.") from None
+    except RecursionError:
+        raise ConfigError(f"{path} cannot be read: it is nested too deeply.") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {error}.") from None
     if not isinstance(data, dict):
@@ -83,21 +90,23 @@ def _check_rows(path: Path, table: str, rows: Any) -> list[Mapping[str, Any]]:
         raise ConfigError(
             f"{path}: '{table}' must be a list of rows, each with {', '.join(_COLUMNS[table])}."
         )
+    if len(rows) > MOST_ROWS:
+        raise ConfigError(f"{path}: '{table}' has {len(rows)} rows, and {MOST_ROWS} are the most.")
     for number, row in enumerate(rows, 1):
-        name = row.get("name", number)
+        name = shorten(row.get("name", number))
         for column in _COLUMNS[table]:
             if column not in row:
                 raise ConfigError(f"{path}: {table} '{name}' has no column '{column}'. Add it.")
         if extra := sorted(set(row) - set(_COLUMNS[table])):
             known = ", ".join(_COLUMNS[table])
             raise ConfigError(
-                f"{path}: {table} '{name}' has an unknown column '{extra[0]}'; known are {known}."
+                f"{path}: {table} '{name}' has an unknown column '{shorten(extra[0])}'; known are {known}."
             )
     return rows
 
 
 def _parse_vnf(row: Mapping[str, Any]) -> Vnf:
-    where = f"VNF '{row['name']}'"
+    where = f"VNF '{shorten(row['name'])}'"
     cpu, ram, storage = (
         _require_whole_number(where, column, row[column]) for column in ("cpu", "ram", "storage")
     )
@@ -106,10 +115,10 @@ def _parse_vnf(row: Mapping[str, Any]) -> Vnf:
 
 
 def _parse_chain(row: Mapping[str, Any]) -> Chain:
-    where = f"Chain '{row['name']}'"
+    where = f"Chain '{shorten(row['name'])}'"
     vnfs, mbps, bundle = row["vnfs"], _parse_pair(row["mbps"]), _parse_pair(row["bundle"])
     if not isinstance(vnfs, list) or not all(isinstance(name, str) for name in vnfs):
-        raise ConfigError(f"{where}: vnfs must be a list of names, and is {vnfs!r}.")
+        raise ConfigError(f"{where}: vnfs must be a list of names, and is {shorten(repr(vnfs))}.")
     return Chain(
         _require_text("chain", row["name"]),
         tuple(vnfs),
@@ -123,7 +132,7 @@ def _parse_chain(row: Mapping[str, Any]) -> Chain:
 
 
 def _parse_site(row: Mapping[str, Any]) -> Site:
-    where, cpu = f"Data center '{row['name']}'", _parse_pair(row["cpu"])
+    where, cpu = f"Data center '{shorten(row['name'])}'", _parse_pair(row["cpu"])
     return Site(
         _require_text("data center", row["name"]),
         _require_whole_number(where, "x_km", row["x_km"]),
@@ -137,9 +146,9 @@ def _parse_site(row: Mapping[str, Any]) -> Site:
 def _parse_link(row: Mapping[str, Any]) -> Link:
     between = row["between"]
     if not isinstance(between, list) or len(between) != 2:
-        raise ConfigError(f"A link's `between` must be two names, and is {between!r}.")
-    where = f"Link {between[0]}–{between[1]}"
-    return Link((str(between[0]), str(between[1])), _require_number(where, "mbps", row["mbps"]))
+        raise ConfigError(f"A link's `between` must be two names, and is {shorten(repr(between))}.")
+    a, b = (_require_text("data center in a link", name) for name in between)
+    return Link((a, b), _require_number(f"Link {a}–{b}", "mbps", row["mbps"]))
 
 
 def _parse_pair(value: Any) -> tuple[Any, Any]:
@@ -147,19 +156,27 @@ def _parse_pair(value: Any) -> tuple[Any, Any]:
     return (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else (value, value)
 
 
+def shorten(value: Any) -> str:
+    """A value from the file for a message, which it must not fill."""
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
 def _require_text(what: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"The name of a {what} must be a text, and is {value!r}.")
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 60:
+        raise ConfigError(
+            f"The name of a {what} must be a text of 1 to 60 characters, and is {shorten(repr(value))}."
+        )
     return value
 
 
 def _require_whole_number(where: str, column: str, value: Any) -> int:
-    if type(value) is not int:
-        raise ConfigError(f"{where}: {column} must be a whole number, and is {value!r}.")
+    if type(value) is not int or abs(value) > LARGEST:
+        raise ConfigError(f"{where}: {column} must be a whole number, and is {shorten(repr(value))}.")
     return value
 
 
 def _require_number(where: str, column: str, value: Any) -> float:
-    if type(value) not in (int, float):
-        raise ConfigError(f"{where}: {column} must be a number, and is {value!r}.")
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:
+        raise ConfigError(f"{where}: {column} must be a number, and is {shorten(repr(value))}.")
     return float(value)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from flashdqn.core.errors import ConfigError
 
 MAX_SITES = 32
+#: The most VNFs, chains, and VNFs in a chain.
+MAX_ROWS = 100
 #: light in fiber: 200 km per millisecond
 US_PER_KM = 5
 
@@ -55,6 +57,8 @@ class Chain:
         where = f"Chain '{self.name}'"
         if not self.vnfs:
             raise ConfigError(f"{where} has no VNFs: name at least one.")
+        if len(self.vnfs) > MAX_ROWS:
+            raise ConfigError(f"{where} has {len(self.vnfs)} VNFs, and {MAX_ROWS} are the most.")
         if not 0 < self.mbps[0] <= self.mbps[1] <= 1_000_000:
             raise ConfigError(f"{where}: mbps must be above 0 and rise, and is {_format_range(self.mbps)}.")
         if not 0 < self.delay_ms <= 1_000_000:
@@ -125,6 +129,11 @@ class Tables:
             _require_unique(what, [row.name for row in rows])
         if not self.vnfs or not self.chains:
             raise ConfigError("The tables need at least one VNF and one chain.")
+        if max(len(self.vnfs), len(self.chains)) > MAX_ROWS:
+            raise ConfigError(
+                f"The tables have {len(self.vnfs)} VNFs and {len(self.chains)} chains, and {MAX_ROWS} of each are "
+                "the most."
+            )
         known = {vnf.name for vnf in self.vnfs}
         for chain in self.chains:
             for name in chain.vnfs:
@@ -174,6 +183,11 @@ def _check_topology(sites: Sequence[Site], links: Sequence[Link]) -> None:
                 )
         if link.between[0] == link.between[1]:
             raise ConfigError(f"A link leads from '{link.between[0]}' to itself: name two data centers.")
+    pairs = [frozenset(link.between) for link in links]
+    if twice := next((link for link in links if pairs.count(frozenset(link.between)) > 1), None):
+        raise ConfigError(
+            f"There are two links between '{twice.between[0]}' and '{twice.between[1]}': add up their bandwidth."
+        )
     reached = _reached_from(names[0], links)
     if lost := [name for name in names if name not in reached]:
         raise ConfigError(
