@@ -9,6 +9,9 @@ FIRE   := .venv-fire
 # Two processes share the tests, a file at a time. More of them would only wait for each other where kernels compile.
 WORKERS := -n 2 --dist loadfile
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+# A torch in a folder of pip's find-links, such as one for the CPU alone, goes before the one of the index. With hashes
+# pip would prefer the index, so it is installed first, by its part of the lock.
+TORCH   := sed -n '/^torch==/,/[^\\]$$/p' requirements.lock
 # Whether the torch that pip chose is the one for CUDA, which needs more packages.
 IS_CUDA := 'import importlib.metadata as m; raise SystemExit("nvidia" not in str(m.requires("torch")))'
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
@@ -25,6 +28,8 @@ $(STAMP): pyproject.toml requirements.lock requirements-cuda.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flashdqn needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV): about a minute the first time"
+	@! $(INSTALL) --dry-run --no-index --no-deps --constraint constraints.txt torch >/dev/null 2>&1 || \
+		{ $(TORCH) | $(INSTALL) --no-index --no-deps --require-hashes --requirement /dev/stdin; }
 	@$(INSTALL) --no-deps --requirement requirements.lock
 	@! $(BIN)/python -c $(IS_CUDA) || $(INSTALL) --no-deps --requirement requirements-cuda.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .

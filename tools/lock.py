@@ -38,7 +38,11 @@ MACHINES = (
 SYSTEMS = ("darwin", "linux", "win32")
 #: Extras that `make setup` does not install: in the table of licenses, not in the lock.
 OPTIONAL = ("cuda", "mlflow", "wandb")
-HEADER = "# Made by `python tools/lock.py` from constraints.txt: {}. Do not edit.\n--require-hashes\n--only-binary :all:\n"
+HEADER = """\
+# Made by `python tools/lock.py` from constraints.txt: {}. Do not edit.
+--require-hashes
+--only-binary :all:
+"""
 
 Pins = dict[str, Version]
 
@@ -54,11 +58,10 @@ def read_project_requirements(extras: Iterable[str]) -> list[Requirement]:
     """What pyproject.toml asks for: to run, to build, and for some extras."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = data["project"]
-    groups = [project["optional-dependencies"][extra] for extra in extras]
-    return [
-        Requirement(text)
-        for text in [*project["dependencies"], *data["build-system"]["requires"], *sum(groups, [])]
-    ]
+    texts = [*project["dependencies"], *data["build-system"]["requires"]]
+    for extra in extras:
+        texts += project["optional-dependencies"][extra]
+    return [Requirement(text) for text in texts]
 
 
 def list_environments() -> list[dict[str, str]]:
@@ -136,11 +139,8 @@ def format_entry(name: str, version: Version, systems: set[str]) -> str:
     for python in PYTHONS:
         if not any(wheel.runs_on(python) for wheel in wheels):
             print(f"{name} {version} has no wheel for Python {python}.")
-    where = (
-        ""
-        if len(systems) == len(SYSTEMS)
-        else " ; " + " or ".join(f'sys_platform == "{s}"' for s in sorted(systems))
-    )
+    names = [f'sys_platform == "{system}"' for system in sorted(systems)]
+    where = "" if len(systems) == len(SYSTEMS) else " ; " + " or ".join(names)
     hashes = sorted({f"    --hash=sha256:{wheel.sha256}" for wheel in wheels})
     return " \\\n".join([f"{name}=={version}{where}", *hashes]) + "\n"
 
