@@ -8,29 +8,42 @@ PEERS  := benchmarks/peers/requirements.txt
 FIRE   := .venv-fire
 # Two processes share the tests, a file at a time. More of them would only wait for each other where kernels compile.
 WORKERS := -n 2 --dist loadfile
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+# A torch in a folder of pip's find-links, such as one for the CPU alone, goes before the one of the index. With hashes
+# pip would prefer the index, so it is installed first, by its part of the lock.
+TORCH   := sed -n '/^torch==/,/[^\\]$$/p' requirements.lock
+# Whether the torch that pip chose is the one for CUDA, which needs more packages.
+IS_CUDA := 'import importlib.metadata as m; raise SystemExit("nvidia" not in str(m.requires("torch")))'
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup browser train test test-fast test-cuda check unit bench-setup fire-reference docs docs-serve clean
+.PHONY: help setup lock audit browser train test test-fast test-cuda check unit bench-setup fire-reference docs docs-serve clean
 
 help:            ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Set up .venv (does nothing when nothing changed)
 
-$(STAMP): pyproject.toml constraints.txt
+# Every file that pip downloads is compared with its hash in requirements.lock; nothing is built from foreign sources.
+$(STAMP): pyproject.toml requirements.lock requirements-cuda.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flashdqn needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV): about a minute the first time"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@! $(INSTALL) --dry-run --no-index --no-deps --constraint constraints.txt torch >/dev/null 2>&1 || \
+		{ $(TORCH) | $(INSTALL) --no-index --no-deps --require-hashes --requirement /dev/stdin; }
+	@$(INSTALL) --no-deps --requirement requirements.lock
+	@! $(BIN)/python -c $(IS_CUDA) || $(INSTALL) --no-deps --requirement requirements-cuda.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+lock: setup      ## Write requirements.lock anew, from constraints.txt and the package index
+	@$(BIN)/python tools/lock.py
 
 train: setup     ## Train Snake with flood-fill features: about a minute on two cores
 	@$(BIN)/flashdqn train snake-flood
 
 check: setup     ## Lint and types
-	@$(BIN)/ruff check src tests benchmarks docs examples
-	@$(BIN)/ruff format --check src tests benchmarks docs examples
+	@$(BIN)/ruff check src tests benchmarks docs examples tools
+	@$(BIN)/ruff format --check src tests benchmarks docs examples tools
 	@$(BIN)/mypy
 
 browser:         # Chromium for the tests of the web player, where it is missing and we may install it
