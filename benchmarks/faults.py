@@ -163,7 +163,7 @@ def write_results(data: dict[str, Any], arguments: argparse.Namespace, kinds: li
     from measure import context, write_json
 
     write_json(path, context("cpu") | data)
-    if path == RESULTS:
+    if path.resolve() == RESULTS.resolve():
         write_page(json.loads(RESULTS.read_text(encoding="utf-8")))
 
 

@@ -50,6 +50,8 @@ SLOW = (
     "tests/training/test_modes.py::test_preparing_leaves_no_trace",
     "tests/training/test_resume.py",
     "tests/training/test_stack_runs.py",
+    "tests/test_faults.py::test_no_fault_does_harm",
+    "tests/test_faults.py::test_no_other_fault_does_harm",
 )
 #: Programs that are started and watched, killed or compared.
 PROCESS = (
@@ -82,6 +84,8 @@ PROCESS = (
     "tests/training/test_cuda_interpreted.py",
     "tests/training/test_gym_runs.py::test_processes_learn_the_same",
     "tests/training/test_kill.py",
+    "tests/test_faults.py::test_no_fault_does_harm",
+    "tests/test_faults.py::test_no_other_fault_does_harm",
 )
 #: What the reason of a skip says where a GPU is missing.
 NEEDS_GPU = re.compile(r"(needs|for) .*\b(CUDA|GPU)\b")

@@ -62,7 +62,14 @@ def record(prepared: Prepared, folder: Path) -> Recorded:
         words = ["train", *PLAIN, "--out", str(out)]
     done = run_command(words, Fault(out, log=log, contents=True), before=mark_saves)
     assert done.code == 0, done
-    return Recorded(prepared, out, read_log(log))
+    operations = read_log(log)
+    disk = Disk(out, prepared.begin)
+    for operation in operations:
+        disk.play(operation)
+    there = {str(path.relative_to(out)) for path in out.rglob("*")}
+    played = {name.strip("/") for name, _ in list_contents(disk.root)} - {""}
+    assert played == there, f"the log is not whole: {played ^ there}"
+    return Recorded(prepared, out, operations)
 
 
 def mark_saves() -> None:

@@ -183,10 +183,9 @@ def check_trained(prepared: Prepared, run: Path, done: Outcome, saved: int) -> s
 
 
 def without_pages(digest: Digest) -> Digest:
-    """Without what is drawn, and without hidden leftovers: nobody has resumed the run since the fault."""
-    kept = [
-        name for name in digest.files if name not in ("curve.png", "report.html") and "/." not in f"/{name}"
-    ]
+    """Without what is drawn, and without leftovers that the next resume removes: nobody has resumed it since."""
+    kept = [name for name in digest.files if not name.endswith((".png", ".html", "state.safetensors"))]
+    kept = [name for name in kept if "/." not in f"/{name}"]
     return Digest(digest.weights, digest.metrics, digest.evaluations, digest.best, kept)
 
 

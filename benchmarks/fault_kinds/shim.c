@@ -89,11 +89,11 @@ static void note(int kind, const char *path, const char *second, int handle, con
         }
     }
     int64_t sizes[7] = {kind, inode, offset, (int64_t)strlen(path), second ? (int64_t)strlen(second) : 0,
-                        with_contents ? (int64_t)length : 0, (int64_t)length};
+                        with_contents && data ? (int64_t)length : 0, (int64_t)length};
     put(sizes, sizeof sizes);
     put(path, (size_t)sizes[3]);
     if (second) put(second, (size_t)sizes[4]);
-    if (with_contents) put(data, length);
+    if (with_contents && data) put(data, length);
 }
 
 static void die(void) { syscall(SYS_kill, getpid(), SIGKILL); for (;;) pause(); }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,10 @@ def find_run(out: Path) -> Path | None:
 
 
 def list_resumable(run: Path) -> list[int]:
-    """Steps of the checkpoints that have their state."""
-    return sorted(int(path.parent.name) for path in run.glob("checkpoints/[0-9]*/state.safetensors"))
+    """Steps of the checkpoints that have their state; one that is just being replaced will be put back."""
+    names = [path.parent.name for path in run.glob("checkpoints/*/state.safetensors")]
+    found = [re.match(r"(?:\.replaced-)?(\d{12})", name) for name in names]
+    return sorted(int(match[1]) for match in found if match)
 
 
 def list_litter(folder: Path) -> list[str]:
