@@ -52,7 +52,7 @@ class Case(NamedTuple):
 def try_faults(effort: float, folder: Path) -> list[Tally]:
     """A row for each kind of error, and one for a real full disk."""
     kinds = tuple(scenario for scenario in SCENARIOS if scenario.name != "eval")
-    prepared = prepare_scenarios(folder, kinds)
+    prepared = prepare_scenarios(folder, effort, kinds)
     rows = {name: Tally(f"disk {name}") for name, *_ in ERRORS}
     cases = list_cases(prepared, effort)
     for answer in run_cases(

@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 def try_faults(effort: float, folder: Path) -> list[Tally]:
     """One row for each command."""
-    prepared = prepare_scenarios(folder)
+    prepared = prepare_scenarios(folder, effort)
     cases = list_cases(prepared, effort)
     rows = [Tally(f"kill -9: {one.scenario.name}") for one in prepared]
     for answer in run_cases(

@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
 def try_faults(effort: float, folder: Path) -> list[Tally]:
     """A row for each model."""
     kinds = tuple(scenario for scenario in SCENARIOS if scenario.name in NAMES)
-    recorded = [record(one, folder) for one in prepare_scenarios(folder, kinds)]
+    recorded = [record(one, folder) for one in prepare_scenarios(folder, effort, kinds)]
     cases = list_cases(recorded, effort)
     rows = {model: Tally(name) for model, name in MODELS.items()}
     for answer in run_cases(cases, lambda case, place: try_cut(recorded[case.scenario], case, place), folder):

@@ -21,6 +21,8 @@ from fault_kinds.tiny_runs import (
     list_resumable,
 )
 
+#: Less effort than this is the short form.
+NOT_SHORT = 0.02
 _FEW = ["--observations", "32", "--episodes", "2"]
 
 
@@ -77,10 +79,13 @@ class Prepared:
         return Path(shutil.copytree(self.begin, folder / "out", symlinks=True))
 
 
-def prepare_scenarios(folder: Path, scenarios: tuple[Scenario, ...] = SCENARIOS) -> list[Prepared]:
-    """Make the beginnings, and run each scenario once without a fault."""
+def prepare_scenarios(
+    folder: Path, effort: float, scenarios: tuple[Scenario, ...] = SCENARIOS
+) -> list[Prepared]:
+    """Make the beginnings, and run each scenario once without a fault. The short form leaves out what is slow."""
     begins = make_beginnings(folder)
-    return [prepare_scenario(scenario, begins[scenario.begin], folder) for scenario in scenarios]
+    wanted = [scenario for scenario in scenarios if scenario.stride == 1 or effort >= NOT_SHORT]
+    return [prepare_scenario(scenario, begins[scenario.begin], folder) for scenario in wanted]
 
 
 def make_beginnings(folder: Path) -> dict[str, Path]:
