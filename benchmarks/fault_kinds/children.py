@@ -123,13 +123,13 @@ def run_command(
     """Run `flashdqn …` to its end, in a child, or (`inside`) in this process."""
     if not inside:
         return start_command(words, fault, before).wait(limit)
-    saved = sys.stdout
+    saved, words_of_bench = sys.stdout, sys.argv
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         sys.stdout = nowhere
         try:
             return Outcome(call_main(words), "")
         finally:
-            sys.stdout = saved
+            sys.stdout, sys.argv = saved, words_of_bench
 
 
 def call_main(words: Sequence[str]) -> int:

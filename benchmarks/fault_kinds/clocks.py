@@ -47,7 +47,7 @@ def list_clocks(effort: float) -> list[Clock]:
         for calls in range(scale_count(JUMPS, effort)):
             clocks.append(Clock(f"jumps by {shift} s after {calls * 7} questions", 1, shift, calls * 7))
     clocks += [Clock(f"time zone {zone}", 0, 0, 0, zone) for zone in ZONES]
-    return clocks if effort >= 0.1 else clocks[:: max(1, round(0.03 / effort))]
+    return clocks if effort >= 0.1 else clocks[:: max(1, round(0.06 / effort))]
 
 
 def try_faults(effort: float, folder: Path) -> list[Tally]:
@@ -59,7 +59,7 @@ def try_faults(effort: float, folder: Path) -> list[Tally]:
     rows = [Tally("wrong clock: train and resume"), Tally("wrong clock: a budget of time")]
     clocks = list_clocks(effort)
     tries: list[tuple[int, Clock]] = [(0, clock) for clock in clocks]
-    tries += [(1, clock) for clock in clocks[:: 4 if effort >= 0.1 else 3]]
+    tries += [(1, clock) for clock in clocks[:: 4 if effort >= 0.1 else 2]]
     works: tuple[Callable[[Clock, Path], str], ...] = (
         lambda clock, place: train_twice(clock, place, expected),
         train_by_time,

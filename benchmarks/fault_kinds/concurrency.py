@@ -16,7 +16,7 @@ STARTS, RESUMES = 8, 4
 #: Rounds at full effort.
 ROUNDS = 12
 #: A training that prunes states while others read.
-LONG = ["--steps", "4000", "--log.checkpoint-every", "80"]
+LONG = ["--steps", "2000", "--log.checkpoint-every", "80"]
 
 
 def try_faults(effort: float, folder: Path) -> list[Tally]:
