@@ -53,6 +53,8 @@ SLOW = (
     "tests/training/test_signals.py::test_as_a_process_of_its_own",
     "tests/training/test_signals.py::test_checkpoints_by_time_change_nothing",
     "tests/training/test_stack_runs.py",
+    "tests/test_faults.py::test_no_fault_does_harm",
+    "tests/test_faults.py::test_no_other_fault_does_harm",
 )
 #: Programs that are started and watched, killed or compared.
 PROCESS = (
@@ -89,6 +91,8 @@ PROCESS = (
     "tests/training/test_kill.py",
     "tests/training/test_signals.py::test_as_a_process_of_its_own",
     "tests/training/test_signals.py::test_workers_leave_signals_to_the_trainer",
+    "tests/test_faults.py::test_no_fault_does_harm",
+    "tests/test_faults.py::test_no_other_fault_does_harm",
 )
 #: What the reason of a skip says where a GPU is missing.
 NEEDS_GPU = re.compile(r"(needs|for) .*\b(CUDA|GPU)\b")

@@ -1,0 +1,193 @@
+"""What survives what: thousands of faults, made on purpose, and a table of the harm that they did.
+
+    python benchmarks/faults.py                                   # everything: about half an hour on two cores
+    python benchmarks/faults.py --kind kills power --effort 0.1   # a tenth of two kinds
+    python benchmarks/faults.py --effort small                    # the short form, as in `make test`
+
+Each module in benchmarks/fault_kinds/ with a function `try_faults` is a kind. The full table is written to
+benchmarks/results/faults.json and into docs/reliability.md. Exit code 1: something did harm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fault_kinds.shim import preload_shim
+from fault_kinds.tally import Tally
+
+HERE = Path(__file__).parent
+KINDS = HERE / "fault_kinds"
+RESULTS = HERE / "results" / "faults.json"
+PAGE = HERE.parent / "docs" / "reliability.md"
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+SMALL = 0.01
+#: Failures that are kept of a row, and shown of it.
+KEPT, SHOWN = 20, 3
+#: Kinds that fork from a warm process on top of the shim; they come last, and share its imports.
+WARM = ("kills", "damage", "disk", "power", "concurrency", "clocks")
+
+
+def main() -> int:
+    arguments = read_arguments()
+    kinds = sorted(arguments.kind or find_kinds(), key=lambda kind: (kind in WARM, kind))
+    no_shim = preload_shim() if set(kinds) & set(WARM) else ""
+    console = Console(stderr=True)
+    rows: list[dict[str, Any]] = []
+    begin = time.monotonic()
+    warm = False
+    for kind in kinds:
+        if kind in WARM and no_shim:
+            console.print(f"{kind}: left out, because {no_shim}", markup=False)
+            continue
+        if kind in WARM and not warm:
+            from fault_kinds.children import warm_up
+
+            warm_up()
+            warm = True
+        start = time.monotonic()
+        found = try_kind(kind, arguments.effort)
+        rows += [row | {"kind": kind, "seconds": round(time.monotonic() - start, 1)} for row in found]
+        done, harm = sum(row["tried"] for row in found), sum(row["harm"] for row in found)
+        console.print(f"{kind}: {done:,} faults, {harm} did harm, {time.monotonic() - start:.0f} s")
+    data = {"effort": arguments.effort, "seconds": round(time.monotonic() - begin), "rows": rows}
+    show_results(data, arguments.json, console)
+    write_results(data, arguments, kinds)
+    return int(any(row["harm"] for row in rows))
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kind", nargs="+", choices=find_kinds(), help="only these kinds")
+    parser.add_argument("--effort", type=read_effort, default=1.0, help="1: all faults; 0.1: a tenth; small")
+    parser.add_argument("--out", type=Path, help=f"a result file; {RESULTS.name} if everything is tried")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser.parse_args()
+
+
+def read_effort(word: str) -> float:
+    effort = SMALL if word == "small" else float(word)
+    if not 0 < effort <= 1:
+        raise argparse.ArgumentTypeError("between 0 and 1")
+    return effort
+
+
+def find_kinds() -> list[str]:
+    """The modules that define `try_faults`; they are not imported for that."""
+    return sorted(path.stem for path in KINDS.glob("*.py") if defines_faults(path))
+
+
+def defines_faults(path: Path) -> bool:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except SyntaxError:
+        return True  # to be reported, not to be overlooked
+    return any(isinstance(node, ast.FunctionDef) and node.name == "try_faults" for node in tree.body)
+
+
+def try_kind(kind: str, effort: float) -> list[dict[str, Any]]:
+    """Try one kind in a forked process: if it breaks, that is one failure, and the others go on."""
+    with tempfile.TemporaryDirectory(prefix=f"faults-{kind}-") as folder, tempfile.TemporaryFile() as answer:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            run_in_child(kind, effort, Path(folder).resolve(), answer.fileno())
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        answer.seek(0)
+        text = answer.read().decode()
+    if status == 0:
+        return [describe_row(Tally(**row)) for row in json.loads(text)]
+    broken = Tally(f"{kind}: the bench itself", 1, [f"exit {status}: {text[-600:]}"])
+    return [describe_row(broken)]
+
+
+def run_in_child(kind: str, effort: float, folder: Path, answer: int) -> None:
+    code = 1
+    try:
+        rows = importlib.import_module(f"fault_kinds.{kind}").try_faults(effort, folder)
+        text = json.dumps([asdict(row) for row in rows])
+        code = 0
+    except BaseException:
+        text = traceback.format_exc()
+    finally:
+        os.write(answer, text.encode())
+        os._exit(code)
+
+
+def describe_row(row: Tally) -> dict[str, Any]:
+    return {
+        "name": row.kind,
+        "tried": row.tried,
+        "survived": row.survived,
+        "harm": len(row.failures),
+        "note": row.note,
+        "failures": row.failures[:KEPT],
+    }
+
+
+def show_results(data: dict[str, Any], as_json: bool, console: Console) -> None:
+    if as_json:
+        print(json.dumps(data, indent=2))
+        return
+    table = Table("kind", "fault", "tried", "survived", "did harm", "note")
+    for row in data["rows"]:
+        cells = [row["name"], f"{row['tried']:,}", f"{row['survived']:,}", f"{row['harm']:,}", row["note"]]
+        table.add_row(row["kind"], *cells, style="red" if row["harm"] else None)
+    Console().print(table)
+    for row in data["rows"]:
+        for failure in row["failures"][:SHOWN]:
+            console.print(f"{row['name']}: {failure}", markup=False, highlight=False)
+
+
+def write_results(data: dict[str, Any], arguments: argparse.Namespace, kinds: list[str]) -> None:
+    """The result file, and the page if it was the whole bench."""
+    whole = arguments.effort == 1.0 and set(kinds) == set(find_kinds())
+    path = arguments.out or (RESULTS if whole else None)
+    if path is None:
+        return
+    from measure import context, write_json
+
+    write_json(path, context("cpu") | data)
+    if path.resolve() == RESULTS.resolve():
+        write_page(json.loads(RESULTS.read_text(encoding="utf-8")))
+
+
+def write_page(data: dict[str, Any]) -> None:
+    """Put the table between the marks in docs/reliability.md."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{make_table(data)}\n{END}{after}", encoding="utf-8")
+
+
+def make_table(data: dict[str, Any]) -> str:
+    """The table in docs/reliability.md; tests/docs/test_reliability.py makes it again."""
+    lines = [
+        f"`{data['command']}` ({data['date']}, commit {data['commit']}, {data['seconds'] / 60:.0f} minutes):",
+        "",
+        "| fault | tried | survived | did harm |",
+        "|---|---|---|---|",
+    ]
+    for row in data["rows"]:
+        lines.append(f"| {row['name']} | {row['tried']:,} | {row['survived']:,} | {row['harm']:,} |")
+    total = {key: sum(row[key] for row in data["rows"]) for key in ("tried", "survived", "harm")}
+    lines.append(f"| **all** | {total['tried']:,} | {total['survived']:,} | {total['harm']:,} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
