@@ -273,4 +273,5 @@ def test_a_console_prints_clean_texts(terminal: bool) -> None:
 def test_ordinary_texts_stay_as_they_are() -> None:
     for text in ("ε ± µs · 数据 é 👩‍💻", "two\nlines\tand a tab", "a\u00a0b"):
         assert clean_text(text) == text
-    assert clean_line("a\nb") == "a\ufffdb"
+    assert clean_line("a\n b\x1b[2J\udc80") == "a b\ufffd[2J\ufffd"
+    assert len(clean_line("x" * 10**6)) < 5000

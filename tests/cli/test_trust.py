@@ -17,7 +17,7 @@ import torch
 
 import flashdqn
 from conftest import forge_settings, start, tiny_config
-from flashdqn import Config, ConfigError, Run
+from flashdqn import Config, Run
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import read_permission
 from flashdqn.config.presets import base_config
