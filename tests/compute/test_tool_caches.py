@@ -20,13 +20,16 @@ VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(tool_caches, "_guarded", {})
+    monkeypatch.setattr(tool_caches, "_chosen", {})
+    monkeypatch.setattr(tool_caches, "_asked", set())
     monkeypatch.setattr(tool_caches.atexit, "register", lambda *_, **__: None)
     yield
     end_process()
 
 
 def start_process() -> Path:
-    os.environ.pop(VARIABLE, None)
+    tool_caches._chosen.clear()
+    os.environ[VARIABLE] = "/tmp/what PyTorch has chosen"
     guard_tool_cache("inductor")
     return Path(os.environ[VARIABLE])
 
@@ -101,6 +104,7 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
 
 def test_the_users_own_folder_is_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "/mine")
+    monkeypatch.setattr(tool_caches, "_asked", {VARIABLE})
     guard_tool_cache("inductor")
     assert os.environ[VARIABLE] == "/mine"
     assert not cache.exists()

@@ -16,7 +16,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,7 +64,7 @@ def load_driver(function: Callable[..., None], source: str) -> Any:
 
 def is_cuda_driver(driver: Any) -> bool:
     """Whether a driver is for CUDA, and not for the CPU."""
-    return type(driver).__module__.startswith("numba.cuda")
+    return type(driver).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
 def _is_importable(module: str | None) -> bool:
@@ -91,34 +91,32 @@ class DriverCache:
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The code for arguments of these types, or None."""
-        target_context.refresh()
-        try:
-            key = self.make_key(sig, target_context.codegen())
-            packed = find_entry(self.name, key)
-        except Exception as error:
-            say_once("damage", f"The cache cannot be read ({error}); the code is compiled again.")
-            return None
-        if packed is None:
-            return None
-        try:
-            known, payload = pickle.loads(packed)
-            return self._codec.rebuild(target_context, payload) if known == sig else None
-        except Exception as error:  # whole, but of no use here: for example a module that is gone
-            self._drop(key, error)
-            return None
+        with self._codec.activate():
+            target_context.refresh()
+            try:
+                key = self.make_key(sig, target_context.codegen())
+                packed = find_entry(self.name, key)
+            except Exception as error:
+                say_once("damage", f"The cache cannot be read ({error}); the code is compiled again.")
+                return None
+            return None if packed is None else self._unpack(packed, sig, key, target_context)
 
-    def _drop(self, key: str, error: Exception) -> None:
-        if folder := find_cache_folder():
-            drop_entry(folder / name_entry(self.name, key), error)
+    def _unpack(self, packed: bytes, sig: Any, key: str, target_context: Any) -> Any:
+        try:
+            known, data = pickle.loads(packed)
+            return self._codec.rebuild(target_context, data) if known == sig else None
+        except Exception as error:  # whole, but of no use here: for example a module that is gone
+            if folder := find_cache_folder():
+                drop_entry(folder / name_entry(self.name, key), error)
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the code if that is possible."""
-        if not self._codec.can_keep(data):
-            return
         try:
-            key = self.make_key(sig, data.codegen)
-            store_entry(self.name, key, numba.core.serialize.dumps((sig, self._codec.reduce(data))))
-            _remove_old_items_once()
+            if self._codec.can_keep(data):
+                packed = self._codec.dumps((sig, self._codec.reduce(data)))
+                store_entry(self.name, self.make_key(sig, data.codegen), packed)
+                _remove_old_items_once()
         except Exception as error:
             say_once("store", f"Compiled code cannot be kept ({error}): the next start compiles again.")
 
@@ -139,6 +137,15 @@ class DriverCache:
 class CpuCodec:
     """Compiled code for the CPU, as data and back."""
 
+    def activate(self) -> AbstractContextManager[None]:
+        """Numba's setting while code is loaded."""
+        return nullcontext()
+
+    def dumps(self, data: Any) -> bytes:
+        """Pickled as Numba does it."""
+        packed: bytes = numba.core.serialize.dumps(data)
+        return packed
+
     def can_keep(self, result: Any) -> bool:
         """Whether the code can be used by another process."""
         return not result.library.has_dynamic_globals and all(part.can_cache for part in result.lifted)
@@ -157,6 +164,22 @@ class CpuCodec:
 class CudaCodec:
     """A compiled CUDA kernel, as data and back."""
 
+    def activate(self) -> AbstractContextManager[None]:
+        """Numba's setting while code is loaded."""
+        from numba.core.target_extension import target_override
+
+        context: AbstractContextManager[None] = target_override("cuda")
+        return context
+
+    def dumps(self, data: Any) -> bytes:
+        """Pickled as numba-cuda does it; older versions use Numba's own way."""
+        try:
+            serialize = importlib.import_module("numba.cuda.serialize")
+        except ImportError:
+            serialize = numba.core.serialize
+        packed: bytes = serialize.dumps(data)
+        return packed
+
     def can_keep(self, kernel: Any) -> bool:
         """Whether the code can be used by another process: not if it was made for one size of grid."""
         return not getattr(kernel, "launch_config_sensitive", False)
@@ -167,10 +190,7 @@ class CudaCodec:
 
     def rebuild(self, target_context: Any, data: Any) -> Any:
         """What `reduce` was given."""
-        dispatcher = importlib.import_module("numba.cuda.dispatcher")
-        override = getattr(getattr(dispatcher, "utils", None), "numba_target_override", nullcontext)
-        with override():
-            return dispatcher._Kernel._rebuild(**data)
+        return importlib.import_module("numba.cuda.dispatcher")._Kernel._rebuild(**data)
 
 
 _old_items_removed = False

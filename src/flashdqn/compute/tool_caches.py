@@ -41,6 +41,11 @@ if sys.platform != "win32":
 #: The variable that tells each tool its folder. If the user has set it, we leave the tool alone.
 VARIABLES = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
 
+#: What the user has set. It is read now, because PyTorch sets its variable itself, to a folder in /tmp.
+_asked = {variable for variable in VARIABLES.values() if os.environ.get(variable)}
+#: The folder of each tool in this process.
+_chosen: dict[str, str] = {}
+
 #: How long to wait for a process that checks a folder.
 LOCK_SECONDS = 30.0
 
@@ -52,10 +57,12 @@ def guard_tool_cache(tool: str) -> None:
     """Give a tool a private, checked folder; a temporary one if ours cannot be used. Call it before the tool
     compiles anything."""
     variable = VARIABLES[tool]
-    if os.environ.get(variable):
+    if variable in _asked or (tool in _chosen and os.environ.get(variable) == _chosen[tool]):
         return
     try:
-        os.environ[variable] = str(find_checked_folder(tool) or make_temporary_folder())
+        if tool not in _chosen:
+            _chosen[tool] = str(find_checked_folder(tool) or make_temporary_folder())
+        os.environ[variable] = _chosen[tool]
     except OSError:  # nowhere to write at all: the tool may know a place
         os.environ.pop(variable, None)
 
