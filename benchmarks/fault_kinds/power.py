@@ -16,7 +16,7 @@ from fault_kinds.tally import Tally, scale_count
 from fault_kinds.tiny_runs import PLAIN
 
 #: Folders that are drawn for each operation and each model, at full effort.
-DRAWS = 12
+DRAWS = 8
 MODELS: dict[Model, str] = {"posix": "power cut, names in any order", "ext4": "power cut, names in a journal"}
 NAMES = ("train", "resume", "resume with more steps")
 
