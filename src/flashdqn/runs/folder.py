@@ -46,8 +46,13 @@ class RunFolder:
     """Paths and tables of one run."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = self.shown = path  # `shown` is the path in messages
         self.checkpoints = path / "checkpoints"
+
+    def make_absolute(self) -> None:
+        """Hold on to the folder, wherever the user's code goes by `os.chdir`; messages keep the path as given."""
+        self.path = self.path.absolute()
+        self.checkpoints = self.path / "checkpoints"
 
     @classmethod
     def create(cls, config: Config, hardware: Mapping[str, Any]) -> RunFolder:

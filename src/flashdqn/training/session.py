@@ -133,6 +133,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
             folder = RunFolder.create(session.config, hardware)
+            folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
                 return run_and_summarize(loop, session, pages, interrupt)
@@ -141,6 +142,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
+    folder.make_absolute()
     again = format_resume_command(folder, config)
     with (
         Interrupt() as interrupt,
@@ -244,7 +246,7 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
     done.load(counters["transitions"], counters["episodes"])
     if Budget.of(config).share(done, counters["seconds"]) >= 1.0 and folder.finished():
         raise ConfigError(
-            f"{folder.path} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
+            f"{folder.shown} has used its budget ({done.transitions:,} steps, {done.episodes:,} episodes, "
             f"{counters['seconds']:.0f} s): give a larger --steps, --episodes or --max-time to go on."
         )
 
@@ -281,7 +283,7 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         raise failure from error
     loop.reporter.close(summary)
     write_json_atomically(folder.path / "summary.json", summary)
-    return draw_run(Run(folder.path, config, bool(summary["finished"]), summary), pages, loop)
+    return draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
 
 
 def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
@@ -293,11 +295,11 @@ def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
     try:
         if run.finished:
             interrupt.stop_if_requested()
-        write_pages(run.path, pages, loop.progress)
+        write_pages(loop.folder.path, pages, loop.progress)
     except Stopped as error:
         if run.finished:
             summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
-            write_json_atomically(run.path / "summary.json", summary)
+            write_json_atomically(loop.folder.path / "summary.json", summary)
             return replace(run, finished=False, summary=summary)
     return run
 
