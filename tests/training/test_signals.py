@@ -373,6 +373,19 @@ def test_an_environment_that_fails_and_cannot_be_saved_says_its_own_error(
     assert "the first error" in read_summary(only_run(tmp_path))["stopped"]
 
 
+def test_an_environment_that_goes_to_another_folder(
+    tmp_path: Path, never_stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    call_before(monkeypatch, Loop, "iterate", lambda *_: os.chdir("elsewhere"))
+    run = flashdqn.train(tiny_config(out="runs", **SHORT), progress=False)
+    assert run.summary["weights"] == never_stopped
+    assert str(run.path).startswith("runs")
+    assert (tmp_path / run.path / "report.html").exists()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_an_environment_that_cannot_be_closed(
     tiny_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,13 +94,13 @@ def open_missing_streams() -> None:
 def flush_output(code: int) -> int:
     """Write what is still held back; an output that cannot be written makes the exit code 1, unless a reader has
     simply gone away."""
-    from flashdqn.show.terminal import discard_output
-
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError) as error:
+            from flashdqn.show.terminal import discard_output
+
             discard_output(stream)
             if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
                 code = code or 1
@@ -114,15 +114,12 @@ def print_error(error: FlashDQNError, code: int) -> int:
 
 
 def print_line(text: str) -> None:
-    """Print a line to standard error, if there is anybody to read it."""
-    from rich.console import Console
-
+    """Print a line to standard error, if there is anybody to read it. Nothing is imported: memory may be short."""
     try:
-        Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
-    except OSError:
-        from flashdqn.show.terminal import discard_output
-
-        discard_output(sys.stderr)
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
 
 
 #: Commands that play games: there, an environment's error is a failure and not a mistake in a file.

@@ -70,14 +70,14 @@ class RunFolder:
     """Paths and tables of one run."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = self.shown = path  # `shown` is the path in messages
         self.checkpoints = path / "checkpoints"
         self.shown = path  # as the user wrote it, for messages
         self._evaluation: tuple[int, float] | None = None  # the last one: its step and score
         self._record: RunRecord | None = None  # read once: what happens to the file later is no matter
 
-    def pin(self) -> None:
-        """Make the paths absolute, because an environment may change the working folder."""
+    def make_absolute(self) -> None:
+        """Hold on to the folder, wherever the user's code goes by `os.chdir`; messages keep the path as given."""
         self.path = self.path.absolute()
         self.checkpoints = self.path / "checkpoints"
 

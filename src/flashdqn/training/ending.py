@@ -71,7 +71,8 @@ def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException
     with suppress(Exception):
         summary = describe_run(loop, warm_up) | {"finished": False, "stopped": reason}
         loop.folder.write_json(SUMMARY_FILE, summary)
-    if not isinstance(error, OSError | CheckpointError):
+    # The report plays a game in this process: not with an environment that may have ended a worker.
+    if not isinstance(failure, StorageError | EnvError | MemoryShortageError):
         with suppress(Exception):
             write_pages(loop.folder.path, pages, progress)
     return failure
@@ -96,7 +97,9 @@ def save_after(loop: Loop, error: BaseException) -> Path | None:
 def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> BaseException:
     """An error as one sentence with what to do; an unexpected one stays as it is."""
     whole = checkpoint.list_checkpoints(loop.folder.checkpoints)
-    last = f"the last good checkpoint is {whole[-1]}" if whole else "there is no checkpoint before it"
+    last = "there is no checkpoint before it"
+    if whole:
+        last = f"the last good checkpoint is {loop.folder.shown / 'checkpoints' / whole[-1].name}"
     again = f"go on with: {format_resume_command(loop.folder, loop.config)}"
     resumable = bool(checkpoint.list_checkpoints(loop.folder.checkpoints, with_state=True))
     if saved is not None:

@@ -145,7 +145,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
             with work_in(home):  # where the environments have not led
                 folder = RunFolder.create(session.config, hardware)
-                folder.pin()
+                folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
                 return run_and_summarize(loop, session, pages, interrupt)
@@ -154,7 +154,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
-    folder.pin()
+    folder.make_absolute()
     again = format_resume_command(folder, config)
     with (
         work_in(Path.cwd()),
