@@ -72,7 +72,7 @@ def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException
     with suppress(Exception):
         summary = describe_run(loop, warm_up) | {"finished": False, "stopped": reason}
         write_json_atomically(loop.folder.path / "summary.json", summary)
-    if not isinstance(error, OSError | CheckpointError):
+    if not isinstance(error, OSError | CheckpointError | EnvError):  # the report would play the same games
         with suppress(Exception):
             write_pages(loop.folder.path, pages, progress)
     return failure
