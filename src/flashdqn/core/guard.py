@@ -129,7 +129,6 @@ class Guard:
         self.calls = 0
         self.waited = 0.0  # seconds of the user's single call, counted by the watchdog
         self.seen: object = None  # what identifies that call
-        self.told = False
         WATCHDOG.watch(self)
 
     def call(self, doing: str, function: Callable[..., T], *parts: Any, **named: Any) -> T:
@@ -150,6 +149,11 @@ class Guard:
             self.doing = ""
             if before is not None:
                 before.restore()
+
+    def count(self, call: object, seconds: float) -> None:
+        """Count the time of the user's single call; another call starts from 0."""
+        self.waited = self.waited + seconds if call is not None and call == self.seen else 0.0
+        self.seen = call
 
     @property
     def limit(self) -> float:
@@ -176,6 +180,10 @@ class Watchdog:
         self.may_end_process = False
         self.last_words: list[Callable[[str], object]] = []
 
+    def allow_end(self, may_end_process: bool, last_words: list[Callable[[str], object]]) -> None:
+        """Whether the process may be ended, and what is called before."""
+        self.may_end_process, self.last_words = may_end_process, last_words
+
     def watch(self, guard: Guard) -> None:
         """Look after a guard's calls from now on."""
         self.guards.add(guard)
@@ -199,15 +207,11 @@ class Watchdog:
     def look(self, guard: Guard) -> None:
         """Count the time of a guard's call, and end it when its time is over."""
         if not guard.doing:
-            guard.seen, guard.waited, guard.told = None, 0.0, False
+            guard.count(None, 0.0)
             return
         call, place, compiling, debugging = read_stack(guard)
-        if call != guard.seen or debugging:
-            guard.seen, guard.waited = call, 0.0
-            return
-        guard.waited += TICK / COMPILING if compiling else TICK
-        if guard.waited >= SAY_AFTER and not guard.told and guard.limit > SAY_AFTER:
-            guard.told = True
+        guard.count(call, 0.0 if debugging else TICK / COMPILING if compiling else TICK)
+        if guard.waited >= SAY_AFTER > guard.waited - TICK and guard.limit > SAY_AFTER:
             _log.warning("Waiting for %s since %g s (`%s`, in %s)", guard.name, SAY_AFTER, guard.doing, place)
         if guard.waited >= guard.limit + GRACE:
             self.give_up(guard, place)
@@ -225,7 +229,7 @@ class Watchdog:
 
     def give_up(self, guard: Guard, place: str) -> None:
         """End the process, because nothing else ends the call."""
-        guard.waited = 0.0
+        guard.count(None, 0.0)
         reason = str(guard.complain_of_hang(guard.doing, place))
         if not self.may_end_process:
             _log.warning("%s It cannot be interrupted", reason)
@@ -280,13 +284,13 @@ def end_stuck_process(last_words: Callable[[str], object] | None = None) -> Iter
 
     It gets the reason, and may return a longer one.
     """
-    before, words = WATCHDOG.may_end_process, WATCHDOG.last_words
-    WATCHDOG.may_end_process = before or last_words is None
-    WATCHDOG.last_words = words if last_words is None else [last_words]
+    watchdog = WATCHDOG
+    before, words = watchdog.may_end_process, watchdog.last_words
+    watchdog.allow_end(before or last_words is None, words if last_words is None else [last_words])
     try:
         yield
     finally:
-        WATCHDOG.may_end_process, WATCHDOG.last_words = before, words
+        watchdog.allow_end(before, words)
 
 
 def _start_again_in_child() -> None:

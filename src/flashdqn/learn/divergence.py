@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flashdqn.core.errors import DivergedError
+from flashdqn.core.errors import DivergedError, EnvFailureError
 from flashdqn.core.types import Batch
 
 
@@ -23,14 +23,21 @@ class DivergenceWatch:
         self.on_host = device.type == "cpu"
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
         self._describe_replay: Callable[[], str] = str
+        self._env_name = "The environment"
 
-    def explain_by(self, describe_replay: Callable[[], str]) -> None:
+    def explain_by(self, describe_replay: Callable[[], str], env_name: str = "The environment") -> None:
         """Say what learning draws from, because the batch itself is gone when the mark is found."""
-        self._describe_replay = describe_replay
+        self._describe_replay, self._env_name = describe_replay, env_name
 
     def look(self, loss: Tensor, batch: Batch, update: Tensor) -> None:
         """On the CPU, once per update: raise at once if the loss is bad."""
         if not math.isfinite(loss.item()):
+            obs, _, reward, _, next_obs, *_ = batch.transition
+            if not all(bool(x.isfinite().all()) for x in (obs, reward, next_obs)):
+                raise EnvFailureError(
+                    f"{self._env_name} gave an observation or a reward that is NaN or infinite: every number must "
+                    "be finite. flashdqn.envs.check_env says which."
+                )
             what = describe_loss(loss, batch)
             raise DivergedError(f"The loss of gradient step {int(update)} is not finite ({what})")
 

@@ -111,7 +111,7 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
     collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
-    learner.watch.explain_by(lambda: describe_data(*ring.learned_from()))
+    learner.watch.explain_by(lambda: describe_data(*ring.learned_from()), env.name)
     generators |= learner.generators
     return Parts(
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,

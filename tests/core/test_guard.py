@@ -1,0 +1,126 @@
+"""Calls into a user's code: whatever it does becomes one sentence, and a true Ctrl-C stays one."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from flashdqn.core.blame import clean_line
+from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.guard import Guard
+
+
+class Foreign(BaseException):
+    """Not an `Exception`."""
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def recurse() -> int:
+    return recurse() + 1
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (lambda: sys.exit(0), r"game raised SystemExit: 0 \(in .*test_guard.py, line \d+\)\.$"),
+        (lambda: sys.exit("bye"), "raised SystemExit: bye"),
+        (lambda: fail(KeyboardInterrupt()), r"raised KeyboardInterrupt \(in"),
+        (lambda: fail(GeneratorExit()), r"raised GeneratorExit \(in"),
+        (lambda: fail(Foreign("x")), "raised Foreign: x"),
+        (lambda: fail(UnprintableError()), "raised UnprintableError: .its message cannot be read."),
+        (lambda: fail(ValueError("a\nb\x1b[2Jc")), r"raised ValueError: a b.\[2Jc "),
+        (recurse, "raised RecursionError"),
+        (lambda: fail(MemoryError()), r"raised MemoryError \(in"),
+        (lambda: next(iter(())), r"raised StopIteration \(in"),
+    ],
+)
+def test_everything_becomes_one_sentence(deed: Callable[[], object], said: str) -> None:
+    with pytest.raises(EnvError, match=said) as told:
+        Guard("game", 30.0).call("step", deed)
+    assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 1000
+
+
+def test_long_texts_are_cut() -> None:
+    assert len(clean_line("x" * 10**6)) < 400
+
+
+def test_our_own_errors_pass() -> None:
+    with pytest.raises(ConfigError, match=r"^as it is$"):
+        Guard("game", 30.0).call("make", fail, ConfigError("as it is"))
+
+
+def test_a_true_ctrl_c_passes() -> None:
+    def step() -> None:
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        Guard("game", 30.0).call("step", step)
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("hang", [spin, lambda: time.sleep(60), lambda: threading.Event().wait(60)])
+def test_a_hang_is_ended(hang: Callable[[], object]) -> None:
+    with pytest.raises(EnvError, match=r"game has not answered for 0.5 s .`step`, in .*--env.timeout"):
+        Guard("game", 0.5).call("step", hang)
+
+
+def test_a_hang_in_another_thread_is_ended() -> None:
+    said: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            Guard("game", 0.5).call("step", spin)
+        except EnvError as error:
+            said.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(timeout=60)
+    assert "has not answered" in str(said[0])
+
+
+def test_many_short_calls_are_not_a_hang() -> None:
+    def one() -> None:
+        time.sleep(0.4)
+
+    def many() -> None:
+        for _ in range(3):
+            one()
+
+    guard = Guard("game", 60.0)
+    guard.call("step", many)
+    assert guard.waited < 60
+
+
+def test_what_a_call_changes_of_the_process_is_set_back() -> None:
+    import torch
+
+    def change() -> None:
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+        sys.setrecursionlimit(200)
+
+    before = sys.getrecursionlimit()
+    Guard("game", 30.0).call("make", change)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+    assert sys.getrecursionlimit() == before
