@@ -203,7 +203,7 @@ def describe_value(value: Any) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= SHOWN else f"{value[:SHOWN]}…")
     if isinstance(value, int) and value.bit_length() > 3 * SHOWN:
-        return f"a whole number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+        return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
     try:
         text = _SHORTENER.repr(value)
     except (ValueError, RecursionError):  # digits or levels that Python does not write
