@@ -38,6 +38,8 @@ SLOW = (
     "tests/networks/test_user_network.py::test_from_training_to_the_file",
     "tests/profile/test_profile_cli.py",
     "tests/replay/test_prioritized_learning.py",
+    "tests/runs/test_identity.py::test_no_damage_is_believed",
+    "tests/runs/test_planted_files.py::test_a_resumed_run_follows_nothing",
     "tests/training/test_atari_runs.py",
     "tests/training/test_cpu_update.py::test_equals_autograd_and_leaves_nothing_behind",
     "tests/training/test_cpu_update.py::test_takes_batches_of_other_sizes",

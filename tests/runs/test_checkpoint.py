@@ -140,7 +140,11 @@ def test_a_crash_at_any_operation_leaves_a_whole_checkpoint(
         prepare(folder)
         with crash_at(count, halfway), pytest.raises(Crash):
             write(folder)
-        for path in checkpoint.list_checkpoints(folder):  # before anything is cleaned up: enough to play
+        there = checkpoint.list_checkpoints(
+            folder
+        )  # before anything is cleaned up: all that was there can play
+        assert [int(path.name) for path in there][:3] == [100, 200, 300]
+        for path in there:
             checkpoint.load_checkpoint(path, with_state=False)
         checkpoint.recover_interrupted_save(folder)
         newest = checkpoint.list_checkpoints(folder, with_state=True)[-1]

@@ -200,6 +200,22 @@ def test_a_row_that_came_after_the_checkpoint_is_not_doubled(run_copy: Path) -> 
         assert table.read_bytes() == kept
 
 
+def test_a_damaged_best_checkpoint_is_said_when_another_takes_its_place(run_copy: Path) -> None:
+    best = checkpoint.best(run_copy / "checkpoints")
+    assert best is not None
+    (best[0] / MANIFEST).write_text("{")
+    assert any(best[0].name in problem for problem in find_problems(run_copy))
+    newest = points(run_copy, with_state=True)[-1]
+    if newest == best[0]:
+        newest = points(run_copy, with_state=True)[-2]
+    (said,) = RunFolder(run_copy).rewind_to(newest)
+    assert best[0].name in said
+    assert "chosen again" in said
+    now = checkpoint.best(run_copy / "checkpoints")
+    assert now is not None
+    assert now[0] != best[0]
+
+
 def test_an_old_run_opens_resumes_and_plays(run_copy: Path) -> None:
     make_old(run_copy)
     assert find_problems(run_copy) == []
@@ -247,7 +263,7 @@ def test_no_damage_is_believed(finished_run: Run, tmp_path: Path) -> None:
     files += [run / "checkpoints" / "best.json", newest / MANIFEST, newest / WEIGHTS, newest / STATE]
     for file in files:
         original = file.read_bytes()
-        for _ in range(40):
+        for _ in range(25):
             changed = mutate(original, chance)
             file.write_bytes(changed)
             same = changed == original

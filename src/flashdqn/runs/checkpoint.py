@@ -164,9 +164,10 @@ def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[st
     try:
         if checksum is None:
             raise FileNotFoundError
-        if hash_plain_file(path / name, size) != checksum:
+        file = _find_files(path) / name
+        if hash_plain_file(file, size) != checksum:
             raise CheckpointError(f"The checkpoint {path} is damaged: {name} does not match its checksum.")
-        return load_file(path / name)
+        return load_file(file)
     except FileNotFoundError:
         raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.") from None
     except OSError as error:
@@ -198,7 +199,7 @@ def load_or_suggest_older(
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest, checked against its own checksum and the folder's name."""
     try:
-        manifest = read_signed_json(path / MANIFEST, required=True, newest=FORMAT)
+        manifest = read_signed_json(_find_files(path) / MANIFEST, required=True, newest=FORMAT)
     except RefusedFileError as error:
         raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} {error.strerror}.") from None
     except OSError:
@@ -265,14 +266,25 @@ def list_checkpoints(folder: Path, with_state: bool = False) -> list[Path]:
     """Oldest first; with `with_state` only those that can be resumed from."""
     if folder.is_symlink():
         raise CheckpointError(f"{folder} is a link, and links in a run folder are not followed: remove it.")
-    paths = sorted(path for path in folder.glob("[0-9]*") if NAME.fullmatch(path.name))
+    names = {
+        path.name.removeprefix(REPLACED) for path in (*folder.glob("[0-9]*"), *folder.glob(f"{REPLACED}*"))
+    }
+    paths = [
+        folder / name for name in sorted(names, key=lambda name: (len(name), name)) if NAME.fullmatch(name)
+    ]
     for path in paths:
         if not is_plain_folder(path) and os.path.lexists(path):
             what = (
                 "a link, and links in a run folder are not followed" if path.is_symlink() else "not a folder"
             )
             raise CheckpointError(f"The checkpoint {path} is {what}: remove it.")
-    return [path for path in paths if not with_state or os.path.lexists(path / STATE)]
+    return [path for path in paths if not with_state or os.path.lexists(_find_files(path) / STATE)]
+
+
+def _find_files(path: Path) -> Path:
+    """The folder with a checkpoint's files: for a moment, while it is being replaced, it has another name."""
+    replaced = path.with_name(f"{REPLACED}{path.name}")
+    return replaced if not os.path.lexists(path) and is_plain_folder(replaced) else path
 
 
 def mark_best_checkpoint(folder: Path, path: Path, score: float) -> None:

@@ -260,7 +260,7 @@ class RunFolder:
         return self._record
 
     def rewind_to(self, point: Path) -> list[str]:
-        """Go back to a checkpoint; returns a sentence for each table that was changed since."""
+        """Go back to a checkpoint; returns a sentence for each file that was changed or damaged since."""
         manifest = checkpoint.read_manifest(point)
         counters, evaluation = manifest["counters"], checkpoint.read_evaluation(manifest)
         step, tables = counters["transitions"], manifest.get("tables", {})
@@ -275,20 +275,26 @@ class RunFolder:
     ) -> list[str]:
         """Delete everything after `step`, and metrics after the step `reported`: it will be done again. The best
         checkpoint is chosen first, and the tables come last, so that a crash in between leaves a usable folder."""
-        self._find_best(step)
+        notes = self._find_best(step)
         for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
             if int(path.name) > step:
                 remove_anything(path)
         sync_to_disk(self.checkpoints)
         limits = {METRICS_FILE: step if reported is None else min(step, reported), EVALUATIONS_FILE: step}
         described = tables or {}
-        notes = [rewind_table(self.path / n, last, described.get(n)) for n, last in limits.items()]
+        found = (rewind_table(self.path / name, last, described.get(name)) for name, last in limits.items())
+        notes += [note for note in found if note]
         self._evaluation = None
-        return [note for note in notes if note]
+        return notes
 
-    def _find_best(self, step: int) -> None:
+    def _find_best(self, step: int) -> list[str]:
         """Point best.json at the best checkpoint up to `step`. Its manifest knows its score; for format 1 only the
-        table does."""
+        table does. Returns a sentence if best.json, or the checkpoint that it names, is damaged."""
+        notes = []
+        try:
+            checkpoint.read_best(self.checkpoints)
+        except CheckpointError as error:
+            notes.append(f"{error} The best checkpoint is chosen again, from those that are whole.")
         table = {row.step: row.mean_score for row in read_evaluations(self.path)}
         known = checkpoint.read_scores(self.checkpoints)
         older = {n: score for n, score in table.items() if self._is_older(n)}
@@ -298,6 +304,7 @@ class RunFolder:
             checkpoint.mark_best_checkpoint(self.checkpoints, *best)
         else:
             remove_anything(self.checkpoints / checkpoint.BEST)
+        return notes
 
     def _is_older(self, step: int) -> bool:
         """Whether the checkpoint of a step is of format 1."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.files import is_plain_folder
-from flashdqn.runs.checkpoint import list_checkpoints, read_best, read_manifest
+from flashdqn.runs.checkpoint import check_origin, list_checkpoints, read_best, read_manifest
 from flashdqn.runs.records import CONFIG_FILE, DEMOS_FILE, SUMMARY_FILE, find_record_problem, read_run_record
 from flashdqn.runs.tables import (
     COLUMNS_FILE,
@@ -27,7 +27,8 @@ def find_problems(run: Path) -> list[str]:
     for name in (METRICS_FILE, EVALUATIONS_FILE):
         found.append(find_table_problem(run / name, described.get(name)))
     found.append(_find_best_problem(run))
-    return [problem for problem in found if problem]
+    found += _find_manifest_problems(run / "checkpoints")
+    return list(dict.fromkeys(problem for problem in found if problem))
 
 
 def find_table_problem(path: Path, described: Any) -> str | None:
@@ -58,6 +59,21 @@ def _find_best_problem(run: Path) -> str | None:
     except CheckpointError as error:
         return str(error)
     return None
+
+
+def _find_manifest_problems(folder: Path) -> list[str]:
+    """A sentence for each checkpoint whose manifest is damaged, or belongs to another run."""
+    found = []
+    try:
+        paths = list_checkpoints(folder)
+    except CheckpointError as error:
+        return [str(error)]
+    for path in paths:
+        try:
+            check_origin(path, read_manifest(path))
+        except CheckpointError as error:
+            found.append(str(error))
+    return list(dict.fromkeys(found))
 
 
 def _read_newest_tables(run: Path) -> dict[str, Any]:
