@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.ready
 BENCH  := .venv-bench
 PEERS  := benchmarks/peers/requirements.txt
 FIRE   := .venv-fire
+AUDIT  := .venv-audit
 # Two processes share the tests, a file at a time. More of them would only wait for each other where kernels compile.
 WORKERS := -n 2 --dist loadfile
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
@@ -82,6 +83,14 @@ $(FIRE)/.ready: benchmarks/peers/fire.txt
 	@$(FIRE)/bin/pip install --quiet --disable-pip-version-check --requirement benchmarks/peers/fire.txt
 	@touch $@
 
+audit: $(AUDIT)/.ready  ## Ask the public database of vulnerabilities about every package in the lock
+	@$(AUDIT)/bin/python tools/audit.py
+
+$(AUDIT)/.ready: tools/audit.txt
+	@test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --requirement tools/audit.txt
+	@touch $@
+
 docs: setup      ## Build the docs as a site into site/
 	@$(MKDOCS) build --strict --quiet
 	@echo "site/index.html"
@@ -89,5 +98,5 @@ docs: setup      ## Build the docs as a site into site/
 docs-serve: setup  ## Show the site while you write: http://127.0.0.1:8000
 	@$(MKDOCS) serve --watch src/flashdqn --watch mkdocs.yml
 
-clean:           ## Remove .venv, .venv-bench, .venv-fire and caches; runs/ stays
-	rm -rf $(VENV) $(BENCH) $(FIRE) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean:           ## Remove all .venv* and caches; runs/ stays
+	rm -rf $(VENV) $(BENCH) $(FIRE) $(AUDIT) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

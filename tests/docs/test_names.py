@@ -31,7 +31,7 @@ WRITTEN = re.compile(
 @cache
 def files() -> frozenset[str]:
     """Every file of the project, from its root."""
-    folders = ("src", "docs", "benchmarks", "tests", "examples")
+    folders = ("src", "docs", "benchmarks", "tests", "examples", "tools")
     inside = (file for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file())
     return frozenset(str(file.relative_to(ROOT)) for file in (*inside, *ROOT.glob("*")))
 
