@@ -14,7 +14,7 @@ BLOCKS = 10
 #: one of them would often grow by chance.
 STUDENT = {1: 318.3, 2: 22.33, 3: 10.21, 4: 7.173, 5: 5.893, 6: 5.208, 7: 4.785, 8: 4.501}
 #: What a day may add: a share of the level, or a number.
-SHARE_PER_DAY, COUNT_PER_DAY = 0.05, 1.0
+SHARE_PER_DAY, COUNT_PER_DAY = 0.10, 1.0
 
 
 @dataclass(frozen=True)
