@@ -22,7 +22,7 @@ from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import read_permission
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings, list_named_code
-from flashdqn.core.errors import UntrustedError
+from flashdqn.core.errors import ConfigError, UntrustedError
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs.tasks import TASKS
 from flashdqn.export.flow import Wanted, export_policy

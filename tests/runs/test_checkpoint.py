@@ -292,3 +292,20 @@ def test_nothing_is_ever_unpickled() -> None:
     # Numba's compiled code can be kept in no other way; only entries with the right checksum, in a folder that
     # belongs to the user alone, are read (tests/compute/test_kernel_cache.py).
     assert [path.name for path in found] == ["kernel_cache.py"]
+
+
+def test_a_long_run_keeps_a_bounded_number_of_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MOST_CHECKPOINTS", 8)
+    weights = {"w": torch.zeros(1)}
+    for step in range(1, 101):
+        counters = {"transitions": step}
+        path = checkpoint.save(tmp_path, weights, weights if step % 10 == 0 else None, counters)
+        if step == 13:
+            checkpoint.mark_best_checkpoint(tmp_path, path, 5.0)
+    steps = [int(path.name) for path in checkpoint.list_checkpoints(tmp_path)]
+    assert len(steps) <= 10
+    assert {1, 13, 90, 100} <= set(steps)  # the first, the best and those to resume from
+    assert [int(p.name) for p in checkpoint.list_checkpoints(tmp_path, with_state=True)] == [90, 100]
+    assert not list(tmp_path.glob(".*"))

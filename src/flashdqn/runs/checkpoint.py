@@ -54,6 +54,8 @@ from flashdqn.runs.records import (
 
 WEIGHTS, STATE, MANIFEST, BEST = "weights.safetensors", "state.safetensors", "manifest.json", "best.json"
 KEEP_STATES = 2
+#: With more checkpoints than this, the older half of them is thinned out.
+MOST_CHECKPOINTS = 200
 #: A checkpoint's folder is named by its step.
 NAME = re.compile(r"[0-9]{12,19}")
 #: Unfinished folders, and those that were replaced.
@@ -112,6 +114,7 @@ def save(
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CheckpointError(f"The checkpoint {path} cannot be written: {reason}.") from error
     _prune_states(folder)
+    _thin_out(folder)
     return path
 
 
@@ -377,6 +380,26 @@ def hash_weights(weights: Mapping[str, Tensor]) -> str:
         digest.update(name.encode())
         digest.update(weights[name].detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint: its name goes first, so that nobody meets half of one."""
+    gone = path.with_name(f"{UNFINISHED}{path.name}-{secrets.token_hex(8)}")
+    path.rename(gone)
+    remove_anything(gone)
+
+
+def _thin_out(folder: Path) -> None:
+    """Keep the disk of a long run from filling: of the older half every second checkpoint goes, never the best one
+    or one that can be resumed from."""
+    with suppress(CheckpointError, OSError):
+        paths = list_checkpoints(folder)
+        if len(paths) <= MOST_CHECKPOINTS:
+            return
+        kept = {found[0]} if (found := best(folder)) else set()
+        older = [p for p in paths[1 : len(paths) // 2] if p not in kept and not os.path.lexists(p / STATE)]
+        for path in older[::2]:
+            remove_checkpoint(path)
 
 
 def _prune_states(folder: Path) -> None:

@@ -278,7 +278,7 @@ class RunFolder:
         notes = self._find_best(step)
         for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
             if int(path.name) > step:
-                remove_anything(path)
+                checkpoint.remove_checkpoint(path)
         sync_to_disk(self.checkpoints)
         limits = {METRICS_FILE: step if reported is None else min(step, reported), EVALUATIONS_FILE: step}
         described = tables or {}

@@ -15,7 +15,6 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
-from flashdqn.core.files import remove_anything
 from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
@@ -254,7 +253,7 @@ class Loop:
         self._timed = [one for one in self._timed if one != path] + [path] * timed
         while len(self._timed) > checkpoint.KEEP_STATES:
             with suppress(OSError):  # what is left is removed when the run is resumed
-                remove_anything(self._timed.pop(0))
+                checkpoint.remove_checkpoint(self._timed.pop(0))
 
     def _counters(self, timed: bool) -> dict[str, Any]:
         counts = self.parts.counts
