@@ -51,6 +51,7 @@ SLOW = (
     "tests/training/test_engine.py::test_a_run_can_go_on_in_another_mode",
     "tests/training/test_fuelbreaks_runs.py",
     "tests/training/test_gym_runs.py",
+    "tests/training/test_memory.py::test_presets_fit",
     "tests/training/test_modes.py::test_compiled_learns_what_eager_learns",
     "tests/training/test_modes.py::test_preparing_leaves_no_trace",
     "tests/training/test_resume.py",

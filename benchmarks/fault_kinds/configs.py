@@ -85,7 +85,7 @@ def try_faults(effort: float, folder: Path) -> list[Tally]:
     random_ = random.Random(18)
     read = Tally("hostile configurations")
     bases = {name: base_config(name) for name in (*PRESETS, "gym:CartPole-v1")}
-    accepted: list[Config] = []
+    accepted: list[tuple[Config, Config]] = []
     file = folder / "settings"
     for number in range(scale_count(CONFIGS, effort, 200)):
         name = random_.choice(list(bases))
@@ -98,7 +98,7 @@ def try_faults(effort: float, folder: Path) -> list[Tally]:
         if took > SLOW:
             read.failures.append(f"{name} {shown}: took {took:.1f} s")
         if isinstance(outcome, Config) and name in QUICK:
-            accepted.append(outcome)
+            accepted.append((bases[name], outcome))
     return [read, try_trainings(accepted, scale_count(TRAININGS, effort, 2), folder, random_)]
 
 
@@ -199,14 +199,14 @@ def write_toml(value: Any) -> str:
     return repr(value)
 
 
-def try_trainings(accepted: list[Config], count: int, folder: Path, random_: random.Random) -> Tally:
+def try_trainings(
+    accepted: list[tuple[Config, Config]], count: int, folder: Path, random_: random.Random
+) -> Tally:
     """Train some accepted configurations for three iterations: what is large is refused before it is allocated."""
     tally = Tally("accepted ones, built and trained")
     slow = 0
-    for config in random_.sample(accepted, min(count, len(accepted))):
-        shown = repr({k: v for k, v in flatten_keys(to_dict(config)).items() if is_changed(config, k, v)})[
-            :500
-        ]
+    for base, config in random_.sample(accepted, min(count, len(accepted))):
+        shown = repr(list_changes(base, config))[:500]
         try:
             with time_limit(LONGEST), memory_limit(ROOM):
                 train_shortly(config, folder)
@@ -217,14 +217,15 @@ def try_trainings(accepted: list[Config], count: int, folder: Path, random_: ran
             slow, outcome = slow + 1, None
         except Exception as error:
             outcome = error
-        tally.check(outcome is None, f"{config.preset} {shown}: {outcome!r}"[:1500])
+        tally.check(outcome is None, f"{base.preset} {shown}: {outcome!r}"[:1500])
     tally.note = f"{slow} were still working after {LONGEST} s" if slow else ""
     return tally
 
 
-def is_changed(config: Config, key: str, value: Any) -> bool:
-    """Whether a setting differs from its preset's."""
-    return flatten_keys(to_dict(base_config(config.preset))).get(key) != value
+def list_changes(base: Config, config: Config) -> dict[str, Any]:
+    """The settings that differ from their preset's."""
+    before = flatten_keys(to_dict(base))
+    return {key: value for key, value in flatten_keys(to_dict(config)).items() if before.get(key) != value}
 
 
 def train_shortly(config: Config, folder: Path) -> None:

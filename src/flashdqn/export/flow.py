@@ -40,6 +40,7 @@ from flashdqn.runs.folder import RunFolder, find_named_checkpoint
 from flashdqn.runs.records import SUMMARY_FILE, read_record_or_nothing
 from flashdqn.runs.rows import float_or_nan
 from flashdqn.training.evaluate import Evaluation
+from flashdqn.training.memory import Need, check_needs
 
 Target = Literal["onnx", "torchscript"]
 CALIBRATION = 2048
@@ -105,6 +106,8 @@ def export_policy(wanted: Wanted, say: Say = lambda text: None) -> Exported:
     file = wanted.out or folder.path / default_name(wanted)
     check_writable_file(file)
     agent = load_agent(point, "cpu", wanted.permission)
+    size = wanted.observations * (agent.obs_spec.nbytes + 9 * agent.num_actions)
+    check_needs([Need(f"{wanted.observations:,} observations", size, "lower --observations")], agent.device)
     with limit_threads(1, 1):  # small networks are fastest with one, and all players get the same
         description = describe_policy(agent, point, folder.path)
         say(f"Playing {wanted.observations:,} observations with the agent itself")

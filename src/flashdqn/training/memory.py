@@ -30,7 +30,7 @@ USABLE = 0.9
 #: Bytes of an environment besides its observations and its state: returns, lengths, flags.
 BESIDE = 64
 #: The loss and its gradient take about this many times what the forward pass keeps.
-BACKWARD = 3
+BACKWARD = 2
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,16 @@ def list_needs(config: Config, probe: VecEnv, kept: int = 0) -> list[Need]:
     each, boards, games = bytes_per_env(config, probe), config.envs, config.eval.episodes
     batch, spec = config.update_size, probe.obs_spec
     read = 4 * math.prod(spec.shape if (decoder := get_decoder(probe)) is None else decoder.shape)
-    sample = 2 * (spec.nbytes + read) + 40 * config.replay.n_step + count_head_bytes(config) + BACKWARD * kept
+    sample = (
+        2 * (spec.nbytes + read)
+        + 40 * config.replay.n_step
+        + count_head_bytes(config, probe.device)
+        + BACKWARD * kept
+    )
     ring = replay_bytes(ring_config(config), probe, stores_masks(probe), boards)
     smaller = "--learn.batch-size" if config.learn.method == "replay" else "--pqn.rollout or --envs"
+    if count_head_bytes(config, probe.device) > BACKWARD * kept:
+        smaller += f", or the numbers of --learn.head {config.learn.head}"
     return [
         Need(f"A replay for {config.replay.capacity:,} transitions", ring, "lower --replay.capacity"),
         Need(
@@ -105,11 +112,12 @@ def bytes_per_env(config: Config, env: VecEnv) -> int:
     return held + seen + BESIDE + find_task(config.env.task).bytes_per_env(config.env)
 
 
-def count_head_bytes(config: Config) -> int:
-    """Bytes of a sample's loss: quantile heads compare every quantile with every other."""
+def count_head_bytes(config: Config, device: torch.device) -> int:
+    """Bytes of a sample's loss: quantile heads compare every quantile with every other, and so does the projection
+    of atoms on CUDA."""
     learn = config.learn
     pairs = {
-        "categorical": learn.atoms * learn.atoms,  # on CUDA
+        "categorical": learn.atoms**2 if device.type == "cuda" else 0,
         "quantile": learn.quantiles**2,
         "iqn": learn.iqn_learn * learn.iqn_target,
     }
