@@ -20,7 +20,7 @@ from typing import Any
 
 import flashdqn
 from flashdqn.cli import main as cli
-from flashdqn.compute.kernel_cache import cache_folder
+from flashdqn.compute.cache_folder import name_cache_folder
 from flashdqn.config.running import LogConfig
 
 SAMPLES = "samples.jsonl"
@@ -53,7 +53,9 @@ def measure_files(folder: Path) -> dict[str, float]:
                 kind = "events" if path.name.startswith("events.") else KINDS.get(path.name, "other")
                 sizes[kind] += path.stat().st_size
     with contextlib.suppress(OSError):
-        sizes["cache"] = float(sum(path.stat().st_size for path in cache_folder().iterdir()))
+        sizes["cache"] = float(
+            sum(path.stat().st_size for path in name_cache_folder().rglob("*") if path.is_file())
+        )
     return {f"{name}_bytes": size for name, size in sizes.items()}
 
 

@@ -15,7 +15,8 @@ from flashdqn.config.settings import apply_settings
 from flashdqn.envs import GymConfig, build_env
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.training import session
-from flashdqn.training.assemble import assemble_parts, describe_replay_memory, replay_bytes
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.memory import describe_replay_memory, replay_bytes
 
 pytest.importorskip("ale_py")
 
