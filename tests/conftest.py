@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from flashdqn import Config, Run
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.files import read_signed_json, write_signed_json
+from flashdqn.core.signals import STOP_SIGNALS
 from flashdqn.runs import checkpoint
 from flashdqn.runs.records import CONFIG_FILE, list_lasting_settings
 from marker_table import find_marks
@@ -104,6 +106,16 @@ def _same_threads_everywhere() -> None:
 def _same_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands set this for the processes that they start; later tests start their own."""
     monkeypatch.setenv("PYTHONSAFEPATH", "")
+
+
+@pytest.fixture(autouse=True)
+def _same_signal_handlers() -> Iterator[None]:
+    """A command ignores signals in the end, because its process is over; here the process goes on."""
+    before = {name: signal.getsignal(name) for name in STOP_SIGNALS}
+    yield
+    for name, handler in before.items():
+        if signal.getsignal(name) is not handler:
+            signal.signal(name, handler)
 
 
 @pytest.fixture(scope="session")

@@ -487,7 +487,10 @@ def test_as_a_process_of_its_own(tmp_path: Path) -> None:
             break
     process.stdout.close()
     os.killpg(process.pid, signal.SIGHUP)
-    assert process.wait(60) == 75
+    try:
+        assert process.wait(60) == 75
+    finally:
+        process.kill()
     summary = read_summary(only_run(tmp_path))
     assert summary["stopped"] == "SIGHUP"
     points = checkpoint.list_checkpoints(only_run(tmp_path) / "checkpoints", with_state=True)
