@@ -3,6 +3,7 @@
     python benchmarks/faults.py                                   # everything: about half an hour on two cores
     python benchmarks/faults.py --kind kills power --effort 0.1   # a tenth of two kinds
     python benchmarks/faults.py --effort small                    # the short form, as in `make test`
+    python benchmarks/faults.py --kind inputs --add               # one kind again, into the result file
 
 Each module in benchmarks/fault_kinds/ with a function `try_faults` is a kind. The full table is written to
 benchmarks/results/faults.json and into docs/reliability.md. Exit code 1: something did harm.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fault_kinds import tally
 from fault_kinds.shim import preload_shim
 from fault_kinds.tally import Tally
 
@@ -39,6 +42,8 @@ SMALL = 0.01
 KEPT, SHOWN = 20, 3
 #: Kinds that fork from a warm process on top of the shim; they come last, and share its imports.
 WARM = ("kills", "damage", "disk", "power", "concurrency", "clocks")
+#: Kinds that several processes can share.
+SPLIT = ("signals", "environments")
 
 
 def main() -> int:
@@ -46,23 +51,21 @@ def main() -> int:
     kinds = sorted(arguments.kind or find_kinds(), key=lambda kind: (kind in WARM, kind))
     no_shim = preload_shim() if set(kinds) & set(WARM) else ""
     console = Console(stderr=True)
-    rows: list[dict[str, Any]] = []
     begin = time.monotonic()
-    warm = False
-    for kind in kinds:
-        if kind in WARM and no_shim:
-            console.print(f"{kind}: left out, because {no_shim}", markup=False)
-            continue
-        if kind in WARM and not warm:
-            from fault_kinds.children import warm_up
+    warm = set(kinds) & set(WARM)
+    if no_shim:
+        console.print(f"{', '.join(sorted(warm))}: left out, because {no_shim}", markup=False)
+        kinds = [kind for kind in kinds if kind not in WARM]
+    elif warm:
+        from fault_kinds.children import warm_up
 
-            warm_up()
-            warm = True
-        start = time.monotonic()
-        found = try_kind(kind, arguments.effort)
-        rows += [row | {"kind": kind, "seconds": round(time.monotonic() - start, 1)} for row in found]
+        warm_up()
+    rows: list[dict[str, Any]] = []
+    for kind, seconds, found in try_kinds(kinds, arguments.effort, arguments.jobs):
+        rows += [row | {"kind": kind, "seconds": seconds} for row in found]
         done, harm = sum(row["tried"] for row in found), sum(row["harm"] for row in found)
-        console.print(f"{kind}: {done:,} faults, {harm} did harm, {time.monotonic() - start:.0f} s")
+        console.print(f"{kind}: {done:,} faults, {harm} did harm, {seconds:.0f} s")
+    rows.sort(key=lambda row: kinds.index(row["kind"]))
     data = {"effort": arguments.effort, "seconds": round(time.monotonic() - begin), "rows": rows}
     show_results(data, arguments.json, console)
     write_results(data, arguments, kinds)
@@ -76,6 +79,8 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--kind", nargs="+", choices=find_kinds(), help="only these kinds")
     parser.add_argument("--effort", type=read_effort, default=1.0, help="1: all faults; 0.1: a tenth; small")
     parser.add_argument("--out", type=Path, help=f"a result file; {RESULTS.name} if everything is tried")
+    parser.add_argument("--add", action="store_true", help="keep the other kinds that are in the result file")
+    parser.add_argument("--jobs", type=int, default=1, help="kinds that are tried at once")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args()
 
@@ -100,20 +105,74 @@ def defines_faults(path: Path) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "try_faults" for node in tree.body)
 
 
-def try_kind(kind: str, effort: float) -> list[dict[str, Any]]:
-    """Try one kind in a forked process: if it breaks, that is one failure, and the others go on."""
-    with tempfile.TemporaryDirectory(prefix=f"faults-{kind}-") as folder, tempfile.TemporaryFile() as answer:
+def try_kinds(
+    kinds: list[str], effort: float, jobs: int
+) -> Iterator[tuple[str, float, list[dict[str, Any]]]]:
+    """Try each kind in a forked process, or in several: if it breaks, that is one failure, and the others go on."""
+    waiting = [Trial(kind, k, n) for kind in kinds for n in [jobs if kind in SPLIT else 1] for k in range(n)]
+    running: dict[int, Trial] = {}
+    found: dict[str, list[Tally]] = {kind: [] for kind in kinds}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            trial = waiting.pop(0)
+            running[trial.begin(effort)] = trial
+        pid, status = os.wait()
+        if pid not in running:
+            continue
+        trial = running.pop(pid)
+        found[trial.kind] += trial.read(status)
+        if trial.kind not in {one.kind for one in (*waiting, *running.values())}:
+            yield (
+                trial.kind,
+                round(trial.seconds, 1),
+                [describe_row(row) for row in join_rows(found[trial.kind])],
+            )
+
+
+def join_rows(rows: list[Tally]) -> list[Tally]:
+    """Rows of one name are one row."""
+    joined: dict[str, Tally] = {}
+    for row in rows:
+        whole = joined.setdefault(row.kind, Tally(row.kind, note=row.note))
+        whole.tried += row.tried
+        whole.failures += row.failures
+    return list(joined.values())
+
+
+class Trial:
+    """A kind, or the part `number` of `parts` of it, that is tried in a forked process."""
+
+    def __init__(self, kind: str, number: int, parts: int) -> None:
+        self.kind, self.share, self.start = kind, [number, parts], 0.0
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.answer: Any = None
+
+    def begin(self, effort: float) -> int:
+        """Fork; returns the process."""
+        self.start = time.monotonic()
+        self.folder = tempfile.TemporaryDirectory(prefix=f"faults-{self.kind}-")
+        self.answer = tempfile.TemporaryFile()  # noqa: SIM115
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            run_in_child(kind, effort, Path(folder).resolve(), answer.fileno())
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        answer.seek(0)
-        text = answer.read().decode()
-    if status == 0:
-        return [describe_row(Tally(**row)) for row in json.loads(text)]
-    broken = Tally(f"{kind}: the bench itself", 1, [f"exit {status}: {text[-600:]}"])
-    return [describe_row(broken)]
+            tally.SHARE[:] = self.share
+            run_in_child(self.kind, effort, Path(self.folder.name).resolve(), self.answer.fileno())
+        return pid
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.start
+
+    def read(self, status: int) -> list[Tally]:
+        """The rows, when the process has ended."""
+        assert self.folder is not None
+        self.answer.seek(0)
+        text = self.answer.read().decode()
+        self.answer.close()
+        self.folder.cleanup()
+        if (code := os.waitstatus_to_exitcode(status)) == 0:
+            return [Tally(**row) for row in json.loads(text)]
+        return [Tally(f"{self.kind}: the bench itself", 1, [f"exit {code}: {text[-600:]}"])]
 
 
 def run_in_child(kind: str, effort: float, folder: Path, answer: int) -> None:
@@ -155,16 +214,24 @@ def show_results(data: dict[str, Any], as_json: bool, console: Console) -> None:
 
 
 def write_results(data: dict[str, Any], arguments: argparse.Namespace, kinds: list[str]) -> None:
-    """The result file, and the page if it was the whole bench."""
+    """The result file, and the page if it was the whole bench or is added to it."""
     whole = arguments.effort == 1.0 and set(kinds) == set(find_kinds())
-    path = arguments.out or (RESULTS if whole else None)
+    path = arguments.out or (RESULTS if whole or arguments.add else None)
     if path is None:
         return
     from measure import context, write_json
 
-    write_json(path, context("cpu") | data)
+    before = json.loads(path.read_text(encoding="utf-8"))["parts"] if arguments.add and path.exists() else []
+    write_json(path, {"parts": join_parts(before, [context("cpu") | data])})
     if path.resolve() == RESULTS.resolve():
         write_page(json.loads(RESULTS.read_text(encoding="utf-8")))
+
+
+def join_parts(before: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of the bench, each with its machine; what was tried again replaces what was there."""
+    again = {row["kind"] for part in new for row in part["rows"]}
+    kept = [part | {"rows": [row for row in part["rows"] if row["kind"] not in again]} for part in before]
+    return [part for part in kept if part["rows"]] + new
 
 
 def write_page(data: dict[str, Any]) -> None:
@@ -176,15 +243,19 @@ def write_page(data: dict[str, Any]) -> None:
 
 def make_table(data: dict[str, Any]) -> str:
     """The table in docs/reliability.md; tests/docs/test_reliability.py makes it again."""
-    lines = [
-        f"`{data['command']}` ({data['date']}, commit {data['commit']}, {data['seconds'] / 60:.0f} minutes):",
-        "",
-        "| fault | tried | survived | did harm |",
-        "|---|---|---|---|",
-    ]
-    for row in data["rows"]:
+    lines, rows = [], []
+    for part in data["parts"]:
+        kinds = ", ".join(dict.fromkeys(row["kind"] for row in part["rows"]))
+        machine = f"{part['device']}, {part['cores']} cores, Python {part['python']}, PyTorch {part['torch']}"
+        lines.append(
+            f"- {kinds}: `{part['command']}` ({part['date']}, commit {part['commit']}, {machine}, "
+            f"{part['seconds'] / 60:.0f} minutes)"
+        )
+        rows += part["rows"]
+    lines += ["", "| fault | tried | survived | did harm |", "|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: row["kind"]):
         lines.append(f"| {row['name']} | {row['tried']:,} | {row['survived']:,} | {row['harm']:,} |")
-    total = {key: sum(row[key] for row in data["rows"]) for key in ("tried", "survived", "harm")}
+    total = {key: sum(row[key] for row in rows) for key in ("tried", "survived", "harm")}
     lines.append(f"| **all** | {total['tried']:,} | {total['survived']:,} | {total['harm']:,} |")
     return "\n".join(lines)
 

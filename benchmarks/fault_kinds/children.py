@@ -19,7 +19,7 @@ from fault_kinds.shim import Fault
 
 #: Seconds after which a command counts as hanging.
 LIMIT = 120.0
-WORKERS = 2
+WORKERS = len(os.sched_getaffinity(0))
 Case = TypeVar("Case")
 
 
@@ -170,8 +170,8 @@ def run_in_child(
 
 
 def run_cases(cases: Sequence[Case], do: Callable[[Case, Path], Any], folder: Path) -> Iterator[Any]:
-    """`do(case, folder of its own)` for all cases, in two forked workers; yields what they return, in any order.
-    What a worker did not come to is yielded as a text."""
+    """`do(case, folder of its own)` for all cases, in a forked worker for each core; yields what they return, in
+    any order. What a worker did not come to is yielded as a text."""
     workers = [start_worker(cases[k::WORKERS], do, folder / f"worker-{k}") for k in range(WORKERS)]
     done, open_pipes = 0, {pipe: b"" for _, pipe in workers}
     while open_pipes:

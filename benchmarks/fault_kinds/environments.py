@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fault_kinds.tally import Tally, scale_count
+from fault_kinds.tally import Tally, scale_count, share_cases
 
 HERE = Path(__file__).parent
 #: Reads cases as JSON, one in a line, and runs each in a child; answers with its exit code.
@@ -290,7 +290,7 @@ def try_faults(effort: float, folder: Path) -> list[Tally]:
     tallies: dict[str, Tally] = {}
     trials = Trials(folder)
     try:
-        for case in cases[: scale_count(len(cases), effort, least=6)]:
+        for case in share_cases(cases[: scale_count(len(cases), effort, least=6)]):
             kind = f"environments, {case.command if case.command == 'train' else 'play'}, {case.how}"
             wrong = trials.try_case(case)
             tallies.setdefault(kind, Tally(kind)).check(not wrong, f"{case}: {wrong}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import flashdqn
-from fault_kinds.tally import Tally, scale_count
+from fault_kinds.tally import Tally, scale_count, share_cases
 from flashdqn.core.signals import STOP_SIGNALS, find_exit_code
 from flashdqn.runs import checkpoint
 
@@ -60,7 +60,7 @@ def try_faults(effort: float, folder: Path) -> list[Tally]:
     cases = cases[: scale_count(len(cases), effort, least=3)]
     tallies = {moment: Tally(f"signal during {moment}") for moment in MOMENTS}
     endings: dict[str, str] = {}
-    for number, (game, moment, name) in enumerate(cases):
+    for number, (game, moment, name) in enumerate(share_cases(cases)):
         harm = try_signal(game, moment, name, folder / str(number), endings, folder)
         tallies[moment].check(not harm, f"{name.name} during {moment} of {game}: {harm}")
     return [tally for tally in tallies.values() if tally.tried]

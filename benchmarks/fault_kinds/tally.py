@@ -7,7 +7,11 @@ for each row of the table that `benchmarks/faults.py` prints.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+Case = TypeVar("Case")
 
 
 @dataclass
@@ -29,6 +33,15 @@ class Tally:
     def survived(self) -> int:
         """Faults that did no harm."""
         return self.tried - len(self.failures)
+
+
+#: Which part of the cases this process tries: (0, 1) is all of them, (2, 5) the third of five parts.
+SHARE = [0, 1]
+
+
+def share_cases(cases: Sequence[Case]) -> Sequence[Case]:
+    """The cases of this process; the others are tried by other processes."""
+    return cases[SHARE[0] :: SHARE[1]]
 
 
 def scale_count(count: int, effort: float, least: int = 1) -> int:
