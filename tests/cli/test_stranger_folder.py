@@ -4,7 +4,6 @@ figures to, arguments that are files, and texts that control the terminal."""
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 import flashdqn
-from conftest import tiny_config
+from conftest import forge_settings, tiny_config
 from flashdqn import Config, ConfigError
 from flashdqn.cli import main as cli
 from flashdqn.config.settings import apply_settings, list_named_code, list_receivers, resume_flag, trust_flag
@@ -128,13 +127,12 @@ def spoil(run_copy: Path) -> Spoil:
     """A run of a stranger's: some settings of its configuration are changed."""
 
     def change(settings: dict[str, Any]) -> Path:
-        file = run_copy / "config.json"
-        data = json.loads(file.read_text())
-        data.pop("checksum", None)
-        for group, values in settings.items():
-            old = {} if "task" in values else data["config"][group]
-            data["config"][group] = old | values
-        file.write_text(json.dumps(data))
+        def forge(record: dict[str, Any]) -> None:
+            for group, values in settings.items():
+                old = {} if "task" in values else record["config"][group]
+                record["config"][group] = old | values
+
+        forge_settings(run_copy, forge)
         return run_copy
 
     return change

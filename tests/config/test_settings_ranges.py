@@ -133,7 +133,7 @@ FILES: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
     "empty": ("c.json", b"", "is not valid json"),
     "a name twice": ("c.json", b'{"envs": 8, "envs": 9}', "it has 'envs' twice"),
     "5000 digits": ("c.json", b'{"envs": ' + b"9" * 5000 + b"}", "is not valid json"),
-    "large": ("c.json", b" " * 10_485_761, "is larger than 10 MB"),
+    "large": ("c.json", b" " * 10_485_761, "has more than 10,485,760 bytes"),
     "a folder": ("c.json", Path.mkdir, "is a folder, not a file"),
     "a pipe": ("c.json", os.mkfifo, "is a named pipe, not a file"),
     "a device": ("c.json", lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),

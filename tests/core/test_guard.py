@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from flashdqn.core.blame import clean_line
+from flashdqn.core.blame import MOST_LETTERS, read_message
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
 
@@ -55,7 +56,13 @@ def test_everything_becomes_one_sentence(deed: Callable[[], object], said: str) 
 
 
 def test_long_texts_are_cut() -> None:
-    assert len(clean_line("x" * 10**6)) < 400
+    assert len(read_message(ValueError("x" * 10**6))) < MOST_LETTERS + 10
+    named = compile("def fail():\n    raise ValueError", "x" * 10**4, "exec")
+    space: dict[str, Any] = {}
+    exec(named, space)
+    with pytest.raises(EnvError) as caught:
+        Guard("game", 30.0).call("step", space["fail"])
+    assert len(str(caught.value)) < 2 * MOST_LETTERS
 
 
 def test_our_own_errors_pass() -> None:

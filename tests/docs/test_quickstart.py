@@ -32,6 +32,7 @@ SMALLER: dict[str, list[str]] = {
     "doctor": ["--seconds", "60"],  # the script is over sooner
     "presets": [],
     "envs": [],
+    "cache": [],
     "landscapes": ["--size", "20"],
 }
 

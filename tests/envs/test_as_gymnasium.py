@@ -195,7 +195,11 @@ def test_pictures() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"size": 3}, "4 to 32"), ({"sise": 6}, "did you mean 'size'"), ({"features": "all"}, "basic, flood")],
+    [
+        ({"size": 3}, "in 4 … 32"),
+        ({"sise": 6}, "did you mean 'size'"),
+        ({"features": "all"}, "basic, flood"),
+    ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], message: str) -> None:
     for make in (lambda: gymnasium.make(SNAKE, **settings), lambda: gymnasium.make_vec(SNAKE, 2, **settings)):

@@ -18,8 +18,9 @@ import pytest
 import flashdqn
 from conftest import start, tiny_config, tiny_flags
 from flashdqn import Run
-from flashdqn.core.errors import DivergedError, EnvError, MemoryShortageError, StorageError
+from flashdqn.core.errors import ConfigError, DivergedError, EnvError, MemoryShortageError, StorageError
 from flashdqn.core.signals import STOP_SIGNALS, Interrupt, Stopped, find_exit_code, name_signal
+from flashdqn.envs.snake.env import Snake
 from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
 from flashdqn.show.report import RUN_PAGES
@@ -386,11 +387,14 @@ def test_an_environment_that_goes_to_another_folder(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.parametrize("error", [ValueError("not now"), ConfigError("not now.")], ids=repr)
 def test_an_environment_that_cannot_be_closed(
-    tiny_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    error: Exception, tiny_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "close_env", fail_with(ValueError("not now")))
-    assert tiny_run(**SHORT).finished
+    monkeypatch.setattr(Snake, "close", fail_with(error), raising=False)
+    with pytest.raises(EnvError, match=r"not now.*The training is complete and saved"):
+        tiny_run(**SHORT)
+    assert read_summary(only_run(tmp_path))["finished"]
 
 
 @pytest.mark.parametrize(
@@ -436,18 +440,69 @@ def test_a_full_disk_is_a_failure_and_the_checkpoint_before_is_whole(
     assert flashdqn.train(resume=run, progress=False).summary["weights"] == never_stopped
 
 
-def test_weights_that_are_not_finite_are_summed_up_but_never_saved(
-    tiny_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def poison(one: Loop, *_: Any) -> object:
-        return one.parts.counts.transitions >= 600 and one.parts.ring.reward.fill_(float("nan"))
+def spoil_reward(one: Loop) -> None:
+    one.parts.ring.reward.fill_(float("nan"))
 
-    call_before(monkeypatch, Loop, "iterate", poison, times=1000)
-    with pytest.raises(DivergedError, match="the last good checkpoint is"):
-        tiny_run(**SHORT)
+
+def spoil_weights(one: Loop) -> None:
+    one.parts.learner.flat.values.fill_(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "said"),
+    [
+        (
+            spoil_reward,
+            EnvError,
+            r"snake gave .* gradient step \d+ holds \d+ of 32 in reward, at step",
+        ),
+        (spoil_weights, DivergedError, r"The loss of gradient step \d+ is not finite .*smaller --learn\.lr"),
+    ],
+    ids=["the environment's", "the weights"],
+)
+def test_numbers_that_are_not_finite_are_summed_up_but_never_saved(
+    spoil: Callable[[Loop], None],
+    error: type[Exception],
+    said: str,
+    tiny_run: Callable[..., Run],
+    never_stopped: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def spoil_late(one: Loop) -> None:
+        if one.parts.counts.transitions >= 600:
+            spoil(one)
+
+    with monkeypatch.context() as patch:
+        call_before(patch, Loop, "iterate", spoil_late, times=1000)
+        with pytest.raises(error, match=said) as caught:
+            tiny_run(**SHORT)
     run = only_run(tmp_path)
-    assert "the last good checkpoint is" in read_summary(run)["stopped"]
+    assert "the last good checkpoint is" in str(caught.value)
+    assert ("--learn.lr" in str(caught.value)) == (error is DivergedError)
+    assert read_summary(run)["stopped"] == str(caught.value)
     assert max(int(path.name) for path in checkpoint.list_checkpoints(run / "checkpoints")) < 600
+    assert flashdqn.train(resume=run, progress=False).summary["weights"] == never_stopped
+
+
+def test_a_replay_that_would_fail_again_is_not_saved(
+    tiny_run: Callable[..., Run], never_stopped: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad number that no batch has drawn yet: the checkpoint before it stays the newest."""
+
+    def spoil_newest(one: Loop, *_: Any) -> None:
+        if one.parts.counts.transitions >= 900:
+            one.parts.ring.obs[int(one.parts.ring.head)].view(-1)[0] = float("inf")
+
+    with monkeypatch.context() as patch:
+        call_before(patch, Loop, "save", spoil_newest, times=1000)
+        with pytest.raises(
+            EnvError, match=r"the replay holds 1 of [\d,]+ in obs, at step .*then go on with: "
+        ):
+            tiny_run(**SHORT)
+    points = checkpoint.list_checkpoints(only_run(tmp_path) / "checkpoints", with_state=True)
+    assert 500 <= int(points[-1].name) < 900
+    assert flashdqn.train(resume=only_run(tmp_path), progress=False).summary["weights"] == never_stopped
 
 
 def test_an_error_of_our_own_saves_the_run_first(

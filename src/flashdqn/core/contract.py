@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.blame import call_user_code, env_error
-from flashdqn.core.errors import EnvError
+from flashdqn.core.errors import EnvError, FlashDQNError
 from flashdqn.core.types import Step
 
 
@@ -137,9 +137,15 @@ def close_env(env: VecEnv) -> EnvError | None:
 
     What goes wrong in there is returned: it must not hide an error that came before.
     """
-    try:
+
+    def close() -> None:
         if callable(end := getattr(env, "close", None)):
-            call_user_code(end, lambda failure: env_error(env.name, "close", failure))
+            end()
+
+    try:
+        call_user_code(close, lambda failure: env_error(env.name, "close", failure))
     except EnvError as error:
         return error
+    except FlashDQNError as error:  # a game may use flashdqn itself
+        return EnvError(str(error))
     return None

@@ -86,7 +86,7 @@ def read_plain_file(path: Path, follow: bool = False, most: int | None = None) -
         too_large = os.fstat(file.fileno()).st_size > most
         data = b"" if too_large else file.read(most + 1)  # a pipe has no size
         if too_large or len(data) > most:
-            raise make_refusal(path, f"is larger than {most // 2**20} MB")
+            raise make_refusal(path, f"has more than {most:,} bytes")
         return data
 
 

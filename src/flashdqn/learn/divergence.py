@@ -7,12 +7,12 @@ the device, and the next report finds it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
-from flashdqn.core.errors import DivergedError, EnvFailureError
+from flashdqn.core.errors import BadNumbersError, DivergedError
 from flashdqn.core.types import Batch
 
 
@@ -22,22 +22,20 @@ class DivergenceWatch:
     def __init__(self, device: torch.device) -> None:
         self.on_host = device.type == "cpu"
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
-        self._describe_replay: Callable[[], str] = str
+        self._read_replay: Callable[[], tuple[Tensor, Tensor]] | None = None
         self._env_name = "The environment"
 
-    def explain_by(self, describe_replay: Callable[[], str], env_name: str = "The environment") -> None:
-        """Say what learning draws from, because the batch itself is gone when the mark is found."""
-        self._describe_replay, self._env_name = describe_replay, env_name
+    def explain_by(self, read_replay: Callable[[], tuple[Tensor, Tensor]], env_name: str) -> None:
+        """Say whose observations and rewards learning draws from: the batch is gone when the mark is found."""
+        self._read_replay, self._env_name = read_replay, env_name
 
     def look(self, loss: Tensor, batch: Batch, update: Tensor) -> None:
         """On the CPU, once per update: raise at once if the loss is bad."""
         if not math.isfinite(loss.item()):
             obs, _, reward, _, next_obs, *_ = batch.transition
-            if not all(bool(x.isfinite().all()) for x in (obs, reward, next_obs)):
-                raise EnvFailureError(
-                    f"{self._env_name} gave an observation or a reward that is NaN or infinite: every number must "
-                    "be finite. flashdqn.envs.check_env says which."
-                )
+            self._refuse_bad_numbers(
+                f"the batch of gradient step {int(update)}", obs=obs, reward=reward, next_obs=next_obs
+            )
             what = describe_loss(loss, batch)
             raise DivergedError(f"The loss of gradient step {int(update)} is not finite ({what})")
 
@@ -50,7 +48,22 @@ class DivergenceWatch:
         """Once per report: raise if an update since the last report was bad."""
         if not self.on_host and int(self.first_bad) >= 0:
             where = f"The loss of gradient step {int(self.first_bad)} is not finite"
-            raise DivergedError(f"{where} (in the replay: {self._describe_replay()})")
+            if self._read_replay is None:
+                raise DivergedError(where)
+            self.check_replay(f"at gradient step {int(self.first_bad)} the replay")
+            raise DivergedError(f"{where} (in the replay: {describe_data(*self._read_replay())})")
+
+    def check_replay(self, place: str = "the replay") -> None:
+        """Raise if learning could draw numbers that are not finite: a run resumed with them would fail again."""
+        if self._read_replay is not None:
+            obs, reward = self._read_replay()
+            self._refuse_bad_numbers(place, obs=obs, reward=reward)
+
+    def _refuse_bad_numbers(self, place: str, **given: Tensor) -> None:
+        if bad := describe_bad_numbers(given):
+            raise BadNumbersError(
+                f"{self._env_name} gave numbers that are NaN or infinite: {place} holds {bad}"
+            )
 
 
 def describe_loss(loss: Tensor, batch: Batch) -> str:
@@ -58,6 +71,17 @@ def describe_loss(loss: Tensor, batch: Batch) -> str:
     obs, _, reward, discount, next_obs, *_ = batch.transition
     data = describe_data(torch.stack((obs, next_obs)), reward)
     return f"loss {loss.item():g}, {data}, mean discount {discount.mean():g}"
+
+
+def describe_bad_numbers(given: Mapping[str, Tensor]) -> str:
+    """Where numbers are not finite, and how many: "2 of 128 in obs"; empty if all are finite."""
+    found = []
+    for name, tensor in given.items():
+        if tensor.is_floating_point() and not all(math.isfinite(x) for x in tensor.aminmax()):
+            parts = torch.split(tensor, 1024)  # a replay may be large
+            count = sum(int((~part.isfinite()).sum()) for part in parts)
+            found.append(f"{count:,} of {tensor.numel():,} in {name}")
+    return ", ".join(found)
 
 
 def describe_data(obs: Tensor, reward: Tensor) -> str:

@@ -14,7 +14,6 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
-from flashdqn.learn.divergence import describe_data
 from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, Sampler
@@ -111,7 +110,7 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
     collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
-    learner.watch.explain_by(lambda: describe_data(*ring.learned_from()), env.name)
+    learner.watch.explain_by(ring.learned_from, env.name)
     generators |= learner.generators
     return Parts(
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,

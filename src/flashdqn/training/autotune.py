@@ -13,7 +13,7 @@ from flashdqn.compute.device import synchronize_device
 from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config import Config
 from flashdqn.core.contract import is_capturable
-from flashdqn.core.errors import DivergedError, ExecutionError, FlashDQNError
+from flashdqn.core.errors import BadNumbersError, DivergedError, ExecutionError, FlashDQNError
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.catalog import explain_misfit
 from flashdqn.training.engine import Engine, first_error_line
@@ -183,7 +183,7 @@ def time_updates(engine: Engine) -> float:
         start = time.perf_counter()
         if is_capturable(parts.collector.env):
             engine.collect()
-        with suppress(DivergedError):  # the run itself reports it
+        with suppress(BadNumbersError, DivergedError):  # the run itself reports it
             engine.learn(engine.largest)
         synchronize_device(device)
         least = min(least, time.perf_counter() - start)

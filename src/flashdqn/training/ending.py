@@ -12,6 +12,7 @@ from flashdqn.config import Config
 from flashdqn.config.settings import resume_flag
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import (
+    BadNumbersError,
     CheckpointError,
     DivergedError,
     EnvError,
@@ -80,7 +81,7 @@ def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException
 
 def save_after(loop: Loop, error: BaseException) -> Path | None:
     """Save a checkpoint after an error, where the training's state is whole; None if it is not saved."""
-    if isinstance(error, DivergedError | CheckpointError) or not loop.begun:
+    if isinstance(error, BadNumbersError | DivergedError | CheckpointError) or not loop.begun:
         return None
     if not loop.whole and not isinstance(
         error, EnvError
@@ -111,11 +112,15 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
             else "There is no checkpoint to resume from."
         )
     text = str(error).rstrip(". ")
+    step = f"{loop.parts.counts.transitions:,}"
     if isinstance(error, DivergedError):
-        step = f"{loop.parts.counts.transitions:,}"
         return DivergedError(f"{text}, at step {step}; {last}. A smaller --learn.lr may help.")
     if isinstance(error, EnvError):
         failure = EnvError(f"{text}. {kept}" if loop.begun else f"{text}.")
+        if isinstance(error, BadNumbersError):  # a smaller learning rate would not help
+            then = f", then {again}" if resumable else "."
+            mend = f"Correct the environment (flashdqn.envs.check_env looks for such numbers){then}"
+            failure = EnvError(f"{text}, at step {step}; {last}. {mend}")
         failure.__cause__ = error
         return failure
     if shortage := explain_shortage(error):

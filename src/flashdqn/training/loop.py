@@ -226,8 +226,8 @@ class Loop:
         return self.interrupt.requested
 
     def save(self, with_state: bool = True, timed: bool = False) -> Path:
-        """Save a checkpoint now; never one with weights that are not finite. One that only the clock asks for
-        (`timed`) changes nothing of the training, and replaces earlier ones of its kind."""
+        """Save a checkpoint now; never one with weights or a replay that are not finite. One that only the clock
+        asks for (`timed`) changes nothing of the training, and replaces earlier ones of its kind."""
         begun, self.interrupt.saving = time.monotonic(), True
         try:
             with self.parts.phases("checkpoint", host=True):
@@ -244,6 +244,8 @@ class Loop:
         weights = learner.weights()
         if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
             raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
+        if with_state:
+            learner.watch.check_replay()
         state = self.parts.state_dict() if with_state else None
         self.reporter.flush()
         return self.folder.save_checkpoint(weights, state, self._counters(timed))

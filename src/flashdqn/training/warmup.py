@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flashdqn.config import Config
 from flashdqn.core.contract import close_env, is_capturable, is_resumable
-from flashdqn.core.errors import DivergedError
+from flashdqn.core.errors import BadNumbersError, DivergedError
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.training.assemble import Parts
 from flashdqn.training.engine import Engine, all_group_sizes
@@ -52,7 +52,7 @@ def exercise_engine(engine: Engine) -> None:
         parts.collector.start(seed=0)
         for _ in range(parts.sampler.least_rows):
             engine.collect()
-    with suppress(DivergedError):  # the run itself reports a loss that is not finite
+    with suppress(BadNumbersError, DivergedError):  # the run itself reports a loss that is not finite
         for count in all_group_sizes(engine.largest):
             parts.learner.updates = 0  # a copy into the target would split the group
             parts.sampler.draw_again()
