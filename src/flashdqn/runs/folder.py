@@ -26,11 +26,13 @@ from torch import Tensor
 
 from flashdqn.config import Config
 from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
-from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError
+from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError, StorageError
 from flashdqn.core.files import (
+    DISK_ERRORS,
     MOST_JSON,
     RefusedFileError,
     describe_problem,
+    make_write_error,
     open_plain_file,
     parse_json,
     read_plain_text,
@@ -136,7 +138,7 @@ class RunFolder:
         except RefusedFileError as error:
             raise CheckpointError(f"{self.path / '.lock'} {error.strerror}: remove it.") from None
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise make_write_error(str(self.path), error) from None
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,7 +201,7 @@ class RunFolder:
             for folder in (self.path, self.checkpoints):
                 remove_leftovers(folder)
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise make_write_error(str(self.path), error) from None
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to continue from: the one named, or the newest."""
@@ -237,7 +239,7 @@ class RunFolder:
             self._sync_tables()
             origin = self._describe_origin()
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise StorageError(f"{self.path} cannot be written: {error.strerror}.") from None
         return checkpoint.save(self.checkpoints, weights, state, counters, origin)
 
     def _sync_tables(self) -> None:
@@ -369,8 +371,7 @@ def check_output_folder(out: str) -> None:
         raise make_unwritable_error(out, PermissionError(13, "Permission denied"))
 
 
-def make_unwritable_error(out: str, error: OSError) -> ConfigError:
-    """The error for an output folder that cannot be written."""
-    return ConfigError(
-        f"The output folder {out} cannot be written: {error.strerror}. Choose another with --out."
-    )
+def make_unwritable_error(out: str, error: OSError) -> FlashDQNError:
+    """The error for an output folder that cannot be written: the user's choice, or the disk is full or broken."""
+    kind = StorageError if error.errno in DISK_ERRORS else ConfigError
+    return kind(f"The output folder {out} cannot be written: {error.strerror}. Choose another with --out.")
