@@ -4,6 +4,7 @@ read-only disk."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import time
@@ -233,3 +234,39 @@ def test_a_table_on_a_full_disk_keeps_its_rows(tmp_path: Path, monkeypatch: pyte
         file.write(b"2,0.")  # as far as the disk went
     tables.append_row(table, {"step": 3, "loss": 0.25})
     assert [row["step"] for row in tables.read_table(table)] == ["1", "3"]
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["the first row", "a later one"])
+def test_nothing_is_left_of_a_row_that_cannot_be_written(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.csv"
+    if there:
+        tables.append_row(path, {"step": 1, "loss": 0.5})
+    before = path.read_bytes() if there else b""
+    truncated: list[int] = []
+
+    def fail_at_folder(path: Path) -> None:
+        if path == tmp_path:
+            raise OSError(errno.EIO, "Input/output error")
+
+    class Half(io.FileIO):
+        """Takes a few bytes of a row, and fails then."""
+
+        def write(self, data: Any) -> int:
+            if self.tell() > len(before):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data[:3])
+
+        def truncate(self, size: int | None = None) -> int:
+            truncated.append(self.tell())
+            return super().truncate(size)
+
+    monkeypatch.setattr(files, "sync_to_disk", fail_at_folder)
+    monkeypatch.setattr(os, "fdopen", lambda handle, mode, **_: Half(handle, mode))
+    with pytest.raises(OSError, match=r"error|No space"):
+        tables.append_row(path, {"step": 2, "loss": 0.25})
+    monkeypatch.undo()
+    assert path.exists() == there
+    assert not there or path.read_bytes() == before
+    assert truncated == ([len(before) + 3] if there else [])

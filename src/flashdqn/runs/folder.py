@@ -266,23 +266,32 @@ class RunFolder:
         manifest = checkpoint.read_manifest(point)
         counters, evaluation = manifest["counters"], checkpoint.read_evaluation(manifest)
         step, tables = counters["transitions"], manifest.get("tables", {})
-        said = self.rewind(step, counters.get("reported_step", step), tables)
+        evaluated = step - 1 if counters.get("owes_evaluation") else step
+        said = self.rewind(step, counters.get("reported_step", step), tables, evaluated)
         if not tables and (rows := read_evaluations(self.path)):  # format 1
             evaluation = rows[-1].step, rows[-1].mean_score
         self._evaluation = evaluation if evaluation[0] >= 0 else None
         return said
 
     def rewind(
-        self, step: int, reported: int | None = None, tables: Mapping[str, Any] | None = None
+        self,
+        step: int,
+        reported: int | None = None,
+        tables: Mapping[str, Any] | None = None,
+        evaluated: int | None = None,
     ) -> list[str]:
-        """Delete everything after `step`, and metrics after the step `reported`: it will be done again. The best
-        checkpoint is chosen first, and the tables come last, so that a crash in between leaves a usable folder."""
+        """Delete everything after `step`, metrics after the step `reported` and evaluations after `evaluated`: it
+        will be done again. The best checkpoint is chosen first, and the tables come last, so that a crash in
+        between leaves a usable folder."""
         notes = self._find_best(step)
         for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
             if int(path.name) > step:
                 checkpoint.remove_checkpoint(path)
         sync_to_disk(self.checkpoints)
-        limits = {METRICS_FILE: step if reported is None else min(step, reported), EVALUATIONS_FILE: step}
+        limits = {
+            METRICS_FILE: step if reported is None else min(step, reported),
+            EVALUATIONS_FILE: step if evaluated is None else evaluated,
+        }
         described = tables or {}
         found = (rewind_table(self.path / name, last, described.get(name)) for name, last in limits.items())
         notes += [note for note in found if note]
