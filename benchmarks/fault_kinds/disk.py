@@ -104,10 +104,11 @@ def try_error(prepared: Prepared, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def describe_refusal(outcome: Outcome) -> str:
-    """What is wrong with how a command meets a broken disk: it must succeed, or fail in one sentence."""
+    """What is wrong with how a command meets a broken disk: it must succeed, or fail in one sentence (1: it is not
+    the user's mistake)."""
     if outcome.crashed:
         return str(outcome)
-    return "" if outcome.code == 0 or (outcome.code in (1, 2) and outcome.said) else f"no sentence: {outcome}"
+    return "" if outcome.code == 0 or (outcome.code == 1 and outcome.said) else f"no sentence: {outcome}"
 
 
 def describe_litter(out: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import flashdqn
-from flashdqn.core.errors import CheckpointError
+from flashdqn.core.errors import CheckpointError, StorageError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.checkpoint import MANIFEST, STATE, WEIGHTS
 from flashdqn.runs.folder import RunFolder
@@ -66,6 +67,27 @@ def test_weights_without_state_play_but_do_not_resume(tmp_path: Path) -> None:
     assert_holds(path, 1000, 2.0, with_state=False)
     with pytest.raises(CheckpointError, match=r"state\.safetensors is missing"):
         checkpoint.load_checkpoint(path, with_state=True)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "again"])
+def test_a_folder_that_cannot_be_synced_leaves_no_litter(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if there:
+        save(tmp_path, 5, 1.0)
+    sync = checkpoint.sync_to_disk
+
+    def fail(path: Path) -> None:
+        if path == tmp_path:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "sync_to_disk", fail)
+        with pytest.raises(StorageError, match="Input/output error"):
+            save(tmp_path, 5, 2.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["000000000005"]
+    assert_holds(tmp_path / "000000000005", 5, 1.0 if there else 2.0)
 
 
 def test_two_states_and_all_weights_are_kept(tmp_path: Path) -> None:

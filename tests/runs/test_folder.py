@@ -4,6 +4,7 @@ read-only disk."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import time
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import flashdqn
 from conftest import tiny_config
 from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.core import files
-from flashdqn.core.errors import CheckpointError, ConfigError
+from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError, StorageError
 from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.runs import checkpoint, tables
 from flashdqn.runs import folder as folders
@@ -52,9 +54,49 @@ def test_a_full_disk_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigError, match="No space left"):
+    with pytest.raises(StorageError, match="No space left"):
         RunFolder.create(tiny_config(out=str(tmp_path / "runs")), {})
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES])
+def test_a_broken_disk_is_a_failure_and_a_wrong_path_a_mistake(
+    number: int, run_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, code = RunFolder(run_copy), 2 if number == errno.EACCES else 1
+
+    def fail(*_: object, **__: object) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "open_plain_file", fail)
+        with pytest.raises(CheckpointError, match="cannot be written") as caught, folder.locked():
+            pass
+        assert caught.value.exit_code == code
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "recover_interrupted_save", fail)
+        with pytest.raises(CheckpointError, match="cannot be written") as caught:
+            folder.recover()
+        assert caught.value.exit_code == code
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", fail)
+        with pytest.raises(FlashDQNError, match=r"cannot be written.*--out") as refused:
+            RunFolder.create(tiny_config(out=str(tmp_path / "new")), {})
+        assert refused.value.exit_code == code
+
+
+@pytest.mark.parametrize("name", ["sync_to_disk", "save_file"])
+def test_a_checkpoint_that_cannot_be_written_is_a_failure(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for module in (folders, checkpoint):
+        monkeypatch.setattr(module, name, fail, raising=False)
+    with pytest.raises(StorageError, match="cannot be written: No space left"):
+        RunFolder(tmp_path).save_checkpoint({"a": torch.zeros(1)}, None, {"transitions": 5})
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_a_new_run_is_on_disk_with_all_folders_above_it(
@@ -192,3 +234,39 @@ def test_a_table_on_a_full_disk_keeps_its_rows(tmp_path: Path, monkeypatch: pyte
         file.write(b"2,0.")  # as far as the disk went
     tables.append_row(table, {"step": 3, "loss": 0.25})
     assert [row["step"] for row in tables.read_table(table)] == ["1", "3"]
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["the first row", "a later one"])
+def test_nothing_is_left_of_a_row_that_cannot_be_written(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.csv"
+    if there:
+        tables.append_row(path, {"step": 1, "loss": 0.5})
+    before = path.read_bytes() if there else b""
+    truncated: list[int] = []
+
+    def fail_at_folder(path: Path) -> None:
+        if path == tmp_path:
+            raise OSError(errno.EIO, "Input/output error")
+
+    class Half(io.FileIO):
+        """Takes a few bytes of a row, and fails then."""
+
+        def write(self, data: Any) -> int:
+            if self.tell() > len(before):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data[:3])
+
+        def truncate(self, size: int | None = None) -> int:
+            truncated.append(self.tell())
+            return super().truncate(size)
+
+    monkeypatch.setattr(files, "sync_to_disk", fail_at_folder)
+    monkeypatch.setattr(os, "fdopen", lambda handle, mode, **_: Half(handle, mode))
+    with pytest.raises(OSError, match=r"error|No space"):
+        tables.append_row(path, {"step": 2, "loss": 0.25})
+    monkeypatch.undo()
+    assert path.exists() == there
+    assert not there or path.read_bytes() == before
+    assert truncated == ([len(before) + 3] if there else [])

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import CheckpointError, ConfigError, StorageError
 
 #: In the name of a file that is not whole yet.
 WRITING = ".writing"
@@ -28,6 +28,8 @@ WRITING = ".writing"
 CHECKSUM = "checksum"
 #: The key of a run's id: an object that has one was written with a checksum.
 RUN = "run"
+#: Errors of the disk itself, and not of the path that the user has named.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 #: The most bytes that are read as JSON: more would only fill the memory.
 MOST_JSON = 64 * 2**20
 
@@ -115,6 +117,12 @@ def describe_problem(error: OSError | ValueError) -> str:
         return str(error.strerror)
     words = error.strerror if isinstance(error, OSError) else str(error)
     return f"cannot be read: {words or type(error).__name__}"
+
+
+def make_write_error(what: str, error: OSError) -> CheckpointError:
+    """The error for a path that cannot be written: a failure if the disk is full or broken."""
+    kind = StorageError if error.errno in DISK_ERRORS else CheckpointError
+    return kind(f"{what} cannot be written: {error.strerror or error}.")
 
 
 def is_plain_folder(path: Path) -> bool:

@@ -31,7 +31,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 
-from flashdqn.core.errors import CheckpointError
+from flashdqn.core.errors import CheckpointError, StorageError
 from flashdqn.core.files import (
     RUN,
     RefusedFileError,
@@ -115,25 +115,28 @@ def save(
     except (OSError, SafetensorError) as error:
         _remove_quietly(temporary)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CheckpointError(f"The checkpoint {path} cannot be written: {reason}.") from error
+        raise StorageError(f"The checkpoint {path} cannot be written: {reason}.") from error
     _prune_states(folder)
     _thin_out(folder)
     return path
 
 
 def _put_in_place(temporary: Path, path: Path) -> None:
-    """Rename a finished checkpoint. One that is already there is removed only once the new one is on disk."""
+    """Rename a finished checkpoint. One that is already there is removed only once the new one is on disk; if that
+    fails, it is put back."""
     replaced = path.with_name(f"{REPLACED}{path.name}")
     if os.path.lexists(path):
         remove_anything(replaced)
         path.rename(replaced)
     try:
         temporary.rename(path)
+        sync_to_disk(path.parent)
     except OSError:
         if os.path.lexists(replaced):
+            if os.path.lexists(path):
+                path.rename(temporary)
             replaced.rename(path)
         raise
-    sync_to_disk(path.parent)
     _remove_quietly(replaced)
 
 

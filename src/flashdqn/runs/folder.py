@@ -26,11 +26,13 @@ from torch import Tensor
 
 from flashdqn.config import Config
 from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
-from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError
+from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError, StorageError
 from flashdqn.core.files import (
+    DISK_ERRORS,
     MOST_JSON,
     RefusedFileError,
     describe_problem,
+    make_write_error,
     open_plain_file,
     parse_json,
     read_plain_text,
@@ -136,7 +138,7 @@ class RunFolder:
         except RefusedFileError as error:
             raise CheckpointError(f"{self.path / '.lock'} {error.strerror}: remove it.") from None
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise make_write_error(str(self.path), error) from None
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,7 +201,7 @@ class RunFolder:
             for folder in (self.path, self.checkpoints):
                 remove_leftovers(folder)
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise make_write_error(str(self.path), error) from None
 
     def resume_point(self, wanted: Path) -> Path:
         """The checkpoint to continue from: the one named, or the newest."""
@@ -237,7 +239,7 @@ class RunFolder:
             self._sync_tables()
             origin = self._describe_origin()
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise StorageError(f"{self.path} cannot be written: {error.strerror}.") from None
         return checkpoint.save(self.checkpoints, weights, state, counters, origin)
 
     def _sync_tables(self) -> None:
@@ -264,23 +266,32 @@ class RunFolder:
         manifest = checkpoint.read_manifest(point)
         counters, evaluation = manifest["counters"], checkpoint.read_evaluation(manifest)
         step, tables = counters["transitions"], manifest.get("tables", {})
-        said = self.rewind(step, counters.get("reported_step", step), tables)
+        evaluated = step - 1 if counters.get("owes_evaluation") else step
+        said = self.rewind(step, counters.get("reported_step", step), tables, evaluated)
         if not tables and (rows := read_evaluations(self.path)):  # format 1
             evaluation = rows[-1].step, rows[-1].mean_score
         self._evaluation = evaluation if evaluation[0] >= 0 else None
         return said
 
     def rewind(
-        self, step: int, reported: int | None = None, tables: Mapping[str, Any] | None = None
+        self,
+        step: int,
+        reported: int | None = None,
+        tables: Mapping[str, Any] | None = None,
+        evaluated: int | None = None,
     ) -> list[str]:
-        """Delete everything after `step`, and metrics after the step `reported`: it will be done again. The best
-        checkpoint is chosen first, and the tables come last, so that a crash in between leaves a usable folder."""
+        """Delete everything after `step`, metrics after the step `reported` and evaluations after `evaluated`: it
+        will be done again. The best checkpoint is chosen first, and the tables come last, so that a crash in
+        between leaves a usable folder."""
         notes = self._find_best(step)
         for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
             if int(path.name) > step:
                 checkpoint.remove_checkpoint(path)
         sync_to_disk(self.checkpoints)
-        limits = {METRICS_FILE: step if reported is None else min(step, reported), EVALUATIONS_FILE: step}
+        limits = {
+            METRICS_FILE: step if reported is None else min(step, reported),
+            EVALUATIONS_FILE: step if evaluated is None else evaluated,
+        }
         described = tables or {}
         found = (rewind_table(self.path / name, last, described.get(name)) for name, last in limits.items())
         notes += [note for note in found if note]
@@ -369,8 +380,7 @@ def check_output_folder(out: str) -> None:
         raise make_unwritable_error(out, PermissionError(13, "Permission denied"))
 
 
-def make_unwritable_error(out: str, error: OSError) -> ConfigError:
-    """The error for an output folder that cannot be written."""
-    return ConfigError(
-        f"The output folder {out} cannot be written: {error.strerror}. Choose another with --out."
-    )
+def make_unwritable_error(out: str, error: OSError) -> FlashDQNError:
+    """The error for an output folder that cannot be written: the user's choice, or the disk is full or broken."""
+    kind = StorageError if error.errno in DISK_ERRORS else ConfigError
+    return kind(f"The output folder {out} cannot be written: {error.strerror}. Choose another with --out.")

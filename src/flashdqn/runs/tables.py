@@ -13,6 +13,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -132,16 +133,34 @@ def format_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]], header
 
 
 def append_row(path: Path, cells: Mapping[str, Any]) -> None:
-    """Append a row; the first one also writes the header."""
+    """Append a row; the first one also writes the header. After an OSError nothing of the row is there."""
     names = list(cells)
     if not os.path.lexists(path):
-        write_text_atomically(path, format_table(names, [cells]))
+        _create_table(path, names, cells)
         return
     if not _continues(path, names):
         _rewrite_table(path, names)
-    handle = open_plain_file(path, os.O_WRONLY | os.O_APPEND)
-    with os.fdopen(handle, "ab") as file:
-        file.write(format_table(names, [cells], header=False).encode("utf-8"))
+    with os.fdopen(open_plain_file(path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0) as file:
+        size, left = (
+            os.fstat(file.fileno()).st_size,
+            format_table(names, [cells], header=False).encode("utf-8"),
+        )
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                file.truncate(size)
+            raise
+
+
+def _create_table(path: Path, names: Sequence[str], cells: Mapping[str, Any]) -> None:
+    try:
+        write_text_atomically(path, format_table(names, [cells]))
+    except OSError:
+        with suppress(OSError):  # it is there, but its folder was not synced
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _continues(path: Path, names: Sequence[str]) -> bool:
@@ -213,6 +232,9 @@ def rewind_table(path: Path, last: int, described: Mapping[str, Any] | None) -> 
     a sentence if the file was changed since then, or cannot be read; it is then kept under another name."""
     if described is not None and begins_as_described(path, described):
         _cut_table(path, described["bytes"])
+        rows = read_table(path)
+        if any(int(row[STEP.name]) > last for row in rows):  # written, but the disk failed right after it
+            _keep_rows(path, rows, last)
         return None
     content, said = read_table_content(path), None
     if described is not None or content.problem:
@@ -221,12 +243,16 @@ def rewind_table(path: Path, last: int, described: Mapping[str, Any] | None) -> 
         if os.path.lexists(path):
             said += f"; what was there is kept in {keep_aside(path).name}"
         said += "."
-    kept = [row for row in content.rows if int(row[STEP.name]) <= last]
+    _keep_rows(path, content.rows, last)
+    return said
+
+
+def _keep_rows(path: Path, rows: Sequence[Cells], last: int) -> None:
+    kept = [row for row in rows if int(row[STEP.name]) <= last]
     if kept:
         write_table(path, kept)
     else:
         remove_anything(path)
-    return said
 
 
 def _cut_table(path: Path, size: int) -> None:

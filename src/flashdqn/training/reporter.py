@@ -38,6 +38,7 @@ class Reporter:
         self._timed_from = 0  # the step at which the window's clock started
         self._iterations = 0  # the loop's iterations at that time
         self._sinks: list[Sink] = []
+        self._unwritten: list[MetricsRow] = []  # the disk refused it: the next save tries again
 
     def begin(self, step: int, updates: int) -> None:
         """Start at the beginning, or after the last report of a resumed run."""
@@ -60,9 +61,9 @@ class Reporter:
         """Close the window: one row for metrics.csv, the sinks and the display."""
         with self.parts.phases("report", host=True):
             row = self._close_window(seconds)
-            self.folder.add_metrics(row)
-            self._send("train", row)
-        self.step, self.updates = row.step, row.updates
+            self.step, self.updates = row.step, row.updates
+            self._unwritten.append(row)
+            self._write_rows()
         self.open_window()
         self.progress.report(row)
         return row
@@ -76,6 +77,7 @@ class Reporter:
 
     def flush(self) -> None:
         """Write the figures to disk: those older than a checkpoint must survive a crash after it."""
+        self._write_rows()
         for sink in self._sinks:
             sink.flush()
 
@@ -115,6 +117,11 @@ class Reporter:
             memory_mb=round(used_bytes(parts.learner.device) / 1e6, 1),
             us_total=round(training / count * 1e6, 4),
         )
+
+    def _write_rows(self) -> None:
+        while self._unwritten:
+            self.folder.add_metrics(self._unwritten[0])
+            self._send("train", self._unwritten.pop(0))
 
     def _send(self, table: str, row: MetricsRow | EvaluationRow) -> None:
         cells = row_to_cells(row)
