@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import resource
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from flashdqn.compute import device, threads
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
+from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
@@ -131,3 +134,12 @@ def test_threads_are_limited_by_the_machine() -> None:
     with threads.limit_threads(1024, 1024):
         assert torch.get_num_threads() == min(1024, threads.most_threads())
     assert torch.get_num_threads() == before
+
+
+def test_measuring_a_network_keeps_nothing_of_it() -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    assert memory.measure_kept_bytes(network, ObsSpec((4,), torch.float32)) > 0
+    gone = weakref.ref(network[0].weight)
+    del network
+    gc.collect()
+    assert gone() is None

@@ -129,11 +129,10 @@ def measure_kept_bytes(network: nn.Module, obs_spec: ObsSpec) -> int:
     weights = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
     kept: dict[int, int] = {}
 
-    def note(tensor: Tensor) -> Tensor:
+    def note(tensor: Tensor) -> None:  # keeps nothing: a graph that held its own tensors would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
 
     obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
     with (
