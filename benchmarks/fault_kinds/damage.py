@@ -137,6 +137,8 @@ def list_cases(runs: Runs, effort: float) -> list[Case]:
         run = find_run(path)
         assert run is not None
         for file in sorted(run.rglob("*")):
+            if file.is_dir() and not file.name.isdigit():
+                continue  # what a kill has left: the next resume removes it
             kinds = FOLDER_MUTATIONS if file.is_dir() else MUTATIONS
             if file.name == "checkpoints":
                 continue
