@@ -69,9 +69,16 @@ def test_no_other_fault_does_harm() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # it forks
 def test_a_kind_that_breaks_is_one_failure() -> None:
-    [row] = bench.try_kind("no_such_kind", 0.01)
-    assert row["harm"] == 1
+    [(kind, _, [row])] = bench.try_kinds(["no_such_kind"], 0.01, jobs=1)
+    assert (kind, row["harm"]) == ("no_such_kind", 1)
     assert "No module named" in row["failures"][0]
+
+
+def test_what_is_tried_again_replaces_what_was_there() -> None:
+    before = [{"rows": [{"kind": "kills"}, {"kind": "power"}]}, {"rows": [{"kind": "disk"}]}]
+    new = [{"rows": [{"kind": "power", "harm": 0}]}]
+    assert bench.join_parts(before, new) == [{"rows": [{"kind": "kills"}]}, before[1], *new]
+    assert bench.join_parts([{"rows": [{"kind": "power"}]}], new) == new
 
 
 def test_a_file_that_is_not_python_is_reported(tmp_path: Path) -> None:

@@ -173,10 +173,11 @@ def choose_content(node: Node, chance: random.Random) -> bytes:
     if not node.changes:
         return node.content
     how, whole = chance.choice(("lost", "cut", "zeros", "kept")), apply_changes(node.content, node.changes)
-    if how == "cut":
-        return apply_changes(node.content, node.changes[: chance.randint(0, len(node.changes))])[
-            : chance.randint(0, len(whole))
-        ]
+    if how == "cut":  # a byte that was safe and that nothing has changed since stays
+        some = apply_changes(node.content, node.changes[: chance.randint(0, len(node.changes))])
+        pairs = enumerate(zip(node.content, whole, strict=False))
+        safe = next((k for k, (old, new) in pairs if old != new), min(len(node.content), len(whole)))
+        return some[: chance.randint(min(safe, len(some)), max(safe, len(some)))]
     if how == "zeros":
         return node.content[: len(whole)] + bytes(max(0, len(whole) - len(node.content)))
     return whole if how == "kept" else node.content

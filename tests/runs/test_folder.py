@@ -270,3 +270,19 @@ def test_nothing_is_left_of_a_row_that_cannot_be_written(
     assert path.exists() == there
     assert not there or path.read_bytes() == before
     assert truncated == ([len(before) + 3] if there else [])
+
+
+def test_a_damaged_checkpoint_after_the_resume_point_is_named(run_copy: Path) -> None:
+    paths = checkpoint.list_checkpoints(run_copy / "checkpoints")
+    manifest = paths[-1] / checkpoint.MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    said = RunFolder(run_copy).rewind_to(paths[0])
+    assert any(paths[-1].name in line and "is damaged" in line for line in said)
+    assert checkpoint.list_checkpoints(run_copy / "checkpoints") == paths[:1]
+
+
+def test_a_lock_that_is_a_folder_is_named(run_copy: Path) -> None:
+    (run_copy / ".lock").unlink(missing_ok=True)
+    (run_copy / ".lock").mkdir()
+    with pytest.raises(CheckpointError, match=r"\.lock"), RunFolder(run_copy).locked():
+        pass

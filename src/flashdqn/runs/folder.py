@@ -138,7 +138,7 @@ class RunFolder:
         except RefusedFileError as error:
             raise CheckpointError(f"{self.path / '.lock'} {error.strerror}: remove it.") from None
         except OSError as error:
-            raise make_write_error(str(self.path), error) from None
+            raise make_write_error(str(self.path / ".lock"), error) from None
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -286,6 +286,7 @@ class RunFolder:
         notes = self._find_best(step)
         for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
             if int(path.name) > step:
+                notes += _describe_damage(path)
                 checkpoint.remove_checkpoint(path)
         sync_to_disk(self.checkpoints)
         limits = {
@@ -340,6 +341,15 @@ class RunFolder:
         """Add a row to evaluations.csv."""
         append_row(self.path / EVALUATIONS_FILE, row_to_cells(row))
         self._evaluation = (row.step, row.mean_score)
+
+
+def _describe_damage(path: Path) -> list[str]:
+    """A sentence if a checkpoint is not whole; it is done again."""
+    try:
+        checkpoint.read_manifest(path)
+    except CheckpointError as error:
+        return [f"{error} It is done again."]
+    return []
 
 
 def _make_folder(out: Path, name: str) -> Path:

@@ -127,12 +127,12 @@ def count_head_bytes(config: Config, device: torch.device) -> int:
 def measure_kept_bytes(network: nn.Module, obs_spec: ObsSpec) -> int:
     """Bytes that a forward pass keeps of one sample for the backward pass, without the weights."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.UntypedStorage] = {}
 
-    def note(tensor: Tensor) -> None:  # keeps nothing: a graph that held its own tensors would never be freed
+    def note(tensor: Tensor) -> None:  # the graph itself gets nothing: with its own tensors it would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+            kept[storage.data_ptr()] = storage
 
     obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
     with (
@@ -140,7 +140,7 @@ def measure_kept_bytes(network: nn.Module, obs_spec: ObsSpec) -> int:
         torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
     ):
         network(obs)
-    return sum(kept.values())
+    return sum(storage.nbytes() for storage in kept.values())
 
 
 def check_games_fit(each: int, count: int, device: torch.device) -> None:
