@@ -129,7 +129,8 @@ def measure_kept_bytes(network: nn.Module, obs_spec: ObsSpec) -> int:
     weights = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
 
-    def note(tensor: Tensor) -> None:  # the graph itself gets nothing: with its own tensors it would never be freed
+    # The graph itself gets nothing: if it held its own tensors, it would never be freed.
+    def note(tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage
