@@ -17,6 +17,7 @@ from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
 from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE
 from flashdqn.training.assemble import Parts
@@ -217,10 +218,10 @@ class Loop:
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
         self._owes_evaluation = False
-        best = checkpoint.best(self.folder.checkpoints)
+        best = find_best_checkpoint(self.folder.checkpoints)
         path = self.save(with_state)
         if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
-            checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
+            mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
     def _is_stopping(self) -> bool:
         return self.interrupt.requested
