@@ -164,9 +164,8 @@ def test_a_crash_at_any_operation_leaves_a_whole_checkpoint(
         prepare(folder)
         with crash_at(count, halfway), pytest.raises(Crash):
             write(folder)
-        there = checkpoint.list_checkpoints(
-            folder
-        )  # before anything is cleaned up: all that was there can play
+        # Before anything is cleaned up: all that was there can play.
+        there = checkpoint.list_checkpoints(folder)
         assert [int(path.name) for path in there][:3] == [100, 200, 300]
         for path in there:
             checkpoint.load_checkpoint(path, with_state=False)

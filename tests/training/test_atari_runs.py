@@ -47,9 +47,8 @@ def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pong_trains_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        summary, "find_best_checkpoint", lambda folder: None
-    )  # nobody plays a hundred games here
+    # Nobody plays a hundred games here.
+    monkeypatch.setattr(summary, "find_best_checkpoint", lambda folder: None)
     first = flashdqn.train("gym:ALE/Pong-v5", progress=False, out=str(tmp_path), **SMALL)
     assert first.finished
     assert first.summary["updates"] == int((first.summary["steps"] - 40) * 0.1)

@@ -152,16 +152,14 @@ def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[st
     except FileNotFoundError:
         raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.") from None
     except OSError as error:
-        raise CheckpointError(
-            f"The checkpoint {path} is damaged: {name} {describe_problem(error)}."
-        ) from None
+        raise _make_damage_error(path, f"{name} {describe_problem(error)}") from None
     except SafetensorError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
 
 
 def _require_checksum(path: Path, name: str, found: str | None, wanted: str) -> None:
     if found != wanted:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {name} does not match its checksum.")
+        raise _make_damage_error(path, f"{name} does not match its checksum")
 
 
 def load_or_suggest_older(
@@ -186,22 +184,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest, checked against its own checksum and the folder's name."""
     try:
         manifest = read_signed_json(_find_files(path) / MANIFEST, required=True, newest=FORMAT)
-    except RefusedFileError as error:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} {error.strerror}.") from None
+    except (RefusedFileError, ValueError) as error:
+        raise _make_damage_error(path, f"{MANIFEST} {describe_problem(error)}") from None
     except OSError:
         raise CheckpointError(f"{path} is not a checkpoint: it has no readable {MANIFEST}.") from None
-    except ValueError as error:
-        raise CheckpointError(
-            f"The checkpoint {path} is damaged: {MANIFEST} {describe_problem(error)}."
-        ) from None
     if not _has_all_fields(manifest):
-        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} lacks a part.")
+        raise _make_damage_error(path, f"{MANIFEST} lacks a part")
     step = manifest["counters"]["transitions"]
     if path.name != f"{step:012d}" or manifest.get("step", step) != step:
-        raise CheckpointError(
-            f"The checkpoint {path} is damaged: its files are those of step {step:,}, from another folder."
-        )
+        raise _make_damage_error(path, f"its files are those of step {step:,}, from another folder")
     return manifest
+
+
+def _make_damage_error(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"The checkpoint {path} is damaged: {what}.")
 
 
 def _has_all_fields(manifest: Mapping[str, Any]) -> bool:

@@ -70,9 +70,9 @@ class RunFolder:
     """Paths and tables of one run."""
 
     def __init__(self, path: Path) -> None:
-        self.path = self.shown = path  # `shown` is the path in messages
-        self.checkpoints = path / "checkpoints"
+        self.path = path
         self.shown = path  # as the user wrote it, for messages
+        self.checkpoints = path / "checkpoints"
         self._evaluation: tuple[int, float] | None = None  # the last one: its step and score
         self._record: RunRecord | None = None  # read once: what happens to the file later is no matter
 

@@ -55,9 +55,8 @@ class Loop:
         self._started = 0.0
         self.interrupt = Interrupt(waits=True)  # one that nobody asks: `run` may be given another
         self.begun = False  # whether there is something to save: demonstrations are over, if there are any
-        self.whole = (
-            True  # False within an iteration, where a save would be neither the old state nor the new
-        )
+        # False within an iteration, where a save would be neither the old state nor the new.
+        self.whole = True
         self._evaluated = -1  # the step of the last evaluation
         self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
