@@ -13,6 +13,7 @@ import flashdqn
 from flashdqn import Agent, Config, ConfigError, EnvError, Run
 from flashdqn.envs import check_env
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint
 from flashdqn.runs.tables import read_table
 
 
@@ -150,7 +151,7 @@ def test_evaluate_is_deterministic(agent: Agent, finished_run: Run) -> None:
 
 def test_load_takes_the_best_or_the_one_named(finished_run: Run, agent: Agent) -> None:
     folder = finished_run.path / "checkpoints"
-    best = checkpoint.best(folder)
+    best = find_best_checkpoint(folder)
     assert best is not None
     assert finished_run.summary["best_checkpoint"] == best[0].name
     hashes = {}

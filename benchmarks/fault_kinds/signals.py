@@ -141,7 +141,7 @@ def make_environment() -> dict[str, str]:
 def run_and_signal(moment: str, name: str, note: Path, arguments: list[str]) -> None:
     """Run `flashdqn …` in this process, which sends a signal to its group at the moment."""
     from flashdqn.cli.main import main
-    from flashdqn.training import loop, session
+    from flashdqn.training import loop, session, summary
 
     sent: list[int] = []
 
@@ -181,9 +181,9 @@ def run_and_signal(moment: str, name: str, note: Path, arguments: list[str]) -> 
         before(loop.Loop, "_write_checkpoint", lambda one, *_: saving.append(step_of(one)))
         before(os, "fsync", lambda *_: saving[0] if saving else None)
     elif moment == "last games":
-        before(session, "evaluate_checkpoint", lambda *_: STEPS)
+        before(summary, "evaluate_checkpoint", lambda *_: STEPS)
     else:
-        before(session, "write_pages", lambda *_: STEPS)
+        before(summary, "write_pages", lambda *_: STEPS)
     sys.argv = ["flashdqn", *arguments]
     main()
 

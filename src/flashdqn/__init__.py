@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flashdqn.core import errors, types
     from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError, FlashDQNError
     from flashdqn.learn import algorithms
-    from flashdqn.training.session import Run
+    from flashdqn.training.summary import Run
 
 __version__ = "0.1.0"
 
@@ -71,7 +71,7 @@ _HOMES = {
     "EnvError": "flashdqn.core.errors",
     "FlashDQNError": "flashdqn.core.errors",
     "OnnxAgent": "flashdqn.agent.onnx",
-    "Run": "flashdqn.training.session",
+    "Run": "flashdqn.training.summary",
     "load": "flashdqn.agent.agent",
     "load_onnx": "flashdqn.agent.onnx",
     "make_env": "flashdqn.api",

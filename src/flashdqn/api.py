@@ -20,7 +20,8 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.show.report import make_run_pages
 from flashdqn.show.terminal import CleanConsole
 from flashdqn.training.progress import Silent, choose_progress
-from flashdqn.training.session import Run, resume_run, start_run
+from flashdqn.training.session import resume_run, start_run
+from flashdqn.training.summary import Run
 
 
 def train(

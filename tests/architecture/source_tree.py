@@ -69,9 +69,8 @@ class SourceTree:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found = re.fullmatch(rf"({self.name}(\.\w+)+)(:\w+)?", node.value)
             return [found[1]] if found else []
-        if (
-            isinstance(node, ast.JoinedStr) and node.values
-        ):  # f"flashdqn.cli.{name}": at least the part that is known
+        # f"flashdqn.cli.{name}": at least the part that is known
+        if isinstance(node, ast.JoinedStr) and node.values:
             first = node.values[0]
             text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
             return [text.rstrip(".")] if re.fullmatch(rf"{self.name}(\.\w+)*\.", text) else []

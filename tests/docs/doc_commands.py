@@ -53,9 +53,8 @@ def check(command: Command, run: Path) -> str | None:
     """What is wrong with a command; None if nothing is."""
     words = fill_in(command.words, run)
     wrong = check_words(words)
-    if (
-        wrong and command.mention and words[-1].startswith("-")
-    ):  # `flashdqn train --resume`: of which, all know
+    # `flashdqn train --resume`: of which, all know
+    if wrong and command.mention and words[-1].startswith("-"):
         return None if check_words([*words, str(run)]) is None else wrong
     return wrong
 

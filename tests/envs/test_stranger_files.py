@@ -227,9 +227,8 @@ def test_a_table_from_a_pipe_or_without_end(tmp_path: Path) -> None:
             read_tables(tmp_path / "pipe.json")
         with pytest.raises(ConfigError, match="device"):
             read_tables(Path("/dev/zero"))
-        reading, writing = (
-            os.pipe()
-        )  # as the shell's <(command): only the user could mean it, and a file cannot
+        # As the shell's <(command): only the user could mean it, and a file cannot.
+        reading, writing = os.pipe()
         try:
             with pytest.raises(ConfigError, match="Cannot read the tables"):
                 read_tables(Path(f"/dev/fd/{reading}"))

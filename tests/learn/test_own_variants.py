@@ -68,9 +68,8 @@ def test_trained_resumed_and_loaded(axis: str, tiny_run: Callable[..., Run]) -> 
     whole = tiny_run(**OWN[axis], steps=2000)
     part = tiny_run(**OWN[axis], steps=1000)
     resumed = flashdqn.train(resume=part.path, steps=2000, progress=False, trust=True)
-    assert (
-        resumed.summary["weights"] == whole.summary["weights"]
-    )  # stop and resume equals never having stopped
+    # Stop and resume equals never having stopped.
+    assert resumed.summary["weights"] == whole.summary["weights"]
     saved = json.loads((whole.path / "config.json").read_text())["config"]
     for key, value in OWN[axis].items():
         group, name = key.split("__")

@@ -123,9 +123,8 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
         steps=2000,
     )
     resumed = flashdqn.train(resume=part.path, steps=4000, progress=False, trust=True)
-    assert (
-        resumed.summary["weights"] == whole.summary["weights"]
-    )  # stop and resume equals never having stopped
+    # Stop and resume equals never having stopped.
+    assert resumed.summary["weights"] == whole.summary["weights"]
     agent = flashdqn.load(whole.path, "cpu", trust=True)
     assert type(agent.network.torso).__name__ == "Gated"
     assert agent.evaluate(100).mean_score == whole.score

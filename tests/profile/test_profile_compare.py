@@ -22,9 +22,8 @@ def test_spread() -> None:
 def test_rounds_are_compared_with_themselves() -> None:
     """A machine that gets twice as slow is not a difference between two trainings."""
     assert compute_speed_up([20.0, 10.0, 5.0], [10.0, 5.0, 2.5]) == RoundSpread(2.0, 2.0, 2.0)
-    assert compute_speed_up([20.0, 10.0], [10.0, 5.0, 2.5]) == RoundSpread(
-        2.0, 2.0, 2.0
-    )  # stopped in the third round
+    # Stopped in the third round.
+    assert compute_speed_up([20.0, 10.0], [10.0, 5.0, 2.5]) == RoundSpread(2.0, 2.0, 2.0)
     assert compute_speed_up([], [10.0]) is None
 
 

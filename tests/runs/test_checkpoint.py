@@ -21,9 +21,11 @@ from torch import Tensor
 
 import flashdqn
 from flashdqn.core.errors import CheckpointError, StorageError
-from flashdqn.runs import checkpoint
+from flashdqn.runs import best, checkpoint
+from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint, read_best
 from flashdqn.runs.checkpoint import MANIFEST, STATE, WEIGHTS
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.rewind import rewind_run
 from flashdqn.runs.tables import append_row, read_table
 
 FILES = (WEIGHTS, STATE, MANIFEST)
@@ -162,9 +164,8 @@ def test_a_crash_at_any_operation_leaves_a_whole_checkpoint(
         prepare(folder)
         with crash_at(count, halfway), pytest.raises(Crash):
             write(folder)
-        there = checkpoint.list_checkpoints(
-            folder
-        )  # before anything is cleaned up: all that was there can play
+        # Before anything is cleaned up: all that was there can play.
+        there = checkpoint.list_checkpoints(folder)
         assert [int(path.name) for path in there][:3] == [100, 200, 300]
         for path in there:
             checkpoint.load_checkpoint(path, with_state=False)
@@ -185,12 +186,12 @@ def test_a_crash_at_any_operation_leaves_a_whole_checkpoint(
 def test_a_crash_while_the_best_is_remembered(tmp_path: Path, halfway: bool) -> None:
     paths = [save(tmp_path, step, 1.0) for step in (100, 200)]
     with crash_at(10**9, False) as done:
-        checkpoint.mark_best_checkpoint(tmp_path, paths[0], 1.5)
+        mark_best_checkpoint(tmp_path, paths[0], 1.5)
     for count in range(1, len(done) + 1):
-        checkpoint.mark_best_checkpoint(tmp_path, paths[0], 1.5)
+        mark_best_checkpoint(tmp_path, paths[0], 1.5)
         with crash_at(count, halfway), pytest.raises(Crash):
-            checkpoint.mark_best_checkpoint(tmp_path, paths[1], 2.5)
-        assert checkpoint.best(tmp_path) in ((paths[0], 1.5), (paths[1], 2.5))
+            mark_best_checkpoint(tmp_path, paths[1], 2.5)
+        assert find_best_checkpoint(tmp_path) in ((paths[0], 1.5), (paths[1], 2.5))
 
 
 @pytest.fixture(scope="module")
@@ -266,11 +267,11 @@ def test_files_of_another_checkpoint_do_not_pass(tmp_path: Path) -> None:
 def test_a_useless_best_is_survived(tmp_path: Path, text: bytes) -> None:
     path = save(tmp_path, 100, 1.0)
     (tmp_path / "best.json").write_bytes(text)
-    assert checkpoint.best(tmp_path) is None
+    assert find_best_checkpoint(tmp_path) is None
     with pytest.raises(CheckpointError, match=r"best\.json"):
-        checkpoint.read_best(tmp_path)
-    checkpoint.mark_best_checkpoint(tmp_path, path, 3.0)
-    assert checkpoint.best(tmp_path) == (path, 3.0)
+        read_best(tmp_path)
+    mark_best_checkpoint(tmp_path, path, 3.0)
+    assert find_best_checkpoint(tmp_path) == (path, 3.0)
 
 
 def test_a_damaged_best_is_named_and_resuming_finds_it_again(run_copy: Path) -> None:
@@ -283,7 +284,7 @@ def test_a_damaged_best_is_named_and_resuming_finds_it_again(run_copy: Path) -> 
     best.unlink()
     assert RunFolder(run_copy).play_point(run_copy).name == name  # the manifests know the scores
     newest_step = int(checkpoint.list_checkpoints(run_copy / "checkpoints")[-1].name)
-    RunFolder(run_copy).rewind(newest_step)
+    rewind_run(run_copy, newest_step)
     assert best.read_bytes() == kept
 
 
@@ -295,10 +296,10 @@ def test_torn_tables_are_mended_on_the_way_back(run_copy: Path) -> None:
         with table.open("ab") as file:
             file.write(torn)
         assert read_table(table) == before
-        RunFolder(run_copy).rewind(10**9)
+        rewind_run(run_copy, 10**9)
         append_row(table, before[-1] | {"step": "999999"})
         assert [row["step"] for row in read_table(table)] == [row["step"] for row in before] + ["999999"]
-        RunFolder(run_copy).rewind(int(before[-1]["step"]))
+        rewind_run(run_copy, int(before[-1]["step"]))
         assert read_table(table) == before
 
 
@@ -319,13 +320,14 @@ def test_nothing_is_ever_unpickled() -> None:
 def test_a_long_run_keeps_a_bounded_number_of_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "MOST_CHECKPOINTS", 8)
+    monkeypatch.setattr(best, "MOST_CHECKPOINTS", 8)
     weights = {"w": torch.zeros(1)}
     for step in range(1, 101):
         counters = {"transitions": step}
         path = checkpoint.save(tmp_path, weights, weights if step % 10 == 0 else None, counters)
+        best.thin_out_checkpoints(tmp_path)
         if step == 13:
-            checkpoint.mark_best_checkpoint(tmp_path, path, 5.0)
+            mark_best_checkpoint(tmp_path, path, 5.0)
     steps = [int(path.name) for path in checkpoint.list_checkpoints(tmp_path)]
     assert len(steps) <= 10
     assert {1, 13, 90, 100} <= set(steps)  # the first, the best and those to resume from

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def test_many_runs_in_one_second_have_different_names(
 
 def test_a_name_that_is_always_taken_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-000000")
-    monkeypatch.setattr(folders.secrets, "token_hex", lambda _: "00000000")
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "00000000")
     config = tiny_config(out=str(tmp_path))
     for _ in range(11):
         RunFolder.create(config, {})

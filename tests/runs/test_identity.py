@@ -17,6 +17,7 @@ from flashdqn.cli import main as cli
 from flashdqn.core.errors import CheckpointError, FlashDQNError
 from flashdqn.core.files import CHECKSUM, compute_checksum, read_signed_json, write_signed_json
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint
 from flashdqn.runs.checkpoint import MANIFEST, STATE, WEIGHTS
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.health import find_problems
@@ -97,7 +98,7 @@ def test_a_checksum_that_was_taken_away_is_missed(run_copy: Path) -> None:
 
 
 def test_a_checkpoint_filled_from_another_is_refused(run_copy: Path) -> None:
-    best = checkpoint.best(run_copy / "checkpoints")
+    best = find_best_checkpoint(run_copy / "checkpoints")
     assert best is not None
     other = next(point for point in points(run_copy) if point != best[0])
     for name in (WEIGHTS, MANIFEST):
@@ -170,13 +171,13 @@ def test_the_best_does_not_come_from_an_edited_table(run_copy: Path) -> None:
     rows = read_table(run_copy / "evaluations.csv")
     first = rows[0]["step"]
     text = (run_copy / "evaluations.csv").read_text()
-    before = checkpoint.best(run_copy / "checkpoints")
+    before = find_best_checkpoint(run_copy / "checkpoints")
     cells = list(rows[0].values())
     cells[3] = "1e9"
     lines = text.splitlines(keepends=True)
     (run_copy / "evaluations.csv").write_text("".join([lines[0], ",".join(cells) + "\n", *lines[2:]]))
     RunFolder(run_copy).rewind_to(points(run_copy, with_state=True)[-1])
-    assert checkpoint.best(run_copy / "checkpoints") == before
+    assert find_best_checkpoint(run_copy / "checkpoints") == before
     assert before is not None
     assert before[1] < 1e9
     assert first
@@ -201,7 +202,7 @@ def test_a_row_that_came_after_the_checkpoint_is_not_doubled(run_copy: Path) -> 
 
 
 def test_a_damaged_best_checkpoint_is_said_when_another_takes_its_place(run_copy: Path) -> None:
-    best = checkpoint.best(run_copy / "checkpoints")
+    best = find_best_checkpoint(run_copy / "checkpoints")
     assert best is not None
     (best[0] / MANIFEST).write_text("{")
     assert any(best[0].name in problem for problem in find_problems(run_copy))
@@ -211,7 +212,7 @@ def test_a_damaged_best_checkpoint_is_said_when_another_takes_its_place(run_copy
     (said,) = RunFolder(run_copy).rewind_to(newest)
     assert best[0].name in said
     assert "chosen again" in said
-    now = checkpoint.best(run_copy / "checkpoints")
+    now = find_best_checkpoint(run_copy / "checkpoints")
     assert now is not None
     assert now[0] != best[0]
 
@@ -219,14 +220,14 @@ def test_a_damaged_best_checkpoint_is_said_when_another_takes_its_place(run_copy
 def test_an_old_run_opens_resumes_and_plays(run_copy: Path) -> None:
     make_old(run_copy)
     assert find_problems(run_copy) == []
-    before = checkpoint.best(run_copy / "checkpoints")
+    before = find_best_checkpoint(run_copy / "checkpoints")
     assert flashdqn.load(run_copy).evaluate(1).episodes == 1
     run = flashdqn.train(resume=run_copy, steps=5600, progress=False)
     assert run.finished
     assert find_problems(run_copy) == []
     for point in points(run_copy):
         assert flashdqn.load(point).num_actions == 3
-    now = checkpoint.best(run_copy / "checkpoints")
+    now = find_best_checkpoint(run_copy / "checkpoints")
     assert before is not None
     assert now is not None
     assert now[1] >= before[1]

@@ -14,8 +14,10 @@ import flashdqn
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import CheckpointError, FlashDQNError
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint
 from flashdqn.runs.checkpoint import MANIFEST, STATE, WEIGHTS
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.rewind import rewind_run
 from flashdqn.runs.tables import append_row, read_table
 from flashdqn.show.curve import draw_curve
 from flashdqn.show.report import write_report
@@ -83,7 +85,7 @@ def plant(path: Path, kind: str, target: Path) -> None:
 @pytest.mark.parametrize("kind", PLANTS)
 @pytest.mark.parametrize("name", ["config.json", "best.json", MANIFEST, WEIGHTS])
 def test_what_is_read_must_be_a_plain_file(run_copy: Path, precious: Path, name: str, kind: str) -> None:
-    best = checkpoint.best(run_copy / "checkpoints")
+    best = find_best_checkpoint(run_copy / "checkpoints")
     assert best is not None
     folder = {"config.json": run_copy, "best.json": run_copy / "checkpoints"}.get(name, best[0])
     plant(folder / name, kind, precious)
@@ -199,7 +201,7 @@ def test_a_removed_checkpoint_takes_no_file_outside_with_it(run_copy: Path, prec
     points = checkpoint.list_checkpoints(run_copy / "checkpoints")
     (points[-1] / "link").symlink_to(precious.parent)
     (points[-1] / "file").symlink_to(precious)
-    RunFolder(run_copy).rewind(int(points[-2].name))
+    rewind_run(run_copy, int(points[-2].name))
     assert not points[-1].exists()
     assert precious.read_text() == SECRET
 

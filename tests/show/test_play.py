@@ -25,6 +25,7 @@ from flashdqn.core.errors import CheckpointError
 from flashdqn.envs.stage import open_stage
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint
 from flashdqn.show import recording
 from flashdqn.show.film import MOST_FRAMES, save_film, save_picture, save_strip, thin_turns
 from flashdqn.show.play import GameTurn, play_turns
@@ -89,7 +90,7 @@ def test_the_lineup_of_a_run(finished_run: Run) -> None:
     there = checkpoint.list_checkpoints(finished_run.path / "checkpoints")
     assert [player.name for player in lineup] == [UNTRAINED, *(path.name for path in there)]
     assert [player.step for player in lineup] == [0, *(int(path.name) for path in there)]
-    best = checkpoint.best(finished_run.path / "checkpoints")
+    best = find_best_checkpoint(finished_run.path / "checkpoints")
     assert best is not None
     assert [player.name for player in lineup if player.best] == [best[0].name]
     scores = {player.name: player.score for player in lineup}
@@ -178,7 +179,7 @@ def test_a_recording_waits_for_nobody() -> None:
 
 def test_a_recorded_game_is_the_best_checkpoints(finished_run: Run) -> None:
     game = record(finished_run.path)
-    best = checkpoint.best(finished_run.path / "checkpoints")
+    best = find_best_checkpoint(finished_run.path / "checkpoints")
     assert best is not None
     assert [player["name"] for player in game["about"]["players"]] == [best[0].name]
     agent = flashdqn.load(finished_run.path, "cpu")

@@ -14,7 +14,7 @@ from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.envs import GymConfig, build_env
 from flashdqn.show.report import RUN_PAGES
-from flashdqn.training import session
+from flashdqn.training import summary
 from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.memory import describe_replay_memory, replay_bytes
 
@@ -47,7 +47,8 @@ def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pong_trains_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.checkpoint, "best", lambda folder: None)  # nobody plays a hundred games here
+    # Nobody plays a hundred games here.
+    monkeypatch.setattr(summary, "find_best_checkpoint", lambda folder: None)
     first = flashdqn.train("gym:ALE/Pong-v5", progress=False, out=str(tmp_path), **SMALL)
     assert first.finished
     assert first.summary["updates"] == int((first.summary["steps"] - 40) * 0.1)

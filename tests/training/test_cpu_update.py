@@ -126,9 +126,8 @@ def check(case: Case, online: QNetwork, target: QNetwork, batch: Batch, result: 
         torch.testing.assert_close(got.double(), want.detach(), rtol=1e-4, atol=1e-5, msg=name)
     for parameter, want in zip(online.parameters(), gradients, strict=True):
         assert parameter.grad is not None
-        scale = max(
-            1.0, float(want.abs().max())
-        )  # sums over the batch cancel: their error is of its terms' size
+        # Sums over the batch cancel: their error is of its terms' size.
+        scale = max(1.0, float(want.abs().max()))
         torch.testing.assert_close(parameter.grad.double(), want, rtol=1e-4, atol=2e-5 * scale)
 
 

@@ -271,9 +271,8 @@ def test_a_bad_loss_is_reported_with_its_own_number_also_inside_a_group(
         return batches
 
     engine.backend.sample = spoiled  # type: ignore[method-assign]
-    with pytest.raises(
-        BadNumbersError, match="gradient step 5 holds"
-    ):  # the third of the group after 0, 1, 2
+    # The third of the group after 0, 1, 2.
+    with pytest.raises(BadNumbersError, match="gradient step 5 holds"):
         engine.learn(4)
 
 

@@ -51,9 +51,8 @@ class OneGame(gymnasium.Env[Array, np.int64]):
         """Start an episode: with a seed, that seed's first game; after an end, the next one; else a random one."""
         super().reset(seed=seed)
         if seed is None and self._seeded and self._over:
-            obs = self.game.step(
-                torch.zeros(1, dtype=torch.int64)
-            ).obs  # after an end, any action starts again
+            # After an end, any action starts again.
+            obs = self.game.step(torch.zeros(1, dtype=torch.int64)).obs
         else:
             start = int(self.np_random.integers(2**63)) if seed is None else seed
             obs = self.game.reset(start)

@@ -24,9 +24,8 @@ DECODED = 1000.0
 
 def build_task_env(task: str, num_envs: int, settings: dict[str, Any]) -> VecEnv:
     """The task with settings by name, as on our command line: `size=12, features="flood"`."""
-    if (
-        task not in TASKS or find_task(task).naming is not None
-    ):  # those import code by its name: not from here
+    # Tasks with a naming import code by its name: not from here.
+    if task not in TASKS or find_task(task).naming is not None:
         ours = [name for name in TASKS if find_task(name).naming is None]
         raise ConfigError(f"Gymnasium's arguments cannot make the task {task!r}{suggest_nearest(task, ours)}")
     config = apply_settings(find_task(task).config(), settings, "env.")

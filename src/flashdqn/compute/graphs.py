@@ -58,9 +58,8 @@ def compiler_missing(device: torch.device) -> str | None:
 def compiled(function: F) -> F:
     """`function` compiled as a whole; the compiled code is kept on disk for the next start."""
     guard_tool_cache("inductor")
-    warnings.filterwarnings(
-        "ignore", message=r"\s*Online softmax is disabled"
-    )  # a user can do nothing about it
+    # A user can do nothing about it.
+    warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled")
     return cast(F, torch.compile(copy_function_code(function), fullgraph=True, dynamic=False))
 
 

@@ -46,6 +46,5 @@ class Batch(NamedTuple):
     transition: Transition
     weight: Tensor  # [B] float32
     index: Tensor  # type: ignore[assignment]  # [B] int64: row · num_envs + environment
-    expert: Tensor | None = (
-        None  # [K] int64: the expert's actions in the first K rows, which are demonstrations
-    )
+    # [K] int64: the expert's actions in the first K rows, which are demonstrations
+    expert: Tensor | None = None

@@ -215,9 +215,8 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
         busy = record.utilization
         if busy is None:
             return Limit.UNKNOWN, start + "; how busy the GPU was is not known (no nvidia-smi)"
-        return (
-            Limit.LAUNCHES if busy < 0.5 else Limit.COMPUTE
-        ), f"{start}; the GPU was busy {busy:.0%} of the time"
+        limit = Limit.LAUNCHES if busy < 0.5 else Limit.COMPUTE
+        return limit, f"{start}; the GPU was busy {busy:.0%} of the time"
     best = record.probes.flops
     needed = sum(
         2.0 * f.parameters * f.batch * f.count * (3 if f.graded else 1)

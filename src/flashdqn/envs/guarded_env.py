@@ -75,9 +75,8 @@ class GuardedEnv:
         try:
             self.guard.call("load_state_dict", self.env.load_state_dict, state)
         except EnvError as error:
-            if isinstance(
-                error.__cause__, KeyError | RuntimeError
-            ):  # of another environment: the caller says so
+            # An error of another environment: the caller says so.
+            if isinstance(error.__cause__, KeyError | RuntimeError):
                 raise error.__cause__ from None
             raise
 

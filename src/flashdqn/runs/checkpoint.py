@@ -4,7 +4,7 @@
         weights.safetensors     the online network: enough to play
         state.safetensors       target, optimizer, ring, environments, generators (the newest two have it)
         manifest.json           what belongs to it: see below
-    checkpoints/best.json       which one evaluated best, and a checksum of its weights
+    checkpoints/best.json       which one evaluated best, and a checksum of its weights: see best.py
 
 A checkpoint is written under a temporary name, synced, and renamed: it is either whole or not there.
 
@@ -23,7 +23,6 @@ import secrets
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from torch import Tensor
 
 from flashdqn.core.errors import CheckpointError, StorageError
 from flashdqn.core.files import (
-    RUN,
     RefusedFileError,
     describe_problem,
     hash_plain_file,
@@ -44,46 +42,18 @@ from flashdqn.core.files import (
     sync_to_disk,
     write_signed_json,
 )
-from flashdqn.runs.records import (
-    CONFIG_FILE,
-    FORMAT,
-    RunRecord,
-    describe_differences,
-    list_lasting_settings,
-    read_run_record,
-)
+from flashdqn.runs.origin import Origin, check_origin
+from flashdqn.runs.records import FORMAT
 
-WEIGHTS, STATE, MANIFEST, BEST = "weights.safetensors", "state.safetensors", "manifest.json", "best.json"
+WEIGHTS, STATE, MANIFEST = "weights.safetensors", "state.safetensors", "manifest.json"
 KEEP_STATES = 2
 #: Files of up to this many bytes are read into memory at once.
 SMALL = 2**28
-#: With more checkpoints than this, the older half of them is thinned out.
-MOST_CHECKPOINTS = 200
 #: A checkpoint's folder is named by its step.
 NAME = re.compile(r"[0-9]{12,19}")
 #: Unfinished folders, and those that were replaced.
 UNFINISHED, REPLACED = ".writing-", ".replaced-"
 COUNTERS = ("transitions", "episodes", "updates", "reported_step", "reported_updates")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a checkpoint comes from: what its manifest says of its run."""
-
-    run: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)  # without budgets
-    evaluation: tuple[int, float] | None = None  # the last one: its step and score
-    tables: Mapping[str, Any] = field(default_factory=dict)  # name: bytes and checksum
-
-    def to_json(self) -> dict[str, Any]:
-        """The origin as plain data."""
-        step, score = self.evaluation or (-1, math.nan)
-        return {
-            **({} if self.run is None else {RUN: self.run}),
-            "config": dict(self.settings),
-            "evaluation": None if self.evaluation is None else {"step": step, "score": score},
-            "tables": dict(self.tables),
-        }
 
 
 def save(
@@ -117,7 +87,6 @@ def save(
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise StorageError(f"The checkpoint {path} cannot be written: {reason}.") from error
     _prune_states(folder)
-    _thin_out(folder)
     return path
 
 
@@ -183,16 +152,14 @@ def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[st
     except FileNotFoundError:
         raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.") from None
     except OSError as error:
-        raise CheckpointError(
-            f"The checkpoint {path} is damaged: {name} {describe_problem(error)}."
-        ) from None
+        raise _make_damage_error(path, f"{name} {describe_problem(error)}") from None
     except SafetensorError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
 
 
 def _require_checksum(path: Path, name: str, found: str | None, wanted: str) -> None:
     if found != wanted:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {name} does not match its checksum.")
+        raise _make_damage_error(path, f"{name} does not match its checksum")
 
 
 def load_or_suggest_older(
@@ -217,22 +184,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest, checked against its own checksum and the folder's name."""
     try:
         manifest = read_signed_json(_find_files(path) / MANIFEST, required=True, newest=FORMAT)
-    except RefusedFileError as error:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} {error.strerror}.") from None
+    except (RefusedFileError, ValueError) as error:
+        raise _make_damage_error(path, f"{MANIFEST} {describe_problem(error)}") from None
     except OSError:
         raise CheckpointError(f"{path} is not a checkpoint: it has no readable {MANIFEST}.") from None
-    except ValueError as error:
-        raise CheckpointError(
-            f"The checkpoint {path} is damaged: {MANIFEST} {describe_problem(error)}."
-        ) from None
     if not _has_all_fields(manifest):
-        raise CheckpointError(f"The checkpoint {path} is damaged: {MANIFEST} lacks a part.")
+        raise _make_damage_error(path, f"{MANIFEST} lacks a part")
     step = manifest["counters"]["transitions"]
     if path.name != f"{step:012d}" or manifest.get("step", step) != step:
-        raise CheckpointError(
-            f"The checkpoint {path} is damaged: its files are those of step {step:,}, from another folder."
-        )
+        raise _make_damage_error(path, f"its files are those of step {step:,}, from another folder")
     return manifest
+
+
+def _make_damage_error(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"The checkpoint {path} is damaged: {what}.")
 
 
 def _has_all_fields(manifest: Mapping[str, Any]) -> bool:
@@ -249,34 +214,6 @@ def _has_all_fields(manifest: Mapping[str, Any]) -> bool:
         and all(isinstance(checksum, str) for checksum in files.values())
         and all(isinstance(manifest.get(name, {}), dict) for name in ("tables", "bytes"))
     )
-
-
-def check_origin(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint that another run has written, or this run with other settings."""
-    run = path.parent.parent
-    if not os.path.lexists(run / CONFIG_FILE):  # a checkpoint by itself
-        return
-    record = read_run_record(run)
-    if RUN not in manifest:
-        check_older_checkpoint(path, manifest, record)
-        return
-    if manifest[RUN] != record.run:
-        raise CheckpointError(
-            f"The checkpoint {path} belongs to another run: its id is not the one in {run / CONFIG_FILE}. "
-            "Remove the checkpoint, or put the run's own files back."
-        )
-    now, then = list_lasting_settings(record.settings), manifest.get("config")
-    if differences := describe_differences(now, then if isinstance(then, dict) else {}):
-        raise CheckpointError(
-            f"{run / CONFIG_FILE} does not fit the checkpoint {path}: {differences}. Put the original file back, "
-            "or start a new run with an edited copy of it (flashdqn train --config FILE)."
-        )
-
-
-def check_older_checkpoint(path: Path, manifest: Mapping[str, Any], record: RunRecord) -> None:
-    """Refuse a checkpoint without an id in a run that has one, unless an older version has written both."""
-    if record.run is not None and manifest["counters"]["transitions"] > record.older_until:
-        raise CheckpointError(f"The checkpoint {path} belongs to another run: it has no id. Remove it.")
 
 
 def list_checkpoints(folder: Path, with_state: bool = False) -> list[Path]:
@@ -304,89 +241,6 @@ def _find_files(path: Path) -> Path:
     return replaced if not os.path.lexists(path) and is_plain_folder(replaced) else path
 
 
-def mark_best_checkpoint(folder: Path, path: Path, score: float) -> None:
-    """Point best.json at a checkpoint."""
-    manifest = read_manifest(path)
-    data = {
-        "format": FORMAT,
-        "checkpoint": path.name,
-        "score": score,
-        "weights": manifest["files"].get(WEIGHTS),
-        **({RUN: manifest[RUN]} if RUN in manifest else {}),
-    }
-    write_signed_json(folder / BEST, data)
-
-
-def read_best(folder: Path) -> tuple[Path, float] | None:
-    """The checkpoint that best.json names, and its score; None if there is no such file. CheckpointError if it
-    cannot be believed."""
-    file = folder / BEST
-    try:
-        data = read_signed_json(file, newest=FORMAT)
-        path, score = folder / str(data["checkpoint"]), float(data["score"])
-        if not NAME.fullmatch(path.name) or not math.isfinite(score):
-            raise ValueError("it names no checkpoint with a score")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file} {describe_problem(error)}.") from None
-    except (KeyError, TypeError):
-        raise CheckpointError(f"{file} cannot be read: it names no checkpoint with a score.") from None
-    if path not in list_checkpoints(folder):
-        raise CheckpointError(f"{file} names the checkpoint {path.name}, which is not there.")
-    _check_best(file, data, path)
-    return path, score
-
-
-def _check_best(file: Path, data: Mapping[str, Any], path: Path) -> None:
-    """Refuse a best.json of another run or of other weights; in a run of format 1 it has neither."""
-    manifest = read_manifest(path)
-    if data.get(RUN) != manifest.get(RUN):
-        raise CheckpointError(f"{file} belongs to another run than the checkpoint {path.name}.")
-    if data.get("weights", manifest["files"].get(WEIGHTS)) != manifest["files"].get(WEIGHTS):
-        raise CheckpointError(
-            f"{file} was written for other weights than those of the checkpoint {path.name}."
-        )
-
-
-def best(folder: Path) -> tuple[Path, float] | None:
-    """The checkpoint that evaluated best, and its score: by best.json, or by the manifests if that is of no use."""
-    with suppress(CheckpointError):
-        if (named := read_best(folder)) is not None:
-            return named
-    return find_best_by_scores(folder, read_scores(folder))
-
-
-def find_best_by_scores(folder: Path, scores: Mapping[int, float]) -> tuple[Path, float] | None:
-    """The checkpoint with the highest score; of equals, the first."""
-    there = {path: scores[int(path.name)] for path in list_checkpoints(folder) if int(path.name) in scores}
-    known = {path: score for path, score in there.items() if math.isfinite(score)}
-    return max(known.items(), key=lambda one: one[1]) if known else None
-
-
-def read_scores(folder: Path) -> dict[int, float]:
-    """The scores that the manifests know, by step; those of damaged checkpoints are left out."""
-    scores = {}
-    for path in list_checkpoints(folder):
-        try:
-            step, score = read_evaluation(read_manifest(path))
-        except CheckpointError:
-            continue
-        if step == int(path.name):
-            scores[step] = score
-    return scores
-
-
-def read_evaluation(manifest: Mapping[str, Any]) -> tuple[int, float]:
-    """The step and the score of the last evaluation before a checkpoint; -1 and NaN if it is not known."""
-    found = manifest.get("evaluation")
-    if not isinstance(found, dict):
-        return -1, math.nan
-    step, score = found.get("step"), found.get("score")
-    known = type(step) is int and isinstance(score, int | float)
-    return (step, float(score)) if known else (-1, math.nan)  # type: ignore[return-value,arg-type]
-
-
 def hash_weights(weights: Mapping[str, Tensor]) -> str:
     """Sixteen hex digits that change when any weight changes."""
     digest = hashlib.sha256()
@@ -401,19 +255,6 @@ def remove_checkpoint(path: Path) -> None:
     gone = path.with_name(f"{UNFINISHED}{path.name}-{secrets.token_hex(8)}")
     path.rename(gone)
     remove_anything(gone)
-
-
-def _thin_out(folder: Path) -> None:
-    """Keep the disk of a long run from filling: of the older half every second checkpoint goes, never the best one
-    or one that can be resumed from."""
-    with suppress(CheckpointError, OSError):
-        paths = list_checkpoints(folder)
-        if len(paths) <= MOST_CHECKPOINTS:
-            return
-        kept = {found[0]} if (found := best(folder)) else set()
-        older = [p for p in paths[1 : len(paths) // 2] if p not in kept and not os.path.lexists(p / STATE)]
-        for path in older[::2]:
-            remove_checkpoint(path)
 
 
 def _prune_states(folder: Path) -> None:

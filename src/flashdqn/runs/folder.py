@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,9 +25,8 @@ from torch import Tensor
 
 from flashdqn.config import Config
 from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
-from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError, StorageError
+from flashdqn.core.errors import CheckpointError, FlashDQNError, StorageError
 from flashdqn.core.files import (
-    DISK_ERRORS,
     MOST_JSON,
     RefusedFileError,
     describe_problem,
@@ -43,6 +41,9 @@ from flashdqn.core.files import (
 )
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint, read_best, thin_out_checkpoints
+from flashdqn.runs.origin import Origin, read_evaluation
+from flashdqn.runs.output import make_run_folder, make_unwritable_error
 from flashdqn.runs.records import (
     CONFIG_FILE,
     SUMMARY_FILE,
@@ -54,6 +55,7 @@ from flashdqn.runs.records import (
     read_run_record,
     update_run_record,
 )
+from flashdqn.runs.rewind import rewind_run
 from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
 from flashdqn.runs.tables import (
     EVALUATIONS_FILE,
@@ -61,20 +63,16 @@ from flashdqn.runs.tables import (
     append_row,
     describe_table,
     read_evaluations,
-    rewind_table,
 )
-
-#: Runs that start in the same second are numbered up to here; after that a random number tells them apart.
-NUMBERED = 10
 
 
 class RunFolder:
     """Paths and tables of one run."""
 
     def __init__(self, path: Path) -> None:
-        self.path = self.shown = path  # `shown` is the path in messages
-        self.checkpoints = path / "checkpoints"
+        self.path = path
         self.shown = path  # as the user wrote it, for messages
+        self.checkpoints = path / "checkpoints"
         self._evaluation: tuple[int, float] | None = None  # the last one: its step and score
         self._record: RunRecord | None = None  # read once: what happens to the file later is no matter
 
@@ -92,7 +90,7 @@ class RunFolder:
         try:
             new = [folder for folder in (out, *out.parents) if not folder.exists()]
             out.mkdir(parents=True, exist_ok=True)
-            folder = cls(_make_folder(out, name))
+            folder = cls(make_run_folder(out, name))
             try:
                 folder.checkpoints.mkdir()
                 create_run_record(folder.path, to_dict(config), hardware)
@@ -218,14 +216,14 @@ class RunFolder:
         if (named := find_named_checkpoint(wanted)) is not None:
             return named
         try:
-            found = checkpoint.read_best(self.checkpoints)
+            found = read_best(self.checkpoints)
         except CheckpointError as error:
-            known = checkpoint.best(self.checkpoints)
+            known = find_best_checkpoint(self.checkpoints)
             paths = checkpoint.list_checkpoints(self.checkpoints)
             offer = f"the best that is known is {known[0]}" if known else ""
             offer = offer or (f"the newest is {paths[-1]}" if paths else "there is none")
             raise CheckpointError(f"{error} Name a checkpoint instead: {offer}.") from None
-        found = found or checkpoint.best(self.checkpoints)
+        found = found or find_best_checkpoint(self.checkpoints)
         paths = [found[0]] if found else checkpoint.list_checkpoints(self.checkpoints)
         if not paths:
             raise CheckpointError(f"{self.path} holds no checkpoint yet.")
@@ -240,7 +238,9 @@ class RunFolder:
             origin = self._describe_origin()
         except OSError as error:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}.") from None
-        return checkpoint.save(self.checkpoints, weights, state, counters, origin)
+        path = checkpoint.save(self.checkpoints, weights, state, counters, origin)
+        thin_out_checkpoints(self.checkpoints)
+        return path
 
     def _sync_tables(self) -> None:
         for name in (METRICS_FILE, EVALUATIONS_FILE):
@@ -248,12 +248,12 @@ class RunFolder:
                 sync_to_disk(self.path / name)
         sync_to_disk(self.path)
 
-    def _describe_origin(self) -> checkpoint.Origin:
+    def _describe_origin(self) -> Origin:
         tables = {name: describe_table(self.path / name) for name in (METRICS_FILE, EVALUATIONS_FILE)}
         if (record := self._read_record()) is None:
-            return checkpoint.Origin(evaluation=self._evaluation, tables=tables)
+            return Origin(evaluation=self._evaluation, tables=tables)
         settings = list_lasting_settings(record.settings)
-        return checkpoint.Origin(record.run, settings, self._evaluation, tables)
+        return Origin(record.run, settings, self._evaluation, tables)
 
     def _read_record(self) -> RunRecord | None:
         """What config.json says; None if there is no such file."""
@@ -264,67 +264,14 @@ class RunFolder:
     def rewind_to(self, point: Path) -> list[str]:
         """Go back to a checkpoint; returns a sentence for each file that was changed or damaged since."""
         manifest = checkpoint.read_manifest(point)
-        counters, evaluation = manifest["counters"], checkpoint.read_evaluation(manifest)
+        counters, evaluation = manifest["counters"], read_evaluation(manifest)
         step, tables = counters["transitions"], manifest.get("tables", {})
         evaluated = step - 1 if counters.get("owes_evaluation") else step
-        said = self.rewind(step, counters.get("reported_step", step), tables, evaluated)
+        said = rewind_run(self.path, step, counters.get("reported_step", step), tables, evaluated)
         if not tables and (rows := read_evaluations(self.path)):  # format 1
             evaluation = rows[-1].step, rows[-1].mean_score
         self._evaluation = evaluation if evaluation[0] >= 0 else None
         return said
-
-    def rewind(
-        self,
-        step: int,
-        reported: int | None = None,
-        tables: Mapping[str, Any] | None = None,
-        evaluated: int | None = None,
-    ) -> list[str]:
-        """Delete everything after `step`, metrics after the step `reported` and evaluations after `evaluated`: it
-        will be done again. The best checkpoint is chosen first, and the tables come last, so that a crash in
-        between leaves a usable folder."""
-        notes = self._find_best(step)
-        for path in reversed(checkpoint.list_checkpoints(self.checkpoints)):
-            if int(path.name) > step:
-                notes += _describe_damage(path)
-                checkpoint.remove_checkpoint(path)
-        sync_to_disk(self.checkpoints)
-        limits = {
-            METRICS_FILE: step if reported is None else min(step, reported),
-            EVALUATIONS_FILE: step if evaluated is None else evaluated,
-        }
-        described = tables or {}
-        found = (rewind_table(self.path / name, last, described.get(name)) for name, last in limits.items())
-        notes += [note for note in found if note]
-        self._evaluation = None
-        return notes
-
-    def _find_best(self, step: int) -> list[str]:
-        """Point best.json at the best checkpoint up to `step`. Its manifest knows its score; for format 1 only the
-        table does. Returns a sentence if best.json, or the checkpoint that it names, is damaged."""
-        notes = []
-        try:
-            checkpoint.read_best(self.checkpoints)
-        except CheckpointError as error:
-            notes.append(f"{error} The best checkpoint is chosen again, from those that are whole.")
-        table = {row.step: row.mean_score for row in read_evaluations(self.path)}
-        known = checkpoint.read_scores(self.checkpoints)
-        older = {n: score for n, score in table.items() if self._is_older(n)}
-        scores = {n: score for n, score in {**older, **known}.items() if n <= step}
-        best = checkpoint.find_best_by_scores(self.checkpoints, scores)
-        if best is not None:
-            checkpoint.mark_best_checkpoint(self.checkpoints, *best)
-        else:
-            remove_anything(self.checkpoints / checkpoint.BEST)
-        return notes
-
-    def _is_older(self, step: int) -> bool:
-        """Whether the checkpoint of a step is of format 1."""
-        try:
-            manifest = checkpoint.read_manifest(self.checkpoints / f"{step:012d}")
-        except CheckpointError:
-            return False
-        return int(manifest.get("format", 1)) < 2
 
     def last_evaluation(self) -> int:
         """The step of the last evaluation; -1 if there was none."""
@@ -343,28 +290,6 @@ class RunFolder:
         self._evaluation = (row.step, row.mean_score)
 
 
-def _describe_damage(path: Path) -> list[str]:
-    """A sentence if a checkpoint is not whole; it is done again."""
-    try:
-        checkpoint.read_manifest(path)
-    except CheckpointError as error:
-        return [f"{error} It is done again."]
-    return []
-
-
-def _make_folder(out: Path, name: str) -> Path:
-    """A new folder; runs that start in the same second get different names."""
-    numbers = ["", *(f"-{number}" for number in range(1, NUMBERED))]
-    for suffix in (*numbers, *(f"-{secrets.token_hex(4)}" for _ in range(NUMBERED))):
-        path = out / f"{name}{suffix}"
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise FileExistsError(17, f"{name} and its like exist already")
-
-
 def find_named_checkpoint(path: Path) -> Path | None:
     """The checkpoint that a path names; None if it names something else. A link from elsewhere may lead to one; in
     a run's own checkpoints a link is refused."""
@@ -375,22 +300,3 @@ def find_named_checkpoint(path: Path) -> Path | None:
         )
     resolved = path.resolve()
     return resolved if resolved.parent.name == "checkpoints" else None
-
-
-def check_output_folder(out: str) -> None:
-    """Refuse an output folder that cannot be written, before anything is computed; nothing is made yet."""
-    path = Path(out)
-    try:
-        there = next(folder for folder in (path, *path.parents) if folder.exists())
-    except OSError as error:
-        raise make_unwritable_error(out, error) from None
-    if not there.is_dir():
-        raise make_unwritable_error(out, NotADirectoryError(20, "Not a directory"))
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise make_unwritable_error(out, PermissionError(13, "Permission denied"))
-
-
-def make_unwritable_error(out: str, error: OSError) -> FlashDQNError:
-    """The error for an output folder that cannot be written: the user's choice, or the disk is full or broken."""
-    kind = StorageError if error.errno in DISK_ERRORS else ConfigError
-    return kind(f"The output folder {out} cannot be written: {error.strerror}. Choose another with --out.")

@@ -7,7 +7,9 @@ from typing import Any
 
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.files import is_plain_folder
-from flashdqn.runs.checkpoint import check_origin, list_checkpoints, read_best, read_manifest
+from flashdqn.runs.best import read_best
+from flashdqn.runs.checkpoint import list_checkpoints, read_manifest
+from flashdqn.runs.origin import check_origin
 from flashdqn.runs.records import CONFIG_FILE, DEMOS_FILE, SUMMARY_FILE, find_record_problem, read_run_record
 from flashdqn.runs.tables import (
     COLUMNS_FILE,

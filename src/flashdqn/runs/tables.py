@@ -60,9 +60,8 @@ class TableContent:
 
     names: list[str]
     rows: list[Cells]
-    problem: str = (
-        ""  # what could not, to follow the file's name; a last row cut short by a crash is not counted
-    )
+    # what could not, to follow the file's name; a last row cut short by a crash is not counted
+    problem: str = ""
 
 
 def read_table(path: Path) -> list[Cells]:

@@ -17,6 +17,7 @@ from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint, read_scores
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.tables import read_evaluations
 
@@ -47,9 +48,9 @@ class Players:
 
     def lineup(self) -> list[CheckpointPlayer]:
         """All players, oldest first; a run that still trains has more of them each time."""
-        best = checkpoint.best(self.folder.checkpoints)
+        best = find_best_checkpoint(self.folder.checkpoints)
         scores = {row.step: row.mean_score for row in read_evaluations(self.folder.path)}
-        scores |= checkpoint.read_scores(self.folder.checkpoints)  # which nobody has edited
+        scores |= read_scores(self.folder.checkpoints)  # which nobody has edited
         players = [CheckpointPlayer(UNTRAINED, 0)]
         for path in self._paths().values():
             step = int(path.name)

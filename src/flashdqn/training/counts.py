@@ -22,9 +22,8 @@ class Counts:
         self.transitions = 0
         self.episodes = 0
         self._traveling: deque[tuple[Tensor, torch.cuda.Event]] = deque()
-        self._idle: list[
-            tuple[Tensor, torch.cuda.Event]
-        ] = []  # pinned memory is expensive to allocate: it is reused
+        # Pinned memory is expensive to allocate: it is reused.
+        self._idle: list[tuple[Tensor, torch.cuda.Event]] = []
 
     def publish(self) -> None:
         """Send the totals to the host: once per iteration, after they were raised."""

@@ -83,9 +83,8 @@ def save_after(loop: Loop, error: BaseException) -> Path | None:
     """Save a checkpoint after an error, where the training's state is whole; None if it is not saved."""
     if isinstance(error, BadNumbersError | DivergedError | CheckpointError) or not loop.begun:
         return None
-    if not loop.whole and not isinstance(
-        error, EnvError
-    ):  # an environment fails before anything is learned from it
+    # An environment fails before anything is learned from it.
+    if not loop.whole and not isinstance(error, EnvError):
         return None
     try:
         return loop.save()

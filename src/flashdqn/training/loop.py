@@ -17,6 +17,7 @@ from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import DivergedError
 from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
+from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE
 from flashdqn.training.assemble import Parts
@@ -54,9 +55,8 @@ class Loop:
         self._started = 0.0
         self.interrupt = Interrupt(waits=True)  # one that nobody asks: `run` may be given another
         self.begun = False  # whether there is something to save: demonstrations are over, if there are any
-        self.whole = (
-            True  # False within an iteration, where a save would be neither the old state nor the new
-        )
+        # False within an iteration, where a save would be neither the old state nor the new.
+        self.whole = True
         self._evaluated = -1  # the step of the last evaluation
         self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
@@ -217,10 +217,10 @@ class Loop:
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
         self._owes_evaluation = False
-        best = checkpoint.best(self.folder.checkpoints)
+        best = find_best_checkpoint(self.folder.checkpoints)
         path = self.save(with_state)
         if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
-            checkpoint.mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
+            mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
 
     def _is_stopping(self) -> bool:
         return self.interrupt.requested

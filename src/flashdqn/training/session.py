@@ -1,8 +1,7 @@
-"""A training session: check, create the parts, warm up, run the loop, summarize."""
+"""A training session: check, create the parts, warm up, run the loop (see summary.py)."""
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,25 +14,20 @@ import torch
 
 from flashdqn.compute.device import choose_device, describe_hardware
 from flashdqn.compute.precision import allow_tf32
-from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
-from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError
+from flashdqn.core.errors import ConfigError, DivergedError
 from flashdqn.core.files import remove_anything
-from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.signals import (
-    STOP_SIGNALS,
     Interrupt,
     Stopped,
-    StopRequestedError,
-    find_exit_code,
-    name_signal,
 )
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.runs import checkpoint
-from flashdqn.runs.folder import RunFolder, check_output_folder
+from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.output import check_output_folder
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import Choice, Note, prepare_engine
@@ -44,13 +38,9 @@ from flashdqn.training.ending import (
     NO_PAGES,
     Pages,
     close_loop,
-    describe_run,
     format_resume_command,
-    leave_failed,
-    write_pages,
 )
 from flashdqn.training.engine import Engine
-from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.memory import (
     check_memory_fits,
@@ -60,28 +50,8 @@ from flashdqn.training.memory import (
 )
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
+from flashdqn.training.summary import Run, run_and_summarize
 from flashdqn.training.warm_times import WarmUp
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a session leaves behind: the folder, and how it ended."""
-
-    path: Path
-    config: Config
-    finished: bool  # False: stopped by a signal
-    summary: dict[str, Any]  # `stopped` says what ended it: "budget: steps", "Ctrl-C", "SIGTERM"
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of a command that ends with it: 0, or that of the signal that stopped it."""
-        ended_by = {name_signal(number): find_exit_code(number) for number in STOP_SIGNALS}
-        return 0 if self.finished else ended_by[self.summary["stopped"]]
-
-    @property
-    def score(self) -> float:
-        """Mean score of the best checkpoint over new games (NaN if the run was stopped before)."""
-        return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
 
 
 @dataclass(frozen=True)
@@ -125,6 +95,11 @@ class Session:
             games = build_evaluation_env(self.config.env, self.config.eval.episodes, device)
         return Loop(self.config, self.parts, folder, progress, games, self.engine)
 
+    def train(self, loop: Loop, pages: Pages, interrupt: Interrupt) -> Run:
+        """Run its loop to the end, and summarize it."""
+        warm_up = WarmUp.took(self.config, self.warm_up_seconds, self.choice)
+        return run_and_summarize(loop, warm_up, pages, interrupt)
+
 
 def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
     """Start a new run from its first step; `pages` are drawn of it when it ends."""
@@ -148,7 +123,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
                 folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
-                return run_and_summarize(loop, session, pages, interrupt)
+                return session.train(loop, pages, interrupt)
 
 
 def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
@@ -181,7 +156,7 @@ def _resume_locked(
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
         remove_anything(folder.path / SUMMARY_FILE)
         folder.change_budget(config, counters["transitions"])
-        return run_and_summarize(loop, session, pages, interrupt)
+        return session.train(loop, pages, interrupt)
 
 
 def make_closing_loop(
@@ -279,98 +254,3 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
 
 def _announce_warm_up(progress: Progress) -> None:
     progress.note("Warming up: compiling and allocating, before the clock starts")
-
-
-def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Interrupt) -> Run:
-    """Train to the end, or to a signal or an error. Whatever happens, what can be saved is saved, and summary.json
-    says how it ended."""
-    config, folder = loop.config, loop.folder
-    warm_up = WarmUp.took(config, session.warm_up_seconds, session.choice)
-    title = (
-        f"{config.preset} on {loop.parts.learner.device.type}, {config.envs:,} boards, "
-        f"train ratio {loop.ratio.asked:g}"
-    )
-
-    def save(reason: str) -> BaseException:
-        return leave_failed(loop, warm_up, NO_PAGES, EnvError(reason))
-
-    try:
-        loop.progress.note(f"Warm after {warm_up}; mode {warm_up.choice.why}")
-        loop.progress.begin(title, loop.ratio.asked)
-        unclosed: EnvError | None = None
-        try:
-            with end_stuck_process(save):
-                finished = loop.run(interrupt)
-        finally:
-            unclosed = close_loop(loop, sinks=False)
-        if not loop.begun:
-            interrupt.waits = False
-            interrupt.stop_if_requested()
-        with end_stuck_process(save):
-            summary = summarize_run(loop, warm_up, finished)
-    except BaseException as error:
-        failure = leave_failed(loop, warm_up, pages, error)
-        loop.reporter.close()
-        if failure is error:
-            raise
-        raise failure from error
-    loop.reporter.close(summary)
-    folder.write_json(SUMMARY_FILE, summary)
-    run = draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
-    if unclosed is not None and run.finished:
-        raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
-    return run
-
-
-def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
-    """Write the pages. A signal that comes now leaves them to the resumed run, which is then not finished yet."""
-    interrupt = loop.interrupt
-    interrupt.waits = (
-        run.finished is False
-    )  # of a run that was stopped, they are written as far as there is time
-    try:
-        if run.finished:
-            interrupt.stop_if_requested()
-        write_pages(loop.folder.path, pages, loop.progress)
-    except Stopped as error:
-        if run.finished:
-            summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
-            loop.folder.write_json(SUMMARY_FILE, summary)
-            return replace(run, finished=False, summary=summary)
-    return run
-
-
-def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
-    """The run in figures. The best checkpoint is evaluated again on new games, because it was partly chosen by
-    chance. A signal cuts that off, and the run is not finished then."""
-    summary, interrupt = describe_run(loop, warm_up), loop.interrupt
-    best = checkpoint.best(loop.folder.checkpoints)
-    if finished and best is not None:
-        try:
-            result = evaluate_checkpoint(loop.config, loop.parts, best[0], stop=lambda: interrupt.requested)
-            summary["best_checkpoint"] = best[0].name
-            if math.isfinite(result.mean_score):
-                summary["evaluation"] = result.to_json()
-        except StopRequestedError:
-            finished = False
-        except CheckpointError as error:  # damaged since it was written: the run itself is complete
-            loop.progress.note(f"The best checkpoint could not be evaluated: {error}")
-    if interrupt.signal is not None and not finished:
-        stopped = name_signal(interrupt.signal)
-    else:
-        stopped = f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
-    return summary | {"finished": finished, "stopped": stopped}
-
-
-def evaluate_checkpoint(
-    config: Config, parts: Parts, path: Path, episodes: int = 100, stop: Callable[[], bool] = bool
-) -> Evaluation:
-    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
-    device = parts.learner.device
-    env = build_evaluation_env(config.env, episodes, device)
-    learner = build_learner(config, env, device)
-    learner.online.load_state_dict(checkpoint.load_checkpoint(path, with_state=False)[0])
-    try:
-        return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"), stop=stop)
-    finally:
-        close_env(env)

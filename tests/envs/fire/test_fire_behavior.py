@@ -90,9 +90,8 @@ def test_rothermels_short_grass_without_wind() -> None:
     # I_R = 826.1 Btu/ft²/min; ξ = 0.057752, ε = 0.96134, Q_ig = 316.96, and R₀ = 47.709 / 10.360 = 4.605 ft/min.
     ours = fire_behavior(plain(), Weather(wind_speed=0.0, dead_1h=0.06))
     assert ours.rate[0, 0] * 3.281 == pytest.approx(4.605, rel=1e-3)
-    assert (
-        ours.eccentricity[0, 0] < 0.02
-    )  # BEHAVE's ellipse of no wind is a circle, up to its rounded constants
+    # BEHAVE's ellipse of no wind is a circle, up to its rounded constants.
+    assert ours.eccentricity[0, 0] < 0.02
     assert ours.direction[0, 0] == 0.0
 
 

@@ -135,9 +135,8 @@ def test_a_knights_move_takes_the_times_of_the_cells_that_it_passes() -> None:
 
 
 def test_tables_of_many_landscapes_are_those_of_each() -> None:
-    behaviors = [
-        fire_behavior(generate_landscape(seed, 50), Weather()) for seed in range(18)
-    ]  # more than fit at once
+    # More than fit at once.
+    behaviors = [fire_behavior(generate_landscape(seed, 50), Weather()) for seed in range(18)]
     together = spread_tables(behaviors)
     for i in (0, 7, 17):
         alone = spread_tables([behaviors[i]])

@@ -55,9 +55,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             raise EnvError(f"{path} is not a landscape: it has {len(names)} arrays, or two of one name.")
         arrays = {}
         for name, entry in zip(names, entries, strict=True):
-            with archive.open(
-                entry
-            ) as file:  # also where it is not read: this compares the names in the archive
+            # Opened also where it is not read: this compares the names in the archive.
+            with archive.open(entry) as file:
                 if name in (*LAYERS, CELL_SIZE):
                     arrays[name] = read_array(path, name, file)
         return arrays

@@ -55,9 +55,8 @@ class Vector:
         """Start all episodes again; every row has its own seed, drawn from `seed`."""
         seeds = np.random.SeedSequence(seed % 2**64).generate_state(self.num_envs).tolist()
         each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv) or hasattr(self.env, "takes_seeds")
-        if type(self.env).__module__.startswith(
-            "ale_py"
-        ):  # whose seeds must stay below 2³¹, the last one's too
+        # Seeds of ale_py must stay below 2³¹, the last one's too.
+        if type(self.env).__module__.startswith("ale_py"):
             seeds[0] %= 2**30
         answer: Any = self.calls.reset(seed=seeds if each else seeds[0])
         call_user_code(lambda: self._read_reset(*answer), self._complain_of_answer)

@@ -59,9 +59,8 @@ class GymView:
             drawn = self.env.vector.calls.guard.call("render", self.env.vector.env.envs[0].render)
             array: npt.NDArray[Any] = np.asarray(drawn)
         except EnvError as error:
-            if (
-                isinstance(error.__cause__, NameError) and error.__cause__.name == "sns"
-            ):  # MinAtar's way to say it
+            # MinAtar's way to say it.
+            if isinstance(error.__cause__, NameError) and error.__cause__.name == "sns":
                 raise EnvError(f"{name} needs the package seaborn to draw itself") from None
             raise
         except (TypeError, ValueError):

@@ -59,9 +59,8 @@ class Background:
     def __init__(self, name: str, make: Callable[[], Sink], note: Note, patience: float = PATIENCE) -> None:
         self.name, self.note, self.patience = name, note, patience
         self._jobs: queue.Queue[Callable[[Sink], None] | None] = queue.Queue(WAITING)
-        self._news: queue.SimpleQueue[str] = (
-            queue.SimpleQueue()
-        )  # for the display, which belongs to our thread
+        # For the display, which belongs to our thread.
+        self._news: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failed = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(make,), name=f"log to {name}", daemon=True)
         self._thread.start()

@@ -75,9 +75,8 @@ def cell_slowness(
     if leading == 0 or leading == NORMALS:
         shape = SURFACE if leading == 0 else CANOPY
         for k in range(count):
-            slow[i, k] = ray_speed(
-                i, leading, rays[k, 0], rays[k, 1], cell, turn, front
-            )  # a rate until the end
+            # a rate until the end
+            slow[i, k] = ray_speed(i, leading, rays[k, 0], rays[k, 1], cell, turn, front)
         factor = math.sqrt(polygon_area(i, rays, order, slow) / ellipse_area(i, shape, cell))
     else:
         for k in range(count):

@@ -62,9 +62,8 @@ def fuel_bed(fuels: Fuels, weather: Weather) -> Bed:
     flux_ratio = np.exp((0.792 + 0.681 * np.sqrt(sigma)) * (beta + 0.1)) / (192.0 + 0.2595 * sigma)  # ξ
     heating = np.where(fuels.ratio > 0, np.exp(-138.0 / _safe_divisor(fuels.ratio)), 0.0)  # ε
     preignition = heating * (250.0 + 1116.0 * moisture)  # ε Q_ig
-    rate = (
-        reaction * flux_ratio / (bulk_density * _weight_by_category(share, preignition, categories))
-    )  # R₀, ft/min
+    # R₀, ft/min
+    rate = reaction * flux_ratio / (bulk_density * _weight_by_category(share, preignition, categories))
     intensity = reaction * rate * (384.0 / sigma) / 60.0  # Byram's, by the residence time of Anderson (1969)
 
     B = 0.02526 * sigma**0.54
