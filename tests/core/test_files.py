@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import ConfigError, StorageError
 from flashdqn.core.files import (
     check_writable_file,
     open_plain_file,
@@ -52,6 +53,18 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
     with pytest.raises(ConfigError, match="x' cannot be written to"):  # tried, and not only asked
         check_writable_file(Path("/proc/x"))
     assert asked == [tmp_path / "there.json"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_a_disk_that_takes_no_file_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StorageError, match=os.strerror(number)):
+        check_writable_file(tmp_path / "new.json")
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"3", b"null", b"\xff\xfe"])

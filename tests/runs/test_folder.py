@@ -150,6 +150,16 @@ def test_what_a_crash_left_is_gone_after_a_resume(run_copy: Path) -> None:
     assert left == [".lock"]
 
 
+def test_what_a_disk_refused_to_remove_is_gone_when_the_session_ends(run_copy: Path) -> None:
+    folder = folders.RunFolder.open(run_copy)
+    newest = checkpoint.list_checkpoints(folder.checkpoints)[-1]
+    with folder.locked():
+        shutil.copytree(newest, newest.with_name(f".replaced-{newest.name}"))
+        (folder.checkpoints / ".writing-000000000001-0").mkdir()
+    assert not list(folder.checkpoints.glob(".*"))
+    assert newest in checkpoint.list_checkpoints(folder.checkpoints)
+
+
 def test_a_damaged_config_does_not_stop_a_training_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

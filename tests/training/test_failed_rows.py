@@ -56,3 +56,25 @@ def test_a_row_that_failed_is_there_once(
     assert resumed.summary["weights"] == whole.summary["weights"]
     for name in ("metrics.csv", "evaluations.csv"):
         assert read_steps(run, name) == read_steps(whole.path, name)
+
+
+def test_an_evaluation_that_was_due_after_a_failed_report_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SETTINGS | {"eval__every": 200}  # due at the same steps
+    whole = start_run(tiny_config(**settings, out=str(tmp_path / "whole")), Silent())
+    rows, failed = read_steps(whole.path, "evaluations.csv"), []
+    append = folders.append_row
+
+    def fail_once(path: Path, cells: Any) -> None:
+        if path.name == "metrics.csv" and str(cells["step"]) == rows[0] and not failed:
+            failed.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(path, cells)
+
+    monkeypatch.setattr(folders, "append_row", fail_once)
+    with pytest.raises(StorageError, match=r"No space left on device.*is saved; go on"):
+        start_run(tiny_config(**settings, out=str(tmp_path / "failed")), Silent())
+    (run,) = (tmp_path / "failed").iterdir()
+    flashdqn.train(resume=run, progress=False)
+    assert read_steps(run, "evaluations.csv") == rows

@@ -281,12 +281,15 @@ def can_write(path: Path) -> bool:
 
 
 def can_add_file(folder: Path) -> bool:
-    """Whether a folder takes a new file. It is tried: rights alone do not tell of a full or read-only disk."""
+    """Whether a folder takes a new file. It is tried: rights alone do not tell of a full or read-only disk.
+    Such a disk is a StorageError."""
     trial = folder / f".{secrets.token_hex(8)}{WRITING}"
     try:
         os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _ALWAYS, 0o600))
         trial.unlink()
-    except OSError:
+    except OSError as error:
+        if error.errno in DISK_ERRORS:
+            raise make_write_error(str(folder), error) from None
         return False
     return True
 

@@ -125,7 +125,8 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training in this folder. The lock ends with the process, however it ends."""
+        """Keep other processes from training in this folder. The lock ends with the process, however it ends.
+        At the end, what a disk has refused to remove is removed once more."""
         try:
             import fcntl
         except ImportError:  # no such locks on this system
@@ -144,7 +145,11 @@ class RunFolder:
                 raise CheckpointError(
                     f"{self.path} is being trained by another process: stop that first."
                 ) from None
-            yield
+            try:
+                yield
+            finally:
+                with suppress(CheckpointError):
+                    self.recover()
         finally:
             os.close(handle)
 

@@ -180,9 +180,10 @@ class Loop:
     def occasionally(self, before: int, after: int) -> None:
         """Do what is due when the transitions pass a multiple of its period."""
         config = self.config
+        evaluating = crosses_multiple(config.eval.every, before, after)
+        self._owes_evaluation = evaluating  # from here on: the report may fail, too
         if crosses_multiple(config.report_every, before, after):
             self.reporter.report(self.seconds)
-        evaluating = crosses_multiple(config.eval.every, before, after)
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
         late = self._clock.is_due()
         if evaluating:
