@@ -69,7 +69,7 @@ def list_cases(prepared: list[Prepared], effort: float) -> list[Case]:
     """Every operation that can fail, with the errors in turn; the first error at each."""
     chance = random.Random(28)
     places = [
-        (k, n + 1)
+        (k, op.number)
         for k, one in enumerate(prepared)
         for n, op in enumerate(one.operations)
         if op.kind in CAN_FAIL and (".tfevents." not in op.path or n % 10 == 0)
@@ -95,7 +95,7 @@ def try_error(prepared: Prepared, case: Case, folder: Path) -> dict[str, Any]:
     wrong = describe_refusal(outcome) or (describe_litter(out) if cleans else "")
     wrong = wrong or check_end(prepared, out, saved, before)
     if wrong:
-        what = prepared.operations[case.at - 1]
+        what = prepared.find_operation(case.at)
         wrong = (
             f"{prepared.scenario.name}, {errno.errorcode[number]} at {case.at} ({what.kind.name} "
             f"{Path(what.path).name}): {wrong}"

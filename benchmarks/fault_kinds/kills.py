@@ -17,7 +17,7 @@ from fault_kinds.scenarios import (
     last_saved,
     prepare_scenarios,
 )
-from fault_kinds.shim import Action, Fault, Kind, read_log
+from fault_kinds.shim import Action, Fault, Kind, Operation, read_log
 from fault_kinds.tally import Tally, scale_count
 from fault_kinds.tiny_runs import EVENTS, digest_run, find_run
 
@@ -36,7 +36,8 @@ class Case(NamedTuple):
 
 def try_faults(effort: float, folder: Path) -> list[Tally]:
     """One row for each command."""
-    prepared = prepare_scenarios(folder, effort)
+    # `eval` writes no file: there is no operation to kill it at, and no row
+    prepared = [one for one in prepare_scenarios(folder, effort) if one.operations]
     cases = list_cases(prepared, effort)
     rows = [Tally(f"kill -9: {one.scenario.name}") for one in prepared]
     for answer in run_cases(
@@ -60,9 +61,9 @@ def list_cases(prepared: list[Prepared], effort: float) -> list[Case]:
     """Every operation at full effort, a sample of them with less."""
     chance, cases = random.Random(18), []
     for k, one in enumerate(prepared):
-        points = [Case(k, n + 1, Action.KILL, 0) for n in range(0, len(one.operations), one.scenario.stride)]
-        writes = [n for n, op in enumerate(one.operations) if op.kind == Kind.WRITE]
-        points += [Case(k, n + 1, Action.TEAR_AND_KILL, 0) for n in writes if not is_event(one, n)]
+        points = [Case(k, op.number, Action.KILL, 0) for op in one.operations[:: one.scenario.stride]]
+        writes = [op for op in one.operations if op.kind == Kind.WRITE and not is_event(op)]
+        points += [Case(k, op.number, Action.TEAR_AND_KILL, 0) for op in writes]
         few = chance.sample(points, min(len(points), scale_count(len(points), effort)))
         again = [chance.randint(1, 60) if chance.random() < SECOND else 0 for _ in few]
         trains = one.scenario.trains
@@ -70,9 +71,9 @@ def list_cases(prepared: list[Prepared], effort: float) -> list[Case]:
     return cases
 
 
-def is_event(prepared: Prepared, number: int) -> bool:
+def is_event(operation: Operation) -> bool:
     """Whether an operation writes TensorBoard's events: there are hundreds, all alike."""
-    return ".tfevents." in prepared.operations[number].path
+    return ".tfevents." in operation.path
 
 
 def try_kill(prepared: Prepared, case: Case, folder: Path) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def try_kill(prepared: Prepared, case: Case, folder: Path) -> dict[str, Any]:
     saved = last_saved(read_log(log)) if prepared.scenario.trains else -1
     wrong = wrong or check_end(prepared, out, saved, before)
     if wrong:
-        what = prepared.operations[case.at - 1]
+        what = prepared.find_operation(case.at)
         second = f", then at {case.second} of the resume" if case.second else ""
         wrong = f"{case.action.name} at {case.at} ({what.kind.name} {Path(what.path).name}){second}: {wrong}"
     return {"scenario": case.scenario, "kills": max(1, kills), "wrong": wrong}

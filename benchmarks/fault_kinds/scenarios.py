@@ -74,6 +74,10 @@ class Prepared:
     operations: list[Operation]
     expected: Digest
 
+    def find_operation(self, number: int) -> Operation:
+        """The operation of that number."""
+        return next(op for op in self.operations if op.number == number)
+
     def copy_to(self, folder: Path) -> Path:
         """A fresh output folder."""
         return Path(shutil.copytree(self.begin, folder / "out", symlinks=True))
@@ -97,9 +101,9 @@ def make_beginnings(folder: Path) -> dict[str, Path]:
     words = ["train", *PLAIN, "--out"]
     done = run_command([*words, str(begins["finished"])], Fault(begins["finished"], log=log))
     assert done.code == 0, done
-    saved = [k for k, op in enumerate(read_log(log)) if saved_step(op) is not None]
-    at = saved[-2] + 2
-    killed = run_command([*words, str(begins["stopped"])], Fault(begins["stopped"], Action.KILL, at))
+    saved = [op.number for op in read_log(log) if saved_step(op) is not None]
+    # before the last but one comes into its place: there is litter, and something left to train
+    killed = run_command([*words, str(begins["stopped"])], Fault(begins["stopped"], Action.KILL, saved[-2]))
     assert killed.killed, killed
     return begins
 

@@ -76,7 +76,8 @@ static void put(const void *data, size_t length) {
     }
 }
 
-/* A record: kind, inode, offset, length of path, of second path, of data; then these three. */
+/* A record: kind, its number among all that were tried (one that failed is counted, too), inode, offset, length of
+   path, of second path, of data, length; then path, second path, data. */
 static void note(int kind, const char *path, const char *second, int handle, const void *data, size_t length) {
     if (log_handle < 0) return;
     struct stat about;
@@ -88,11 +89,11 @@ static void note(int kind, const char *path, const char *second, int handle, con
             offset = flags & O_APPEND ? about.st_size : lseek(handle, 0, SEEK_CUR);
         }
     }
-    int64_t sizes[7] = {kind, inode, offset, (int64_t)strlen(path), second ? (int64_t)strlen(second) : 0,
+    int64_t sizes[8] = {kind, counted, inode, offset, (int64_t)strlen(path), second ? (int64_t)strlen(second) : 0,
                         with_contents && data ? (int64_t)length : 0, (int64_t)length};
     put(sizes, sizeof sizes);
-    put(path, (size_t)sizes[3]);
-    if (second) put(second, (size_t)sizes[4]);
+    put(path, (size_t)sizes[4]);
+    if (second) put(second, (size_t)sizes[5]);
     if (with_contents && data) put(data, length);
 }
 

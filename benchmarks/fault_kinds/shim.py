@@ -64,9 +64,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Operation:
-    """A line of the log."""
+    """A line of the log; `number` is what `Fault.at` means: attempts that failed are counted, and not logged."""
 
     kind: Kind
+    number: int
     path: str
     second: str
     inode: int
@@ -127,15 +128,16 @@ def mark_log(text: str) -> None:
 
 def read_log(path: Path) -> list[Operation]:
     """All operations; one that the kill cut short is left out."""
-    data, place, head = path.read_bytes() if path.exists() else b"", 0, struct.Struct("7q")
+    data, place, head = path.read_bytes() if path.exists() else b"", 0, struct.Struct("8q")
     operations = []
     while place + head.size <= len(data):
-        kind, inode, offset, first, second, content, length = head.unpack_from(data, place)
+        kind, number, inode, offset, first, second, content, length = head.unpack_from(data, place)
         place += head.size
         if place + first + second + content > len(data):
             break
         texts = data[place : place + first].decode(), data[place + first : place + first + second].decode()
         place += first + second
-        operations.append(Operation(Kind(kind), *texts, inode, offset, length, data[place : place + content]))
+        content_bytes = data[place : place + content]
         place += content
+        operations.append(Operation(Kind(kind), number, *texts, inode, offset, length, content_bytes))
     return operations

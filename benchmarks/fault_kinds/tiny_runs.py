@@ -12,14 +12,14 @@ from typing import Any
 
 _COMMON = [
     "--device", "cpu", "--steps", "480", "--envs", "8", "--network.hidden", "8", "--replay.capacity", "400",
-    "--learn.batch-size", "16", "--learn.starts", "80", "--learn.target-every", "5", "--explore.over", "300",
-    "--train-ratio", "0.0625", "--eval.every", "200", "--eval.episodes", "2", "--log.every", "80",
+    "--learn.batch-size", "16", "--learn.starts", "80", "--learn.target-every", "5", "--learn.lr", "0.03", "--explore.over", "300",
+    "--train-ratio", "0.0625", "--eval.every", "200", "--eval.episodes", "4", "--log.every", "80",
     "--log.checkpoint-every", "160", "--log.no-game", "--runtime.threads", "1", "--runtime.no-warmup",
     "--runtime.mode", "eager",
 ]  # fmt: skip
-#: The words after `train` for each kind of training.
-PLAIN = ["snake", *_COMMON, "--env.size", "6", "--log.no-tensorboard"]
-EVENTS = ["snake", *_COMMON, "--env.size", "6", "--log.tensorboard"]
+#: The words after `train` for each kind of training. In those of Snake, the second evaluation is the best.
+PLAIN = ["snake", *_COMMON, "--env.size", "5", "--log.no-tensorboard"]
+EVENTS = ["snake", *_COMMON, "--env.size", "5", "--log.tensorboard"]
 DEMONSTRATED = [
     *PLAIN, "--demos.source", "random", "--demos.episodes", "4", "--demos.pretrain-steps", "3",
 ]  # fmt: skip

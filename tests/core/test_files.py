@@ -55,6 +55,15 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
     assert asked == [tmp_path / "there.json"]
 
 
+def test_an_error_while_a_file_is_replaced_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "some.json" / "inside").mkdir(parents=True)
+    for path in (tmp_path / "some.json", tmp_path / "no" / "some.json"):
+        with pytest.raises(OSError, match="directory") as caught:
+            write_text_atomically(path, "{}")
+        assert caught.value.filename == str(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["some.json"]
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
 def test_a_disk_that_takes_no_file_is_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

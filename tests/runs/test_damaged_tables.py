@@ -72,6 +72,26 @@ def test_another_header_than_the_recorded_one_is_said(run_copy: Path) -> None:
     assert any("other columns than columns.json records" in problem for problem in find_problems(run_copy))
 
 
+@pytest.mark.parametrize("name", ["metrics.csv", "evaluations.csv"])
+def test_rows_that_were_cut_or_added_after_the_end_are_said(run_copy: Path, name: str) -> None:
+    table = run_copy / name
+    whole = table.read_bytes()
+    assert find_problems(run_copy) == []
+    last = whole.splitlines(keepends=True)[-1]
+    for changed in (whole + last, whole.removesuffix(last), b""):
+        table.write_bytes(changed)
+        (problem,) = find_problems(run_copy)
+        assert problem.startswith(f"{name} was changed after")
+
+
+def test_tables_are_not_blamed_for_a_damaged_checkpoint(run_copy: Path) -> None:
+    *_, older, newest = sorted(run_copy.glob("checkpoints/[0-9]*"))
+    (newest / "manifest.json").write_bytes((older / "manifest.json").read_bytes())
+    assert [str(newest) in problem for problem in find_problems(run_copy)] == [True]
+    (run_copy / "metrics.csv").write_bytes(b"")  # an older checkpoint knows it, too
+    assert any(problem.startswith("metrics.csv was changed") for problem in find_problems(run_copy))
+
+
 @pytest.mark.parametrize("cell", CELLS, ids=ascii)
 def test_a_step_is_plain_digits(finished_run: Run, tmp_path: Path, cell: str) -> None:
     header, first, *rows = (finished_run.path / "metrics.csv").read_text().splitlines(keepends=True)

@@ -137,14 +137,16 @@ def replace_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
     its part of `mode`."""
     # The suffix stays at the end: drawing libraries choose the format by it.
     temporary = path.with_name(f".{secrets.token_hex(8)}{WRITING}{path.suffix[:16]}")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _ALWAYS, mode))
     try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _ALWAYS, mode))
         yield temporary
         sync_to_disk(temporary)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (str(temporary), temporary):
+            error.filename = str(path)  # the name that the user knows
         raise
     sync_to_disk(path.parent)
 

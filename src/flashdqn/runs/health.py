@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ from flashdqn.core.files import is_plain_folder
 from flashdqn.runs.best import read_best
 from flashdqn.runs.checkpoint import list_checkpoints, read_manifest
 from flashdqn.runs.origin import check_origin
-from flashdqn.runs.records import CONFIG_FILE, DEMOS_FILE, SUMMARY_FILE, find_record_problem, read_run_record
+from flashdqn.runs.records import (
+    CONFIG_FILE,
+    DEMOS_FILE,
+    SUMMARY_FILE,
+    find_record_problem,
+    read_record_or_nothing,
+    read_run_record,
+)
 from flashdqn.runs.tables import (
     COLUMNS_FILE,
     EVALUATIONS_FILE,
@@ -25,25 +33,30 @@ def find_problems(run: Path) -> list[str]:
     """A sentence for each file of a run that cannot be believed."""
     found = [_find_config_problem(run)]
     found += [find_record_problem(run / name) for name in (SUMMARY_FILE, COLUMNS_FILE, DEMOS_FILE)]
-    described = _read_newest_tables(run)
+    described, finished = _read_newest_tables(run)
     for name in (METRICS_FILE, EVALUATIONS_FILE):
-        found.append(find_table_problem(run / name, described.get(name)))
+        found.append(find_table_problem(run / name, described.get(name), finished))
     found.append(_find_best_problem(run))
     found += _find_manifest_problems(run / "checkpoints")
     return list(dict.fromkeys(problem for problem in found if problem))
 
 
-def find_table_problem(path: Path, described: Any) -> str | None:
-    """What is wrong with a table; `described` is what the newest checkpoint says of it."""
+def find_table_problem(path: Path, described: Any, finished: bool = False) -> str | None:
+    """What is wrong with a table; `described` is what the newest checkpoint says of it. To the table of a run that is
+    `finished`, nothing was added later."""
     content = read_table_content(path)
     if content.problem:
         return f"{path.name} {content.problem}."
     recorded = [column.name for column in read_recorded_columns(path).all]
     if content.names and recorded and content.names != recorded:
         return f"{path.name} has other columns than {COLUMNS_FILE} records: its header was changed."
-    if isinstance(described, dict) and not begins_as_described(path, described):
+    if not isinstance(described, dict):
+        return None
+    if not begins_as_described(path, described):
         what = "was changed after it was written" if path.exists() else "is missing"
         return f"{path.name} {what}: it is not as the newest checkpoint knows it."
+    if finished and path.exists() and path.stat().st_size > described["bytes"]:
+        return f"{path.name} was changed after the run ended: the last checkpoint knows only a part of it."
     return None
 
 
@@ -78,15 +91,17 @@ def _find_manifest_problems(folder: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _read_newest_tables(run: Path) -> dict[str, Any]:
-    """What the newest checkpoint says of the tables; nothing if there is none that can be read."""
-    folder = run / "checkpoints"
-    if not is_plain_folder(folder):
-        return {}
+def _read_newest_tables(run: Path) -> tuple[dict[str, Any], bool]:
+    """What the newest checkpoint that is whole says of the tables, and whether it is the end of a finished run."""
+    folder, summary = run / "checkpoints", read_record_or_nothing(run / SUMMARY_FILE)
     try:
-        for path in reversed(list_checkpoints(folder)):
-            tables = read_manifest(path).get("tables", {})
-            return tables if isinstance(tables, dict) else {}
+        paths = list_checkpoints(folder) if is_plain_folder(folder) else []
     except CheckpointError:
-        return {}
-    return {}
+        return {}, False
+    for path in reversed(paths):
+        with suppress(CheckpointError):
+            manifest = read_manifest(path)
+            check_origin(path, manifest)
+            ended = summary.get("finished") is True and summary.get("steps") == int(path.name)
+            return manifest.get("tables", {}), ended
+    return {}, False
