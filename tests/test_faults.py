@@ -111,7 +111,7 @@ def test_the_power_model_loses_what_was_not_synced(tmp_path: Path) -> None:
         for seed in range(200):
             disk = Disk(Path("/disk"), tmp_path)
             for kind, name, second, data in steps:
-                disk.play(Operation(kind, f"/disk{name}", f"/disk{second}", 7, 0, len(data), data))
+                disk.play(Operation(kind, 1, f"/disk{name}", f"/disk{second}", 7, 0, len(data), data))
             for model in ("posix", "ext4"):
                 node = disk.cut_power(random.Random(seed), model).entries.get("file")
                 found.add(None if node is None else node.content)

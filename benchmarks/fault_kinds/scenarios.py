@@ -101,11 +101,23 @@ def make_beginnings(folder: Path) -> dict[str, Path]:
     words = ["train", *PLAIN, "--out"]
     done = run_command([*words, str(begins["finished"])], Fault(begins["finished"], log=log))
     assert done.code == 0, done
+    check_scores_differ(begins["finished"])
     saved = [op.number for op in read_log(log) if saved_step(op) is not None]
     # before the last but one comes into its place: there is litter, and something left to train
     killed = run_command([*words, str(begins["stopped"])], Fault(begins["stopped"], Action.KILL, saved[-2]))
     assert killed.killed, killed
     return begins
+
+
+def check_scores_differ(out: Path) -> None:
+    """If all evaluations were equal, a wrong choice of the best checkpoint would not be noticed."""
+    run = find_run(out)
+    assert run is not None
+    digest = digest_run(run)
+    first = digest.evaluations[1][0]
+    assert int(digest.best["checkpoint"]) > int(first), (
+        "the first evaluation is the best: change the settings"
+    )
 
 
 def prepare_scenario(scenario: Scenario, begin: Path, folder: Path) -> Prepared:

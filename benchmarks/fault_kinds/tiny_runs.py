@@ -12,12 +12,12 @@ from typing import Any
 
 _COMMON = [
     "--device", "cpu", "--steps", "480", "--envs", "8", "--network.hidden", "8", "--replay.capacity", "400",
-    "--learn.batch-size", "16", "--learn.starts", "80", "--learn.target-every", "5", "--learn.lr", "0.03", "--explore.over", "300",
-    "--train-ratio", "0.0625", "--eval.every", "200", "--eval.episodes", "4", "--log.every", "80",
-    "--log.checkpoint-every", "160", "--log.no-game", "--runtime.threads", "1", "--runtime.no-warmup",
-    "--runtime.mode", "eager",
+    "--learn.batch-size", "16", "--learn.starts", "80", "--learn.target-every", "5", "--learn.lr", "0.03",
+    "--explore.over", "300", "--train-ratio", "0.0625", "--eval.every", "200", "--eval.episodes", "4",
+    "--log.every", "80", "--log.checkpoint-every", "160", "--log.no-game", "--runtime.threads", "1",
+    "--runtime.no-warmup", "--runtime.mode", "eager",
 ]  # fmt: skip
-#: The words after `train` for each kind of training. In those of Snake, the second evaluation is the best.
+#: The words after `train` for each kind of training. In the plain one, scores differ: the best is not the first.
 PLAIN = ["snake", *_COMMON, "--env.size", "5", "--log.no-tensorboard"]
 EVENTS = ["snake", *_COMMON, "--env.size", "5", "--log.tensorboard"]
 DEMONSTRATED = [

@@ -42,8 +42,8 @@ def find_problems(run: Path) -> list[str]:
 
 
 def find_table_problem(path: Path, described: Any, finished: bool = False) -> str | None:
-    """What is wrong with a table; `described` is what the newest checkpoint says of it. To the table of a run that is
-    `finished`, nothing was added later."""
+    """What is wrong with a table; `described` is what the newest checkpoint says of it. Nothing was added later
+    to a table of a `finished` run."""
     content = read_table_content(path)
     if content.problem:
         return f"{path.name} {content.problem}."
