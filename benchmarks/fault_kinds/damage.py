@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import re
 from collections.abc import Callable
@@ -165,26 +164,30 @@ def try_damage(runs: Runs, case: Case, folder: Path) -> dict[str, str]:
     victim.parent.mkdir()
     victim.write_bytes(VICTIM)
     chance = random.Random(f"{case.file} {case.mutation} {case.seed}")
-    before = {path: read_digest(path) for path in run.rglob("*")}
+    before = read_digests(run)
     find_mutation(case.mutation)(Place(run / case.file, run, runs.other, victim, chance))
-    changed = {path for path, digest in before.items() if read_digest(path) != digest}
+    after = read_digests(run)
+    changed = {path for path in before | after if before.get(path) != after.get(path)}
     if not changed:
         return {}
     answers = {}
     for name, command in COMMANDS.items():
         outcome = run_command(command.words(run), limit=LIMIT)
-        wrong = judge(case, name, run, outcome, runs, {run / case.file, *changed})
+        wrong = judge(case, name, run, outcome, runs, changed)
         if victim.read_bytes() != VICTIM:
             wrong = f"a file outside was changed; {wrong}"
         answers[name] = f"{case.begin} run, {case.mutation} {case.file}: {wrong}" if wrong else ""
     return answers
 
 
-def read_digest(path: Path) -> str:
-    """Equal as long as nothing is changed at a path."""
-    if path.is_symlink() or not path.is_file():
-        return str(path.lstat().st_mode) if os.path.lexists(path) else "nothing"
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def read_digests(run: Path) -> dict[Path, str]:
+    """What lies at each path: the checksum of a plain file, or the kind of anything else."""
+    return {
+        path: hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file() and not path.is_symlink()
+        else oct(path.lstat().st_mode)
+        for path in run.rglob("*")
+    }
 
 
 def judge(case: Case, name: str, run: Path, outcome: Outcome, runs: Runs, damaged: set[Path]) -> str:
