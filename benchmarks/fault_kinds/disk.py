@@ -93,7 +93,7 @@ def try_error(prepared: Prepared, case: Case, folder: Path) -> dict[str, Any]:
     outcome = run_command(prepared.scenario.make_words(out), Fault(out, action, case.at, number, log))
     saved = last_saved(read_log(log)) if prepared.scenario.trains else -1
     wrong = describe_refusal(outcome) or (describe_litter(out) if cleans else "")
-    wrong = wrong or check_end(prepared, out, saved, before)
+    wrong = wrong or check_end(prepared, out, saved, before, saves_more=True)
     if wrong:
         what = prepared.find_operation(case.at)
         wrong = (
@@ -144,7 +144,7 @@ def try_with_space(prepared: Prepared, disk: Path, left: int) -> tuple[bool, str
     wrong = describe_refusal(outcome) or describe_litter(out)
     run = find_run(out)
     saved = 0 if run and list(run.glob("checkpoints/[0-9]*/state.safetensors")) else -1
-    wrong = wrong or check_end(prepared, out, saved, {})
+    wrong = wrong or check_end(prepared, out, saved, {}, saves_more=True)
     return not wrong, f"{prepared.scenario.name} with {left} bytes left: {wrong}"
 
 

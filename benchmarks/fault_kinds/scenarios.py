@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fault_kinds.children import Outcome, run_command
@@ -164,8 +164,11 @@ def hash_tree(folder: Path, without: tuple[str, ...] = ()) -> dict[str, str]:
 PRODUCTS = ("report.html", "policy.pt", "policy.onnx", "policy.onnx.data", "policy.json")
 
 
-def check_end(prepared: Prepared, out: Path, saved: int, before: dict[str, str]) -> str:
-    """Give the command again, undisturbed. Returns what is wrong with what comes of it; empty if nothing."""
+def check_end(
+    prepared: Prepared, out: Path, saved: int, before: dict[str, str], saves_more: bool = False
+) -> str:
+    """Give the command again, undisturbed. Returns what is wrong with what comes of it; empty if nothing.
+    A training that met an error `saves_more`: what was learned is saved at that step, too."""
     run = find_run(out)
     if run is None:
         return f"the checkpoint of step {saved} is gone with its run" if saved >= 0 else ""
@@ -179,10 +182,10 @@ def check_end(prepared: Prepared, out: Path, saved: int, before: dict[str, str])
         return (
             "" if done.code == 0 and before == after else f"again: {done}; changed files: {before == after}"
         )
-    return check_trained(prepared, run, done, saved)
+    return check_trained(prepared, run, done, saved, saves_more)
 
 
-def check_trained(prepared: Prepared, run: Path, done: Outcome, saved: int) -> str:
+def check_trained(prepared: Prepared, run: Path, done: Outcome, saved: int, saves_more: bool) -> str:
     """What is wrong with a run that was resumed to its end."""
     if done.code == 2 and (older := re.search(r"flashdqn train --resume (\S+)$", done.said.strip())):
         done = run_command(["train", "--resume", older[1], *prepared.scenario.again[3:]])  # as it says
@@ -198,6 +201,8 @@ def check_trained(prepared: Prepared, run: Path, done: Outcome, saved: int) -> s
     if finished:
         found = without_pages(found)
         wanted = without_pages(wanted)
+    elif saves_more:
+        found = without_more_checkpoints(found, wanted)
     if not prepared.scenario.exact:
         return describe_rows(found)
     return found.differs(wanted)
@@ -208,6 +213,26 @@ def without_pages(digest: Digest) -> Digest:
     kept = [name for name in digest.files if not name.endswith((".png", ".html", "state.safetensors"))]
     kept = [name for name in kept if "/." not in f"/{name}"]
     return Digest(digest.weights, digest.metrics, digest.evaluations, digest.best, kept)
+
+
+def without_more_checkpoints(found: Digest, wanted: Digest) -> Digest:
+    """Without checkpoints that an undisturbed run does not have. States may be in other checkpoints, too;
+    there must be as many, and the newest must have one."""
+    steps = {name.split("/")[1] for name in wanted.files if name.startswith("checkpoints/")}
+    ours, theirs = list_states(found), list_states(wanted)
+    kept = {name for name in found.files if not is_checkpoint(name) or name.split("/")[1] in steps}
+    if len(ours) == len(theirs) and ours[-1:] == theirs[-1:]:
+        kept = kept - set(ours) | set(theirs)
+    return replace(found, files=sorted(kept))
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a path is a checkpoint or lies in one; what is unfinished is none."""
+    return re.match(r"checkpoints/\d", name) is not None
+
+
+def list_states(digest: Digest) -> list[str]:
+    return [name for name in digest.files if name.endswith("/state.safetensors")]
 
 
 def describe_rows(digest: Digest) -> str:
