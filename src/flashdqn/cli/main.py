@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
@@ -19,9 +20,11 @@ from flashdqn.core.signals import (
     Interrupt,
     Stopped,
     ignore_stop_signals,
+    ignore_timers,
     runs_as_command,
     send_swallowed_stops_again,
 )
+from flashdqn.core.stragglers import end_stragglers
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.core.text import clean_line
 
@@ -34,6 +37,9 @@ def main() -> None:
             code = flush_output(answer_command(sys.argv[1:]))
             if runs_as_command():  # nothing is left to stop but Python itself
                 ignore_stop_signals()
+                ignore_timers()
+                if sys.argv[1:2] != ["doctor"]:
+                    end_stragglers(code)
     except KeyboardInterrupt as error:  # it came while an answer was printed
         code = error.exit_code if isinstance(error, Stopped) else CTRL_C_CODE
     sys.exit(code)
@@ -118,8 +124,9 @@ def print_line(text: str) -> None:
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
-    except (OSError, ValueError):
-        return
+    except (OSError, ValueError, AttributeError):  # an environment may have closed Python's own stream
+        with suppress(OSError):
+            os.write(2, f"{text}\n".encode(errors="replace"))
 
 
 #: Commands that play games: there, an environment's error is a failure and not a mistake in a file.

@@ -162,6 +162,13 @@ def ignore_stop_signals() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
+def ignore_timers() -> None:
+    """For a process whose end is near: a timer that somebody has left running must not change its exit code."""
+    for name in ("SIGALRM", "SIGVTALRM", "SIGPROF"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
 @contextmanager
 def hold_stop_signals() -> Iterator[None]:
     """Signals wait until the block is over. A process that is started in it begins with them held, until it calls

@@ -283,6 +283,7 @@ def run_worker(
 ) -> None:
     """A worker process: make its environments, and answer until asked to close."""
     prepare_worker(other_end)
+    process = os.getpid()
     envs: list[gymnasium.Env[Any, Any]] = []
     doing = "make"
     try:
@@ -291,17 +292,26 @@ def run_worker(
         group = WorkerEnvs(envs, first, shared, space)
         while (message := _receive(pipe))[0] != "close":
             doing = message[0]
-            pipe.send(group.step() if doing == "step" else group.reset(*message[1:]))
+            answer = group.step() if doing == "step" else group.reset(*message[1:])
+            end_if_copied(process)
+            pipe.send(answer)
         doing = "close"
         for env in envs:
             env.close()
     except BaseException as error:  # any error of the environment's own code
+        end_if_copied(process)
         with suppress(OSError):
             pipe.send(WorkerAnswer(describe_failure(error), doing))
         if doing != "close":
             for env in envs:
                 with suppress(BaseException):
                     env.close()
+
+
+def end_if_copied(process: int) -> None:
+    """End this process if it is a copy of the worker that an environment has made (`os.fork`): one must answer."""
+    if os.getpid() != process:
+        os._exit(1)
 
 
 def _receive(pipe: Any) -> Any:
