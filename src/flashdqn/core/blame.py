@@ -104,10 +104,9 @@ def came_from_signal(error: BaseException | None) -> bool:
             trace = trace.tb_next
         if trace is not None:
             code = trace.tb_frame.f_code
-            if code.co_filename.startswith(PACKAGE):
-                return True
             raised = code.co_code[trace.tb_lasti : trace.tb_lasti + 1] == bytes([RAISE])
-            if is_kind(error, KeyboardInterrupt) and not raised:
+            ours = code.co_filename.startswith(PACKAGE)
+            if is_kind(error, KeyboardInterrupt) and (ours or not raised):
                 return True
         error = error.__context__
     return False

@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from flashdqn.core.blame import PACKAGE, belongs_to_us, describe_failure, env_error, find_place, is_kind
-from flashdqn.core.errors import CheckpointError, ConfigError, EnvFailureError
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvHangError
 from flashdqn.core.signals import STOP_SIGNALS, Interrupt
 
 T = TypeVar("T")
@@ -171,11 +171,11 @@ class Guard:
         """Seconds for the call that is going on."""
         return min(self.timeout, CLOSE_SECONDS) if self.doing == "close" else self.timeout
 
-    def complain_of_hang(self, doing: str, where: str) -> EnvFailureError:
+    def complain_of_hang(self, doing: str, where: str) -> EnvHangError:
         """The error for a call that takes too long."""
         limit = min(self.timeout, CLOSE_SECONDS) if doing == "close" else self.timeout
         advice = "" if doing == "close" else ", or needs longer: then raise --env.timeout"
-        return EnvFailureError(
+        return EnvHangError(
             f"{self.name} has not answered for {limit:g} s (`{doing}`, in {where}). It hangs{advice}."
         )
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from flashdqn.core.blame import came_from_signal
+
 #: What a terminal, a user or a scheduler sends to end a program, or to warn it that its time is up. Those that a
 #: system does not have are left out.
 STOP_SIGNALS: tuple[signal.Signals, ...] = tuple(
@@ -190,10 +192,11 @@ def send_swallowed_stops_again() -> Iterator[None]:
     hook = sys.unraisablehook
 
     def answer(found: Any) -> None:
-        if not isinstance(found.exc_value, KeyboardInterrupt):
+        stop = found.exc_value
+        if not isinstance(stop, KeyboardInterrupt) or not came_from_signal(stop):  # an environment's own
             hook(found)
             return
-        number = found.exc_value.signal if isinstance(found.exc_value, Stopped) else signal.SIGINT
+        number = stop.signal if isinstance(stop, Stopped) else signal.SIGINT
         again = threading.Timer(1.5 * (CTRL_C_ECHO if number == signal.SIGINT else ECHO), send, [number])
         again.daemon = True
         again.start()

@@ -227,14 +227,16 @@ def read_spaces(make: Make, timeout: float | None) -> tuple[Any, Any]:
     with hold_stop_signals():
         process.start()
     theirs.close()
+    doing = "make"
     try:
         wait_for_answer(ours, process, None if timeout is None else monotonic() + timeout)
-        answer = ours.recv()
+        answer, doing = ours.recv(), "close"
+        if not isinstance(answer, WorkerAnswer) and ours.poll(2.0):
+            ours.recv()
     except EOFError:
         process.join(timeout=5.0)
-        raise WorkerError(
-            Failure("its process died", f"exit code {process.exitcode}", "a worker process"), "make"
-        ) from None
+        died = Failure("its process died", f"exit code {process.exitcode}", "a worker process")
+        raise WorkerError(died, doing) from None
     finally:
         process.join(timeout=0.0 if sys.exc_info()[0] else 2.0)
         process.kill()
@@ -257,6 +259,7 @@ def run_spaces(make: CloudpickleWrapper[Any], pipe: Any, other_end: Any) -> None
         return
     with suppress(BaseException):
         env.close()
+    pipe.send("closed")
 
 
 def prepare_worker(other_end: Any) -> None:
