@@ -21,6 +21,7 @@ from flashdqn.core.signals import (
     Stopped,
     ignore_stop_signals,
     ignore_timers,
+    leave_time_to_save,
     runs_as_command,
     send_swallowed_stops_again,
 )
@@ -34,6 +35,8 @@ def main() -> None:
     (Ctrl-C) or 75."""
     try:
         with Interrupt(), send_swallowed_stops_again(), end_stuck_process():
+            if runs_as_command():
+                leave_time_to_save()
             code = flush_output(answer_command(sys.argv[1:]))
             if runs_as_command():  # nothing is left to stop but Python itself
                 ignore_stop_signals()
@@ -49,6 +52,7 @@ def answer_command(arguments: Sequence[str]) -> int:
     """Run a command, and print what goes wrong; returns the exit code."""
     open_missing_streams()
     try:
+        check_working_folder()
         if list(arguments[:1]) != ["doctor"]:  # which runs the user's own script, as Python itself would
             ignore_settings_files()
             protect_children()
@@ -71,6 +75,14 @@ def answer_command(arguments: Sequence[str]) -> int:
             where = f" ({error.filename})" if error.filename else ""
             return print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
         raise
+
+
+def check_working_folder() -> None:
+    """Refuse to work where nothing can be found: many libraries ask for the current folder."""
+    try:
+        os.getcwd()  # noqa: PTH109 - nothing else is imported yet
+    except OSError:
+        raise ConfigError("The current folder does not exist any more: change to another one.") from None
 
 
 def check_exit(error: SystemExit, arguments: Sequence[str]) -> int:

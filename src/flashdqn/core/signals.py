@@ -35,6 +35,8 @@ CTRL_C_CODE, TRY_AGAIN_CODE = 130, 75
 CTRL_C_ECHO, ECHO = 0.1, 1.0
 #: A program that has swallowed this many requests to end is ended without another.
 PATIENCE = 3
+#: Seconds of processor time that are kept for saving, where they are limited; of a long limit, a twentieth.
+SAVE_SECONDS = 10
 
 
 class Stopped(KeyboardInterrupt):
@@ -162,6 +164,17 @@ def ignore_stop_signals() -> None:
         signal.signal(name, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def leave_time_to_save() -> None:
+    """Have SIGXCPU come before the system kills this process: `ulimit -t` sets both limits to the same second."""
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if soft == hard != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_CPU, (max(1, hard - max(SAVE_SECONDS, hard // 20)), hard))
 
 
 def ignore_timers() -> None:

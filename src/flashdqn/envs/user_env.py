@@ -107,6 +107,8 @@ def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, h
     if env.device.type != place.type:
         raise EnvError(f"{config.id} must play on {place}, and says `device` {env.device}.")
     guarded = GuardedEnv(env, guard)
+    if not isinstance(guarded.outcomes, torch.Tensor):
+        raise EnvError(f"{config.id}: `outcomes` must be a tensor of float32, also before the first reset.")
     return guarded if there else HostEnv(guarded, device)
 
 
