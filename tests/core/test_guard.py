@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 from flashdqn.core.blame import MOST_LETTERS, read_message
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
+from flashdqn.core.signals import send_swallowed_stops_again
 
 
 class Foreign(BaseException):
@@ -70,6 +72,53 @@ def test_our_own_errors_pass() -> None:
         Guard("game", 30.0).call("make", fail, ConfigError("as it is"))
 
 
+def test_our_own_errors_from_a_step_are_the_environments() -> None:
+    with pytest.raises(EnvError, match=r"^as it is$"):
+        Guard("game", 30.0).call("step", fail, ConfigError("as it is"))
+
+
+class MaskedError(Exception):
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise ValueError("no class")
+
+
+def test_an_error_that_hides_its_class_is_told() -> None:
+    with pytest.raises(EnvError, match=r"game raised MaskedError: here"):
+        Guard("game", 30.0).call("step", fail, MaskedError("here"))
+
+
+def test_an_exit_while_an_error_of_ours_is_handled_is_told() -> None:
+    guard = Guard("game", 30.0)
+    try:
+        guard.call("step", sys.exit, 0)
+    except EnvError:
+        with pytest.raises(EnvError, match="game raised SystemExit: 0"):
+            guard.call("state_dict", sys.exit, 0)
+
+
+def test_a_copy_of_the_process_that_a_call_makes_does_not_come_back() -> None:
+    child = Guard("game", 30.0).call("step", os.fork)
+    if child == 0:  # the copy: with exit code 7 the test fails
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_an_interrupt_of_a_destructor_is_not_a_ctrl_c() -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    told: list[Any] = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda found: told.append(found.exc_type)
+    try:
+        with send_swallowed_stops_again():
+            Broken()
+    finally:
+        sys.unraisablehook = before
+    assert told == [KeyboardInterrupt]
+
+
 def test_a_true_ctrl_c_passes() -> None:
     def step() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -124,10 +173,12 @@ def test_what_a_call_changes_of_the_process_is_set_back() -> None:
     def change() -> None:
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
+        torch.set_default_device("meta")
         sys.setrecursionlimit(200)
 
     before = sys.getrecursionlimit()
     Guard("game", 30.0).call("make", change)
     assert torch.get_default_dtype() == torch.float32
     assert torch.is_grad_enabled()
+    assert torch.get_default_device() == torch.device("cpu")
     assert sys.getrecursionlimit() == before

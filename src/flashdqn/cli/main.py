@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
@@ -19,9 +20,12 @@ from flashdqn.core.signals import (
     Interrupt,
     Stopped,
     ignore_stop_signals,
+    ignore_timers,
+    leave_time_to_save,
     runs_as_command,
     send_swallowed_stops_again,
 )
+from flashdqn.core.stragglers import end_stragglers
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.core.text import clean_line
 
@@ -31,9 +35,14 @@ def main() -> None:
     (Ctrl-C) or 75."""
     try:
         with Interrupt(), send_swallowed_stops_again(), end_stuck_process():
+            if runs_as_command():
+                leave_time_to_save()
             code = flush_output(answer_command(sys.argv[1:]))
             if runs_as_command():  # nothing is left to stop but Python itself
                 ignore_stop_signals()
+                ignore_timers()
+                if sys.argv[1:2] != ["doctor"]:
+                    end_stragglers(code)
     except KeyboardInterrupt as error:  # it came while an answer was printed
         code = error.exit_code if isinstance(error, Stopped) else CTRL_C_CODE
     sys.exit(code)
@@ -43,6 +52,7 @@ def answer_command(arguments: Sequence[str]) -> int:
     """Run a command, and print what goes wrong; returns the exit code."""
     open_missing_streams()
     try:
+        check_working_folder()
         if list(arguments[:1]) != ["doctor"]:  # which runs the user's own script, as Python itself would
             ignore_settings_files()
             protect_children()
@@ -65,6 +75,14 @@ def answer_command(arguments: Sequence[str]) -> int:
             where = f" ({error.filename})" if error.filename else ""
             return print_error(FlashDQNError(f"{error.strerror or error}{where}."), 1)
         raise
+
+
+def check_working_folder() -> None:
+    """Refuse to work where nothing can be found: many libraries ask for the current folder."""
+    try:
+        os.getcwd()  # noqa: PTH109 - nothing else is imported yet
+    except OSError:
+        raise ConfigError("The current folder does not exist any more: change to another one.") from None
 
 
 def check_exit(error: SystemExit, arguments: Sequence[str]) -> int:
@@ -118,8 +136,9 @@ def print_line(text: str) -> None:
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
-    except (OSError, ValueError):
-        return
+    except (OSError, ValueError, AttributeError):  # an environment may have closed Python's own stream
+        with suppress(OSError):
+            os.write(2, f"{text}\n".encode(errors="replace"))
 
 
 #: Commands that play games: there, an environment's error is a failure and not a mistake in a file.

@@ -50,7 +50,7 @@ class Failure(NamedTuple):
 
 def describe_failure(error: BaseException) -> Failure:
     """What was raised, and where; this itself raises nothing."""
-    if isinstance(error, FlashDQNError):
+    if is_kind(error, FlashDQNError):
         return Failure("", str(error), "")
     return Failure(type(error).__name__, read_message(error), find_place(error.__traceback__))
 
@@ -80,11 +80,16 @@ def find_place(trace: TracebackType | None) -> str:
     return f"{clean_line(file, MOST_LETTERS)}, line {line}"
 
 
+def is_kind(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Like `isinstance`, which asks `error.__class__` too: that may be the user's own code."""
+    return issubclass(type(error), kinds)
+
+
 def belongs_to_us(error: BaseException) -> bool:
     """Whether an error is not the user's code's: our own, or a Ctrl-C."""
-    if isinstance(error, FlashDQNError):
+    if is_kind(error, FlashDQNError):
         return True
-    return not isinstance(error, Exception | GeneratorExit) and came_from_signal(error)
+    return not is_kind(error, Exception, GeneratorExit) and came_from_signal(error)
 
 
 def came_from_signal(error: BaseException | None) -> bool:
@@ -99,10 +104,9 @@ def came_from_signal(error: BaseException | None) -> bool:
             trace = trace.tb_next
         if trace is not None:
             code = trace.tb_frame.f_code
-            if code.co_filename.startswith(PACKAGE):
-                return True
             raised = code.co_code[trace.tb_lasti : trace.tb_lasti + 1] == bytes([RAISE])
-            if isinstance(error, KeyboardInterrupt) and not raised:
+            ours = code.co_filename.startswith(PACKAGE)
+            if is_kind(error, KeyboardInterrupt) and (ours or not raised):
                 return True
         error = error.__context__
     return False

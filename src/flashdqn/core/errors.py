@@ -26,6 +26,10 @@ class EnvFailureError(EnvError):
     """An environment's own code failed: it raised, hung, died or gave an answer that breaks its contract."""
 
 
+class EnvHangError(EnvFailureError):
+    """A call of an environment has not returned in its time."""
+
+
 class BadNumbersError(EnvFailureError):
     """Numbers of an environment that are NaN or infinite have reached the replay."""
 

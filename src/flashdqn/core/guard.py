@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from flashdqn.core.blame import PACKAGE, belongs_to_us, describe_failure, env_error, find_place
-from flashdqn.core.errors import EnvFailureError
+from flashdqn.core.blame import PACKAGE, belongs_to_us, describe_failure, env_error, find_place, is_kind
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvHangError
 from flashdqn.core.signals import STOP_SIGNALS, Interrupt
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ _log = logging.getLogger("flashdqn")
 
 #: Calls in which an environment may well set signal handlers; in the others they are looked after by the watchdog.
 RARE = ("import", "make", "reset")
+FINDING = ("import", "make")
 #: Our handlers of the signals that stop a run.
 HANDLERS: dict[signal.Signals, Any] = {}
 
@@ -96,9 +97,9 @@ class Surroundings:
         note_handlers()
         self.recursion = sys.getrecursionlimit()
         torch, numpy = (sys.modules.get(name) for name in ("torch", "numpy"))
-        self.torch: tuple[Any, bool] | None = None
+        self.torch: tuple[Any, bool, Any] | None = None
         if torch is not None:
-            self.torch = torch.get_default_dtype(), torch.is_grad_enabled()
+            self.torch = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_default_device()
         self.numpy: dict[str, Any] | None = None if numpy is None else numpy.geterr()
 
     def restore(self) -> None:
@@ -111,6 +112,8 @@ class Surroundings:
             torch = sys.modules["torch"]
             torch.set_default_dtype(self.torch[0])
             torch.set_grad_enabled(self.torch[1])
+            if torch.get_default_device() != (device := self.torch[2]):
+                torch.set_default_device(None if device.type == "cpu" else device)
         if self.numpy is not None:
             sys.modules["numpy"].seterr(**self.numpy)
 
@@ -129,6 +132,7 @@ class Guard:
         self.calls = 0
         self.waited = 0.0  # seconds of the user's single call, counted by the watchdog
         self.seen: object = None  # what identifies that call
+        self.strayed = False  # this process is a copy that the call has made of ours (`os.fork`)
         WATCHDOG.watch(self)
 
     def call(self, doing: str, function: Callable[..., T], *parts: Any, **named: Any) -> T:
@@ -142,13 +146,20 @@ class Guard:
         except StuckError as error:
             raise self.complain_of_hang(doing, find_place(error.__traceback__)) from None
         except BaseException as error:
-            if belongs_to_us(error):
+            if belongs_to_us(error) and not self.is_from_user(doing, error):
                 raise
             raise env_error(self.name, doing, describe_failure(error)) from error
         finally:
+            if self.strayed:
+                os._exit(1)
             self.doing = ""
             if before is not None:
                 before.restore()
+
+    def is_from_user(self, doing: str, error: BaseException) -> bool:
+        """Whether one of our errors is the environment's: its code may use flashdqn itself. While it is found and
+        made, we check its settings."""
+        return doing not in FINDING and is_kind(error, ConfigError, CheckpointError)
 
     def count(self, call: object, seconds: float) -> None:
         """Count the time of the user's single call; another call starts from 0."""
@@ -160,11 +171,11 @@ class Guard:
         """Seconds for the call that is going on."""
         return min(self.timeout, CLOSE_SECONDS) if self.doing == "close" else self.timeout
 
-    def complain_of_hang(self, doing: str, where: str) -> EnvFailureError:
+    def complain_of_hang(self, doing: str, where: str) -> EnvHangError:
         """The error for a call that takes too long."""
         limit = min(self.timeout, CLOSE_SECONDS) if doing == "close" else self.timeout
         advice = "" if doing == "close" else ", or needs longer: then raise --env.timeout"
-        return EnvFailureError(
+        return EnvHangError(
             f"{self.name} has not answered for {limit:g} s (`{doing}`, in {where}). It hangs{advice}."
         )
 
@@ -294,8 +305,11 @@ def end_stuck_process(last_words: Callable[[str], object] | None = None) -> Iter
 
 
 def _start_again_in_child() -> None:
-    """A forked process has no watchdog's thread; its own guards start one."""
+    """A forked process has no watchdog's thread; its own guards start one. A call that forks may return in both
+    processes: the copy must not go on with the training."""
     global WATCHDOG
+    for guard in list(WATCHDOG.guards):
+        guard.strayed = bool(guard.doing) and guard.thread == threading.get_ident()
     WATCHDOG = Watchdog()
     if signal.getsignal(signal.SIGALRM).__class__ is type(WATCHDOG._on_alarm):
         with suppress(ValueError, OSError):

@@ -22,7 +22,10 @@ OURS = "flashdqn"
 def drop_working_folder() -> None:
     """Undo what `python -m flashdqn` does before anything else: it puts the current folder first among the places
     of modules. If this package itself is found there, the folder stays."""
-    words, here = sys.orig_argv, os.getcwd()
+    try:
+        words, here = sys.orig_argv, os.getcwd()
+    except OSError:  # the folder was removed: nothing can be found there
+        return
     inside = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) == here
     started = sys.argv[:1] == ["-m"] and "-m" in words and words[words.index("-m") + 1] == "flashdqn"
     if started and sys.path and sys.path[0] in ("", here) and not inside:

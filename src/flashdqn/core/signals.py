@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from flashdqn.core.blame import came_from_signal
+
 #: What a terminal, a user or a scheduler sends to end a program, or to warn it that its time is up. Those that a
 #: system does not have are left out.
 STOP_SIGNALS: tuple[signal.Signals, ...] = tuple(
@@ -33,6 +35,8 @@ CTRL_C_CODE, TRY_AGAIN_CODE = 130, 75
 CTRL_C_ECHO, ECHO = 0.1, 1.0
 #: A program that has swallowed this many requests to end is ended without another.
 PATIENCE = 3
+#: Seconds of processor time that are kept for saving, where they are limited; of a long limit, a twentieth.
+SAVE_SECONDS = 10
 
 
 class Stopped(KeyboardInterrupt):
@@ -162,6 +166,24 @@ def ignore_stop_signals() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
+def leave_time_to_save() -> None:
+    """Have SIGXCPU come before the system kills this process: `ulimit -t` sets both limits to the same second."""
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if soft == hard != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_CPU, (max(1, hard - max(SAVE_SECONDS, hard // 20)), hard))
+
+
+def ignore_timers() -> None:
+    """For a process whose end is near: a timer that somebody has left running must not change its exit code."""
+    for name in ("SIGALRM", "SIGVTALRM", "SIGPROF"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
 @contextmanager
 def hold_stop_signals() -> Iterator[None]:
     """Signals wait until the block is over. A process that is started in it begins with them held, until it calls
@@ -183,10 +205,11 @@ def send_swallowed_stops_again() -> Iterator[None]:
     hook = sys.unraisablehook
 
     def answer(found: Any) -> None:
-        if not isinstance(found.exc_value, KeyboardInterrupt):
+        stop = found.exc_value
+        if not isinstance(stop, KeyboardInterrupt) or not came_from_signal(stop):  # an environment's own
             hook(found)
             return
-        number = found.exc_value.signal if isinstance(found.exc_value, Stopped) else signal.SIGINT
+        number = stop.signal if isinstance(stop, Stopped) else signal.SIGINT
         again = threading.Timer(1.5 * (CTRL_C_ECHO if number == signal.SIGINT else ECHO), send, [number])
         again.daemon = True
         again.start()

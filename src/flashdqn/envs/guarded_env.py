@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.types import Step
-from flashdqn.envs.check.step import check_finite, check_form, check_tensor
+from flashdqn.envs.check.step import check_finite, check_form, check_mask, check_state, check_tensor
 
 
 class GuardedEnv:
@@ -43,11 +44,21 @@ class GuardedEnv:
         obs = self.guard.call("reset", self.env.reset, seed)
         check_tensor(self.env, "what reset returns", obs, self.env.obs_spec.shape, self.env.obs_spec.dtype)
         check_finite(self.env, "the observation of reset", obs)
+        everywhere = torch.ones(len(obs), dtype=torch.bool, device=obs.device)
+        check_mask(self.env, "`mask` after reset", self.mask, everywhere)
+        shape = (len(self.env.outcome_names),)
+        check_tensor(self.env, "`outcomes` after reset", self.outcomes, shape, torch.float32)
         return obs
 
     def step(self, action: Tensor) -> Step:
         """Take one step in every environment."""
+        version = action._version
         step = self.guard.call("step", self.env.step, action)
+        if action._version != version:  # the replay would learn from what it is now
+            raise EnvError(
+                f"{self.env.name}: step must leave the caller's action tensor alone, but it changed it. Work on "
+                "`action.clone()`."
+            )
         last = self._last
         if (
             step.__class__ is not Step
@@ -68,7 +79,9 @@ class GuardedEnv:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The environment's state."""
-        return self.guard.call("state_dict", self.env.state_dict)
+        state = self.guard.call("state_dict", self.env.state_dict)
+        check_state(self.env, state)
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state."""

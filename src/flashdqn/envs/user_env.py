@@ -16,6 +16,7 @@ from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.ranges import Between, check_values, describe_value
 from flashdqn.core.user_code import check_json_serializable, import_named
+from flashdqn.envs.check.attributes import check_attributes
 from flashdqn.envs.guarded_env import GuardedEnv
 from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
@@ -97,7 +98,17 @@ def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, h
             f"{config.id} is not a batched environment yet: it has no {', '.join(missing)}. "
             "flashdqn.envs.check_env says what is expected."
         )
+    guard.call("make", check_attributes, env)
+    if env.num_envs != num_envs:
+        raise EnvError(
+            f"{config.id} was asked for {num_envs} environments, and says `num_envs` {env.num_envs}. Use the "
+            "parameter."
+        )
+    if env.device.type != place.type:
+        raise EnvError(f"{config.id} must play on {place}, and says `device` {env.device}.")
     guarded = GuardedEnv(env, guard)
+    if not isinstance(guarded.outcomes, torch.Tensor):
+        raise EnvError(f"{config.id}: `outcomes` must be a tensor of float32, also before the first reset.")
     return guarded if there else HostEnv(guarded, device)
 
 

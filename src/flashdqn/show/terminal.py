@@ -49,8 +49,9 @@ class SteadyConsole(CleanConsole):
     def _check_buffer(self) -> None:
         try:
             super()._check_buffer()
-        except OSError as error:
-            if not self._always and error.errno not in GONE:
+        except (OSError, ValueError) as error:
+            closed = bool(getattr(self.file, "closed", False))  # by an environment, for example
+            if not closed and (isinstance(error, ValueError) or not (self._always or error.errno in GONE)):
                 raise
             self._buffer.clear()
             self.on_broken_pipe()

@@ -179,7 +179,10 @@ def make_closing_loop(
 @contextmanager
 def work_in(folder: Path) -> Iterator[None]:
     """Work in a folder, and return to the one before."""
-    before = Path.cwd()
+    try:
+        before = Path.cwd()
+    except OSError:  # somebody, such as an environment, has removed it
+        before = folder
     os.chdir(folder)
     try:
         yield

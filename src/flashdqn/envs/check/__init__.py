@@ -6,13 +6,11 @@ says that they are ignored, and from states saved on the way. All must agree bit
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
-from flashdqn.core.contract import ObsSpec, VecEnv, get_cause_names, is_resumable
-from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.contract import VecEnv, is_resumable
+from flashdqn.core.errors import ConfigError
+from flashdqn.envs.check.attributes import check_attributes
 from flashdqn.envs.check.episode import (
     PlayRecord,
     check_action_ignored,
@@ -40,7 +38,7 @@ def check_env(env: VecEnv, *, steps: int = 200, seed: int = 0) -> CheckReport:
     """
     if steps < 1:
         raise ConfigError(f"check_env: `steps` must be at least 1, but it is {steps}. 200 is a good choice.")
-    _check_attributes(env)
+    check_attributes(env)
     record = play_random_actions(env, steps, seed)
     check_repeats(env, record)
     check_action_ignored(env, record)
@@ -49,51 +47,6 @@ def check_env(env: VecEnv, *, steps: int = 200, seed: int = 0) -> CheckReport:
     else:
         check_new_start(env, record)
     return _make_report(env, record)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, tuple) and all(map(_is_name, value)) and len(set(value)) == len(value)
-
-
-def _is_obs_spec(value: object) -> bool:
-    if not isinstance(value, ObsSpec) or not isinstance(value.dtype, torch.dtype):
-        return False
-    return isinstance(value.shape, tuple) and all(map(_is_count, value.shape))
-
-
-_ATTRIBUTES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
-    ("name", _is_name, "a string that is not empty"),
-    ("num_envs", _is_count, "an int of at least 1"),
-    ("num_actions", _is_count, "an int of at least 1"),
-    ("obs_spec", _is_obs_spec, "an ObsSpec with a tuple of positive ints and a torch.dtype"),
-    ("device", lambda value: isinstance(value, torch.device), "a torch.device"),
-    ("outcome_names", _are_names, "a tuple of strings, none empty and none twice"),
-    ("reset", callable, "a method"),
-    ("step", callable, "a method"),
-    ("state_dict", callable, "a method"),
-    ("load_state_dict", callable, "a method"),
-)
-
-
-def _check_attributes(env: VecEnv) -> None:
-    name = getattr(env, "name", None)
-    name = name if _is_name(name) else type(env).__name__
-    for attribute, is_right, expected in _ATTRIBUTES:
-        rule = f"{name}: `{attribute}` must be {expected}"
-        if not hasattr(env, attribute):
-            raise EnvError(f"{rule}, but it is missing. Add it to the class.")
-        value = getattr(env, attribute)
-        if not is_right(value):
-            raise EnvError(f"{rule}, but it is {value!r}. Set it before the environment is used.")
-    get_cause_names(env)
 
 
 def _make_report(env: VecEnv, record: PlayRecord) -> CheckReport:

@@ -11,6 +11,7 @@ from torch import Tensor
 from flashdqn.core.contract import VecEnv
 from flashdqn.envs.check.step import (
     StepResult,
+    check_state,
     check_values,
     contract_error,
     find_difference,
@@ -141,16 +142,8 @@ def choose_save_points(record: PlayRecord) -> list[int]:
 
 def read_checked_state(env: VecEnv) -> dict[str, Tensor]:
     """The state, checked to be a flat dict of tensors."""
-    rule = "state_dict must return a flat dict of str to Tensor"
-    state: object = env.state_dict()
-    if not isinstance(state, dict):
-        raise contract_error(env, rule, f"it returned a {type(state).__name__}", "Return a plain dict.")
-    for key, value in state.items():
-        if not isinstance(key, str):
-            raise contract_error(env, rule, f"{key!r} is a {type(key).__name__}", "Use strings as keys.")
-        if not isinstance(value, Tensor):
-            advice = "Wrap numbers in torch.tensor, and lift nested entries to the top."
-            raise contract_error(env, rule, f"{key!r} holds a {type(value).__name__}", advice)
+    state = env.state_dict()
+    check_state(env, state)
     return state
 
 

@@ -183,6 +183,8 @@ def check_tensor(env: VecEnv, what: str, value: object, shape: tuple[int, ...], 
         raise contract_error(
             env, rule, f"its shape is {list(value.shape)}", "Give it one row per environment."
         )
+    if value.layout != torch.strided:
+        raise contract_error(env, rule, f"its layout is {value.layout}", "Return a dense tensor.")
     index = env.device.index
     if value.device.type != env.device.type or index not in (None, value.device.index):
         raise contract_error(env, rule, f"it is on {value.device}", "Create it on `env.device`.")
@@ -211,6 +213,19 @@ def check_mask(env: VecEnv, what: str, mask: Tensor | None, alive: Tensor) -> No
             f"environment {first_true_row(stuck)} has none",
             "Terminate an episode in which nothing can be done.",
         )
+
+
+def check_state(env: VecEnv, state: object) -> None:
+    """A state is a flat dict of tensors."""
+    rule = "state_dict must return a flat dict of str to Tensor"
+    if not isinstance(state, dict):
+        raise contract_error(env, rule, f"it returned a {type(state).__name__}", "Return a plain dict.")
+    for key, value in state.items():
+        if not isinstance(key, str):
+            raise contract_error(env, rule, f"{key!r} is a {type(key).__name__}", "Use strings as keys.")
+        if not isinstance(value, Tensor):
+            advice = "Wrap numbers in torch.tensor, and lift nested entries to the top."
+            raise contract_error(env, rule, f"{key!r} holds a {type(value).__name__}", advice)
 
 
 def ended_outcomes(env: VecEnv, ended: Tensor) -> Tensor:

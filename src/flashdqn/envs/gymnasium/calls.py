@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from flashdqn.core.blame import Failure, belongs_to_us, describe_failure, env_error
-from flashdqn.core.errors import EnvFailureError
+from flashdqn.core.errors import EnvFailureError, EnvHangError
 from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
 
@@ -70,6 +70,8 @@ class Calls:
                 self.guard.call("close", close)
             except EnvFailureError as error:
                 problem = problem or error
+                if isinstance(error, EnvHangError):  # so would the others
+                    break
         env.closed = True
         if problem is not None:
             raise problem

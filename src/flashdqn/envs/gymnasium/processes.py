@@ -227,14 +227,16 @@ def read_spaces(make: Make, timeout: float | None) -> tuple[Any, Any]:
     with hold_stop_signals():
         process.start()
     theirs.close()
+    doing = "make"
     try:
         wait_for_answer(ours, process, None if timeout is None else monotonic() + timeout)
-        answer = ours.recv()
+        answer, doing = ours.recv(), "close"
+        if not isinstance(answer, WorkerAnswer) and ours.poll(2.0):
+            ours.recv()
     except EOFError:
         process.join(timeout=5.0)
-        raise WorkerError(
-            Failure("its process died", f"exit code {process.exitcode}", "a worker process"), "make"
-        ) from None
+        died = Failure("its process died", f"exit code {process.exitcode}", "a worker process")
+        raise WorkerError(died, doing) from None
     finally:
         process.join(timeout=0.0 if sys.exc_info()[0] else 2.0)
         process.kill()
@@ -257,6 +259,7 @@ def run_spaces(make: CloudpickleWrapper[Any], pipe: Any, other_end: Any) -> None
         return
     with suppress(BaseException):
         env.close()
+    pipe.send("closed")
 
 
 def prepare_worker(other_end: Any) -> None:
@@ -283,6 +286,7 @@ def run_worker(
 ) -> None:
     """A worker process: make its environments, and answer until asked to close."""
     prepare_worker(other_end)
+    process = os.getpid()
     envs: list[gymnasium.Env[Any, Any]] = []
     doing = "make"
     try:
@@ -291,17 +295,26 @@ def run_worker(
         group = WorkerEnvs(envs, first, shared, space)
         while (message := _receive(pipe))[0] != "close":
             doing = message[0]
-            pipe.send(group.step() if doing == "step" else group.reset(*message[1:]))
+            answer = group.step() if doing == "step" else group.reset(*message[1:])
+            end_if_copied(process)
+            pipe.send(answer)
         doing = "close"
         for env in envs:
             env.close()
     except BaseException as error:  # any error of the environment's own code
+        end_if_copied(process)
         with suppress(OSError):
             pipe.send(WorkerAnswer(describe_failure(error), doing))
         if doing != "close":
             for env in envs:
                 with suppress(BaseException):
                     env.close()
+
+
+def end_if_copied(process: int) -> None:
+    """End this process if it is a copy of the worker that an environment has made (`os.fork`): one must answer."""
+    if os.getpid() != process:
+        os._exit(1)
 
 
 def _receive(pipe: Any) -> Any:
