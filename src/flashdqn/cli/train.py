@@ -43,7 +43,7 @@ class TrainArguments:
       flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
 
     Ctrl-C finishes the iteration, saves, and says how to continue; a second Ctrl-C stops at once. SIGTERM, SIGHUP,
-    SIGQUIT, SIGXCPU, SIGUSR1 and SIGUSR2 save and leave in the same way.
+    SIGQUIT, SIGXCPU, SIGUSR1, SIGUSR2, SIGPWR and timers save and leave in the same way.
     Exit codes: 0 the budget is spent; 1 a failure of the environment, the numbers, the disk or the memory; 2 a
     mistake in the command or the settings; 75 a signal has ended it: resume it; 130 Ctrl-C has.
     """

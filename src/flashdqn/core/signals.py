@@ -23,9 +23,9 @@ from flashdqn.core.blame import came_from_signal
 #: What a terminal, a user or a scheduler sends to end a program, or to warn it that its time is up. Those that a
 #: system does not have are left out.
 STOP_SIGNALS: tuple[signal.Signals, ...] = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
+    getattr(signal, f"SIG{name}")
+    for name in "INT TERM HUP QUIT XCPU USR1 USR2 PWR ALRM VTALRM PROF".split()
+    if hasattr(signal, f"SIG{name}")
 )
 #: The exit code after Ctrl-C, and after any other signal: EX_TEMPFAIL, "try again".
 CTRL_C_CODE, TRY_AGAIN_CODE = 130, 75
