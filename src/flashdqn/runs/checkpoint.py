@@ -186,7 +186,8 @@ def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[st
         raise CheckpointError(
             f"The checkpoint {path} is damaged: {name} {describe_problem(error)}."
         ) from None
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, RuntimeError, ValueError, TypeError) as error:
+        # PyTorch's part of the library also raises others: for an unknown type, or a shape that overflows
         raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
 
 
