@@ -38,6 +38,7 @@ SLOW = (
     "tests/networks/test_user_network.py::test_from_training_to_the_file",
     "tests/profile/test_profile_cli.py",
     "tests/replay/test_prioritized_learning.py",
+    "tests/runs/test_forged_state.py::test_fires_that_cannot_be",
     "tests/runs/test_identity.py::test_no_damage_is_believed",
     "tests/runs/test_planted_files.py::test_a_resumed_run_follows_nothing",
     "tests/tools/test_lock.py::test_a_file_that_differs_from_its_hash_is_refused",

@@ -19,7 +19,7 @@ from flashdqn import Config, ConfigError
 from flashdqn.cli import main as cli
 from flashdqn.config.settings import apply_settings, list_named_code, list_receivers, resume_flag, trust_flag
 from flashdqn.core.errors import FlashDQNError, UntrustedError
-from flashdqn.core.safe_path import protect_children
+from flashdqn.core.safe_path import find_started_module, protect_children
 from flashdqn.core.text import clean_line, clean_text
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.show.terminal import SteadyConsole
@@ -273,3 +273,45 @@ def test_ordinary_texts_stay_as_they_are() -> None:
         assert clean_text(text) == text
     assert clean_line("a\n b\x1b[2J\udc80") == "a b\ufffd[2J\ufffd"
     assert len(clean_line("x" * 10**6)) < 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["python", "-m", "flashdqn"],
+        ["python", "-mflashdqn", "eval"],
+        ["python", "-um", "flashdqn"],
+        ["python", "-Wignore", "-X", "utf8", "-Bsmflashdqn"],
+        ["python", "--check-hash-based-pycs", "never", "-m", "flashdqn", "-m"],
+    ],
+)
+def test_python_starts_us_in_many_ways(words: list[str]) -> None:
+    assert find_started_module(words) == "flashdqn"
+
+
+@pytest.mark.parametrize(
+    "words", [["python", "-c", "-mflashdqn"], ["python", "x.py", "-m", "flashdqn"], ["python"]]
+)
+def test_python_starts_something_else(words: list[str]) -> None:
+    assert find_started_module(words) is None
+
+
+@pytest.mark.parametrize("planted", ["--trust", "--trust=evil:Game"])
+def test_a_folder_cannot_be_a_flag(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`flashdqn report *` in a stranger's folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / planted).mkdir()
+    assert cli.answer_command(["report", planted, "run"]) == 2
+    assert "nothing was imported" in capsys.readouterr().err
+
+
+def test_a_report_is_written_without_settings_that_make_sense(
+    run_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge_settings(run_copy, lambda record: record["config"].update(unheard_of=1))
+    assert cli.answer_command(["report", str(run_copy)]) == 0
+    said = capsys.readouterr().out
+    assert "config.json cannot be used: Unknown setting" in said
+    assert "Report  " in said

@@ -12,6 +12,7 @@ import pytest
 from flashdqn.core.errors import ConfigError, StorageError
 from flashdqn.core.files import (
     check_writable_file,
+    is_device_path,
     open_plain_file,
     parse_json,
     read_json_object,
@@ -178,3 +179,10 @@ def test_json_that_nests_too_deeply_is_damage(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json(path.read_text())
     assert read_json_object(path) == {}
+
+
+def test_plain_files_below_dev_are_not_devices() -> None:
+    assert is_device_path(Path("/dev/stdout"))
+    assert is_device_path(Path("/dev/fd/5"))
+    assert not is_device_path(Path("/dev/shm/report.html"))
+    assert not is_device_path(Path("/dev/../dev//shm/report.html"))

@@ -7,7 +7,10 @@ import importlib.util
 import json
 import os
 import random
+import struct
 import sys
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -248,3 +251,18 @@ def test_numbers_that_are_refused_stay_whole(tmp_path: Path) -> None:
         np.savez(path, **(layers | {"fuel_model": np.full((8, 8), bad)}))
         with pytest.raises(EnvError, match="fuel_model must hold the whole numbers"):
             read_landscape(path)
+
+
+def test_a_header_as_large_as_the_memory(tmp_path: Path) -> None:
+    """NumPy reads a whole header before it refuses one that is too long; compressed, four gigabytes are small."""
+    bomb = tmp_path / "bomb.npz"
+    size = 50_000_000
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("elevation.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", size) + b" " * size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(EnvError, match="header of 50,000,000 bytes"):
+            read_landscape(bomb)
+        assert tracemalloc.get_traced_memory()[1] < size / 2
+    finally:
+        tracemalloc.stop()

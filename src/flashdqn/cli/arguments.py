@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import os
 import re
 from typing import Annotated, Any
 
@@ -123,6 +124,7 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
         flag, _, value = word.partition("=")
         after = value or (arguments[i + 1] if i + 1 < len(arguments) else "")
         if flag == "--trust":
+            refuse_planted_flag(word)
             one = bool(value) or re.fullmatch(r"[^\W\d][\w.]*:\S+", after) is not None
             everything = everything or not one
             names |= {after} if one else set()
@@ -134,6 +136,16 @@ def read_permission(arguments: list[str], preset: bool = False) -> tuple[Permiss
         if i != skipped:
             rest.append(flag if flag == "--trust" else word)
     return Permission(frozenset(filter(names_code, names)), everything, frozenset(settings)), rest
+
+
+def refuse_planted_flag(word: str) -> None:
+    """Refuse --trust where a file or folder has that name: `flashdqn report *` would give trust without a word of
+    the user's."""
+    if os.path.lexists(word):
+        raise ConfigError(
+            f"Something in this folder is called {describe_value(word)}, so a shell's * may have written it, and "
+            "nothing was imported: rename it, or run the command in another folder."
+        )
 
 
 def refuse_arguments(command: str, arguments: list[str]) -> None:

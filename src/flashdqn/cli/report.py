@@ -38,6 +38,7 @@ class ReportArguments:
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn report`."""
     from flashdqn.runs.folder import RunFolder
+    from flashdqn.runs.records import CONFIG_FILE
     from flashdqn.show.compare import write_comparison
     from flashdqn.show.report import write_report
 
@@ -57,8 +58,9 @@ def run_command(arguments: list[str]) -> int:
         with contextlib.suppress(CheckpointError):  # a damaged config.json: the page shows what there is
             try:
                 RunFolder(folders[0]).config(permission)
-            except UntrustedError as error:
-                console.print(f"No game is recorded: {error}", highlight=False, markup=False)
+            except ConfigError as error:  # the page is written: it needs neither the code nor the settings
+                why = "" if isinstance(error, UntrustedError) else f"{CONFIG_FILE} cannot be used: "
+                console.print(f"No game is recorded: {why}{error}", highlight=False, markup=False)
         console.print(f"Report  {written}", highlight=False, markup=False)
         return 0
     out = parsed.out or DEFAULT_COMPARISON

@@ -37,6 +37,8 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 #: What the shell writes for `<(command)`: pipes that the user means.
 _SHELL_PIPES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
+#: A folder below /dev with plain files.
+_MEMORY = "/dev/shm/"
 
 
 class RefusedFileError(OSError):
@@ -85,11 +87,21 @@ def read_plain_file(path: Path, follow: bool = False, most: int | None = None) -
     with os.fdopen(open_plain_file(path, follow=follow), "rb") as file:
         if most is None:
             return file.read()
-        too_large = os.fstat(file.fileno()).st_size > most
-        data = b"" if too_large else file.read(most + 1)  # a pipe has no size
-        if too_large or len(data) > most:
+        size = os.fstat(file.fileno()).st_size
+        # by its size: Python takes the memory for all that it is asked for; a pipe has no size
+        data = b"" if size > most else file.read(size + 1) if size else _read_blocks(file, most + 1)
+        if max(size, len(data)) > most:
             raise make_refusal(path, f"has more than {most:,} bytes")
         return data
+
+
+def _read_blocks(file: BinaryIO, most: int) -> bytes:
+    """Read to the end, but at most so many bytes."""
+    blocks: list[bytes] = []
+    while most > 0 and (block := file.read(min(most, 2**20))):
+        blocks.append(block)
+        most -= len(block)
+    return b"".join(blocks)
 
 
 def read_plain_text(path: Path, follow: bool = False, most: int | None = None) -> str:
@@ -169,8 +181,9 @@ def write_output(path: Path, data: bytes | str) -> None:
 
 
 def is_device_path(path: Path) -> bool:
-    """Whether the user means a device or an open pipe: /dev/stdout, /dev/fd/5."""
-    return str(path).startswith("/dev/")
+    """Whether the user means a device or an open pipe: /dev/stdout, /dev/fd/5. /dev/shm holds plain files, and
+    everybody can plant a link there."""
+    return str(path).startswith("/dev/") and not os.path.abspath(path).startswith(_MEMORY)  # noqa: PTH100
 
 
 def write_bytes_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:

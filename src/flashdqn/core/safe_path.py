@@ -23,13 +23,37 @@ def drop_working_folder() -> None:
     """Undo what `python -m flashdqn` does before anything else: it puts the current folder first among the places
     of modules. If this package itself is found there, the folder stays."""
     try:
-        words, here = sys.orig_argv, os.getcwd()
+        here = os.getcwd()
     except OSError:  # the folder was removed: nothing can be found there
         return
     inside = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) == here
-    started = sys.argv[:1] == ["-m"] and "-m" in words and words[words.index("-m") + 1] == "flashdqn"
+    started = sys.argv[:1] == ["-m"] and find_started_module(sys.orig_argv) == "flashdqn"
     if started and sys.path and sys.path[0] in ("", here) and not inside:
         del sys.path[0]
+
+
+def find_started_module(words: list[str]) -> str | None:
+    """The module that Python's own command line starts, however it is written: -m NAME, -mNAME, -um NAME."""
+    rest = words[1:]
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--check-hash-based-pycs":
+            del rest[:1]
+        elif not word.startswith("--"):
+            _, option, value = _split_at_option(word[1:])
+            if option in ("m", "W", "X") and not value:
+                value = rest.pop(0) if rest else ""
+            if option in ("m", "c"):
+                return value if option == "m" else None
+    return None
+
+
+def _split_at_option(letters: str) -> tuple[str, str, str]:
+    """Letters such as `um`: those before the first option that takes a value, that option, and its value."""
+    for option in letters:
+        if option in "cmWX":
+            return letters.partition(option)
+    return letters, "", ""
 
 
 def ignore_settings_files() -> None:

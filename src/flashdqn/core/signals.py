@@ -24,7 +24,7 @@ from flashdqn.core.blame import came_from_signal
 #: system does not have are left out.
 STOP_SIGNALS: tuple[signal.Signals, ...] = tuple(
     getattr(signal, f"SIG{name}")
-    for name in "INT TERM HUP QUIT XCPU USR1 USR2 PWR ALRM VTALRM PROF".split()
+    for name in ["INT", "TERM", "HUP", "QUIT", "XCPU", "USR1", "USR2", "PWR", "ALRM", "VTALRM", "PROF"]
     if hasattr(signal, f"SIG{name}")
 )
 #: The exit code after Ctrl-C, and after any other signal: EX_TEMPFAIL, "try again".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -43,8 +43,18 @@ def copy_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: x.clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
 
 
-def restore_state(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: str, settings: str) -> None:
-    """Write a state into the existing tensors; refuse a state of another game or of other `settings`."""
+def restore_state(
+    own: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
+    name: str,
+    settings: str,
+    check: Callable[[Mapping[str, Tensor]], None],
+) -> None:
+    """Write a state into the existing tensors; refuse a state of another game or of other `settings`.
+
+    `check` raises a CheckpointError for numbers that no game has: a kernel uses them as indices, and does not look
+    whether they lie in its arrays. A stranger's file could so write anywhere in memory.
+    """
     if state.keys() != own.keys():
         raise CheckpointError(f"A state of {name} holds {', '.join(own)}; this one holds {', '.join(state)}.")
     for part, tensor in own.items():
@@ -54,5 +64,6 @@ def restore_state(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: 
                 f"{state[part].dtype} {list(state[part].shape)}. Load it with the settings it was saved with: "
                 f"{settings}."
             )
+    check(state)
     for part, tensor in own.items():
         tensor.copy_(state[part])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.config import LearnConfig
+from flashdqn.core.saved import require_finite
 from flashdqn.learn.flat import Flat
 
 BETA1, BETA2 = 0.9, 0.999
@@ -76,6 +77,7 @@ class Adam:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
+        require_finite("the optimizer's number of steps", state["steps"])
         for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
+from flashdqn.core.saved import require_range, require_same_kind
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
@@ -32,6 +33,7 @@ class DemonstrationBuffer:
     ) -> None:
         """`masked` and `legal` as in `Ring`."""
         self.capacity, self.device, self.legal = capacity, device, legal
+        self.num_actions = num_actions
 
         def column(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros((capacity, *shape), dtype=dtype, device=device)
@@ -79,7 +81,12 @@ class DemonstrationBuffer:
         return state | {"expert": self.expert[:used], "filled": self.filled}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the demonstrations of a checkpoint."""
+        """Restore the demonstrations of a checkpoint; a CheckpointError if they cannot be such."""
+        used = len(state["expert"])
+        require_same_kind("demonstrations.filled", state["filled"], self.filled)
+        require_range("demonstrations.filled", state["filled"], used, used)
+        for name in ("action", "expert"):
+            require_range(f"demonstrations.{name}", state[name], 0, self.num_actions - 1)
         for name, column in (self.columns._asdict() | {"expert": self.expert}).items():
             if column is not None:
                 column[: len(state[name])].copy_(state[name])

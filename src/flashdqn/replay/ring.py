@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
+from flashdqn.core.saved import require_range, require_same_kind
 from flashdqn.core.types import Step
 
 
@@ -54,6 +55,7 @@ class Ring:
         """`masked`: store the mask of every observation. `legal`: computes masks from observations instead."""
         rows = rows_for_capacity(capacity, num_envs, obs_spec.stack)
         self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
+        self.num_actions = num_actions
         frame = obs_spec.frame
         self.obs = torch.zeros((rows, num_envs, *frame.shape), dtype=frame.dtype, device=device)
         self.action = torch.zeros((rows, num_envs), dtype=action_dtype(num_actions), device=device)
@@ -142,11 +144,27 @@ class Ring:
         return state | {"head": self.head, "filled": self.filled, "ended": self.ended}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from where `state_dict` was taken."""
+        """Continue from where `state_dict` was taken; a CheckpointError if it is not a state of this ring."""
+        self._check(state)
         for name, column in self._columns().items():
             column[: len(state[name])].copy_(state[name])
         for name in ("head", "filled", "ended"):
             getattr(self, name).copy_(state[name])
+
+    def _check(self, state: Mapping[str, Tensor]) -> None:
+        """Refuse positions, actions and kinds that cannot be: compiled code takes them as indices, unchecked."""
+        for name in ("head", "filled", "ended"):
+            require_same_kind(f"ring.{name}", state[name], getattr(self, name))
+        require_range("ring.head", state["head"], 0, self.rows - 1)
+        require_range("ring.filled", state["filled"], 0, self.rows - 1)
+        used = self.rows if int(state["filled"]) == self.rows - 1 else int(state["head"]) + 1
+        for name, column in self._columns().items():
+            require_same_kind(f"ring.{name}", state[name], column[:used])
+        require_range("ring.filled", state["filled"], 0, used - 1)
+        require_range("ring.action", state["action"], 0, self.num_actions - 1)
+        require_range("ring.kind", state["kind"], 0, max(Kind))
+        if self.age is not None:
+            require_range("ring.age", state["age"], 0, self.stack - 1)
 
     def _columns(self) -> dict[str, Tensor]:
         columns = {"obs": self.obs, "action": self.action, "reward": self.reward, "kind": self.kind}

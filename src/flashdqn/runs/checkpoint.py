@@ -153,7 +153,8 @@ def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[st
         raise CheckpointError(f"The checkpoint {path} is incomplete: {name} is missing.") from None
     except OSError as error:
         raise _make_damage_error(path, f"{name} {describe_problem(error)}") from None
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, RuntimeError, ValueError, TypeError) as error:
+        # PyTorch's part of the library also raises others: for an unknown type, or a shape that overflows
         raise CheckpointError(f"The checkpoint {path} cannot be read: {name}: {error}.") from None
 
 

@@ -77,7 +77,7 @@ class Parts:
             self.metrics.load_state_dict(part("metrics."))
             for name, state_ in part("generator.").items():
                 self.generators[name].set_state(state_)
-        except (KeyError, RuntimeError) as error:
+        except (KeyError, RuntimeError, TypeError, ValueError, IndexError) as error:
             raise CheckpointError(f"The checkpoint does not fit its run's configuration: {error}.") from error
         self.counts.load(counters["transitions"], counters["episodes"])
         if fresh:

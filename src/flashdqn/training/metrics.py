@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.errors import EnvError
+from flashdqn.core.saved import require_finite
 from flashdqn.core.types import Step
 from flashdqn.runs.columns import LENGTH, RESERVED, RETURN, WINDOW_EPISODES
 
@@ -69,5 +70,7 @@ class EpisodeMetrics:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
+        require_finite("a number of episodes", state["running"][:, 0])
+        require_finite("a number of episodes", state["sums"][0])
         self.running.copy_(state["running"])
         self.sums.copy_(state["sums"])

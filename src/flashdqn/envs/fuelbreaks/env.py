@@ -10,6 +10,7 @@ from torch import Tensor
 from flashdqn.compute.kernels import Kernel, board_tensor
 from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.errors import EnvError
+from flashdqn.core.saved import require_range
 from flashdqn.core.types import Step
 from flashdqn.envs.fuelbreaks import rules
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
@@ -138,9 +139,16 @@ class FuelBreaks:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from where `state_dict` was taken, on any device."""
-        restore_state(self._tensors(), state, "fuel breaks", "size, fires, number of boards")
+        settings = "size, fires, number of boards"
+        restore_state(self._tensors(), state, "fuel breaks", settings, self._check)
         self.spread.command.fill_(BURN)
         self.spread.launch()
+
+    def _check(self, state: Mapping[str, Tensor]) -> None:
+        require_range("a scene", state["scene"], 0, len(self.scenes.burnable) - 1)
+        require_range("a cell on fire", state["ignition"], 0, self.num_actions - 1)
+        require_range("an end", state["state"][:, rules.OVER], 0, 1)
+        require_range("a budget", state["state"][:, rules.LEFT], 0, 2**31)
 
     def _tensors(self) -> dict[str, Tensor]:
         fire = {

@@ -25,6 +25,8 @@ CELL_SIZE, USUAL_CELL_SIZE = "cell_size", 30.0
 MOST_BYTES = 2**31
 #: The most arrays in a file.
 MOST_ARRAYS = 1000
+#: The most bytes of an array's header; that of a layer has about a hundred.
+MOST_HEADER = 10_000
 
 
 def read_npz(path: Path) -> Landscape:
@@ -83,9 +85,14 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
     if read is None:
         raise ValueError(f"unknown version {version} of the array format")
+    # NumPy would read a header of four gigabytes before it refuses it: a small archive can hold one
+    length = file.read(2 if version == (1, 0) else 4)
+    size = int.from_bytes(length, "little")
+    if size > MOST_HEADER:
+        raise ValueError(f"a header of {size:,} bytes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about files that Python 2 has written
-        shape, by_columns, dtype = read(file)
+        shape, by_columns, dtype = read(io.BytesIO(length + file.read(size)))
     return shape, by_columns, dtype
 
 

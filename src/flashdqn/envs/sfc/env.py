@@ -26,6 +26,7 @@ from flashdqn.envs.sfc.episode import (
 )
 from flashdqn.envs.sfc.features import observation_length, observe_turn, ratio_or_zero
 from flashdqn.envs.sfc.layout import Net
+from flashdqn.envs.sfc.saved_state import check_network_state
 from flashdqn.envs.sfc.state import TABLES, make_net
 from flashdqn.envs.sfc.tables import Tables
 
@@ -156,9 +157,11 @@ class ServiceChains:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from where `state_dict` was taken, on any device."""
-        restore_state(
-            self._tensors(), state, "service chains", "tables, data centers, bundles, number of networks"
-        )
+        settings = "tables, data centers, bundles, number of networks"
+        restore_state(self._tensors(), state, "service chains", settings, self._check)
+
+    def _check(self, state: Mapping[str, Tensor]) -> None:
+        check_network_state(state, self.net)
 
     def _tensors(self) -> dict[str, Tensor]:
         networks = {name: x for name, x in self.net._asdict().items() if name not in TABLES}

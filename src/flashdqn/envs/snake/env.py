@@ -25,6 +25,7 @@ from flashdqn.envs.snake.features import (
     vector_length,
 )
 from flashdqn.envs.snake.rules import advance_board
+from flashdqn.envs.snake.saved_state import check_snake_state
 
 
 @scalar
@@ -156,7 +157,11 @@ class Snake:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from where `state_dict` was taken, on any device."""
-        restore_state(self._tensors(), state, "Snake", "board side, features, actions, number of boards")
+        settings = "board side, features, actions, number of boards"
+        restore_state(self._tensors(), state, "Snake", settings, self._check)
+
+    def _check(self, state: Mapping[str, Tensor]) -> None:
+        check_snake_state(state, self.config.size)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {
