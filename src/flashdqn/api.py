@@ -69,7 +69,7 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     """Refuse an argument of another type."""
     if not isinstance(value, kinds):
         expected = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
-        raise ConfigError(f"{name} must be a {expected}, and is {describe_value(value)}.")
+        raise ConfigError(f"{name} must be of type {expected}, and is {describe_value(value)}.")
 
 
 def check_resume(run: Config, wanted: Config) -> Config:
