@@ -13,8 +13,8 @@ from rich.console import Console
 
 from flashdqn import Run
 from flashdqn.cli import main as cli
-from flashdqn.core.errors import ConfigError, FlashDQNError
-from flashdqn.envs.stage import open_stage
+from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError
+from flashdqn.envs.stage import GameStage, open_stage
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
 from flashdqn.show.watch_terminal import (
@@ -163,3 +163,12 @@ def test_the_pace_is_kept_without_hurrying_after_a_pause() -> None:
     slept.clear()
     free.wait()
     assert slept == []
+
+
+def test_an_environment_that_cannot_be_closed_is_told_after_the_game(
+    finished_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(GameStage, "close", lambda self: EnvError("game cannot be closed: it is stuck."))
+    with pytest.raises(EnvError, match="cannot be closed"):
+        cli.dispatch_command(["watch", str(finished_run.path), "--seed", "4"])
+    assert "Game 1" in capsys.readouterr().out

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from flashdqn.agent.onnx import OnnxAgent, load_onnx
-from flashdqn.core.errors import CheckpointError, EnvError
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
+from flashdqn.core.ranges import describe_value
 
 # PyTorch is imported only where it is needed: `Agent.from_onnx` does not need it.
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Agent:
 
         self.config, self.device = config, device
         env = build_evaluation_env(config.env, 1, device)
-        self._bytes_per_game = bytes_per_env(config, env)
+        self._bytes_per_game = bytes_per_env(config.env, env)
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         self.masked = env.mask is not None
@@ -90,6 +91,10 @@ class Agent:
         from flashdqn.training.evaluate import evaluate
         from flashdqn.training.memory import check_games_fit
 
+        if not isinstance(episodes, int) or episodes < 1:
+            raise ConfigError(
+                f"episodes must be a whole number of at least 1, and is {describe_value(episodes)}."
+            )
         check_games_fit(self._bytes_per_game, episodes, self.device)
         env = build_evaluation_env(self.config.env, episodes, self.device)
         if seed is None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
-from flashdqn.core.errors import CheckpointError
+from flashdqn.core.errors import CheckpointError, EnvError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
 from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
@@ -73,7 +73,7 @@ class Parts:
             self.ring.load_state_dict(part("ring."))
             self.sampler.load_state_dict(part("sampler."))
             if is_resumable(self.env) or not fresh:
-                self.env.load_state_dict(part("env."))
+                self._load_env(part("env."), fresh)
             self.metrics.load_state_dict(part("metrics."))
             for name, state_ in part("generator.").items():
                 self.generators[name].set_state(state_)
@@ -86,6 +86,17 @@ class Parts:
             self.ring.cut_off()
             self.metrics.cut_off()
         self.collector.resume()
+
+    def _load_env(self, state: dict[str, Tensor], fresh: bool) -> None:
+        try:
+            self.env.load_state_dict(state)
+        except (KeyError, RuntimeError) as error:
+            if not fresh:
+                raise
+            raise EnvError(
+                f"{self.env.name}: load_state_dict must take what state_dict has just returned, but it raised "
+                f"{type(error).__name__}: {error}. Save all that it reads, or set `resumable = False`."
+            ) from error
 
 
 def assemble_parts(config: Config, env: VecEnv) -> Parts:
