@@ -283,3 +283,9 @@ def test_the_command_writes_where_it_is_told(
         cli.dispatch_command(["report", str(run_copy), "--out", str(tmp_path / "no" / "x.html")])
     with pytest.raises(flashdqn.CheckpointError, match="does not exist"):
         cli.dispatch_command(["report", str(tmp_path / "nothing")])
+
+
+def test_a_folder_whose_name_has_two_lines(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = run_copy.rename(run_copy.with_name("a\nReport  all is well"))
+    assert cli.answer_command(["report", str(odd)]) == 0
+    assert not any(line.startswith("Report  all") for line in capsys.readouterr().out.splitlines())

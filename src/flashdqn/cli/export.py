@@ -13,6 +13,7 @@ from rich.table import Table
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.core.ranges import Between
+from flashdqn.core.text import clean_name
 from flashdqn.show.terminal import SteadyConsole
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def show_export_results(done: Exported, console: SteadyConsole) -> None:
     if done.file.suffix == ".onnx":
         say.append(f"Use     flashdqn.load_onnx({str(done.file)!r}).act(obs)")
     for line in say:
-        console.print(line, highlight=False, markup=False)
+        console.print(clean_name(line), highlight=False, markup=False)
 
 
 def format_export_row(row: Measured) -> list[str]:

@@ -96,6 +96,9 @@ class Decoder(Protocol):
     def __call__(self, obs: Tensor) -> Tensor:
         """Turn stored observations, [B, …], into what the network reads: [B, *shape] float32."""
 
+    def check(self, obs: Tensor) -> None:
+        """Refuse saved observations, [B, …], that no game has: a CheckpointError. They are used as indices."""
+
     def legal(self, obs: Tensor) -> Tensor:
         """The mask of these observations, [B, A] bool. It follows from them, so the ring does not store it."""
 

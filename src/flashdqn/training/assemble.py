@@ -75,6 +75,7 @@ class Parts:
             if is_resumable(self.env) or not fresh:
                 self._load_env(part("env."), fresh)
             self.metrics.load_state_dict(part("metrics."))
+            self._check_observations()
             for name, state_ in part("generator.").items():
                 self.generators[name].set_state(state_)
         except (KeyError, RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -97,6 +98,21 @@ class Parts:
                 f"{self.env.name}: load_state_dict must take what state_dict has just returned, but it raised "
                 f"{type(error).__name__}: {error}. Save all that it reads, or set `resumable = False`."
             ) from error
+
+    def list_missing_generators(self, state: Mapping[str, Tensor]) -> list[str]:
+        """The random generators that a state says nothing of: a training resumed from it would differ."""
+        return [name for name in self.generators if f"generator.{name}" not in state]
+
+    def _check_observations(self) -> None:
+        """Refuse stored observations that the network's first step cannot look up."""
+        decoder = get_decoder(self.env)
+        if callable(check := getattr(decoder, "check", None)):
+            stored = [self.ring.learned_from()[0]]
+            if self.demonstrations is not None:
+                shown = self.demonstrations.columns
+                stored += [shown.obs, shown.next_obs]
+            for obs in stored:
+                check(obs.flatten(0, -2))
 
 
 def assemble_parts(config: Config, env: VecEnv) -> Parts:
