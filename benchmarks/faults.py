@@ -1,6 +1,6 @@
 """What survives what: thousands of faults, made on purpose, and a table of the harm that they did.
 
-    python benchmarks/faults.py                                   # everything: about half an hour on two cores
+    python benchmarks/faults.py                                   # everything: more than an hour on two cores
     python benchmarks/faults.py --kind kills power --effort 0.1   # a tenth of two kinds
     python benchmarks/faults.py --effort small                    # the short form, as in `make test`
     python benchmarks/faults.py --kind inputs --add               # one kind again, into the result file

@@ -33,7 +33,10 @@ def command() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured; a + marks uncommitted changes."""
+    """The commit that was measured; a + marks uncommitted changes. A copy on another machine, without its
+    history, is told by BENCH_COMMIT."""
+    if told := os.environ.get("BENCH_COMMIT"):
+        return told
     here = Path(__file__).parent
     try:
         return subprocess.run(

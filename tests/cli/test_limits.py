@@ -23,7 +23,9 @@ def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("limits", "soft"), [("-t 60", 50), ("-t 1000", 950), ("-Ht 60; ulimit -St 30", 30)])
+@pytest.mark.parametrize(
+    ("limits", "soft"), [("-t 8", 4), ("-t 60", 50), ("-t 1000", 950), ("-Ht 60; ulimit -St 30", 30)]
+)
 def test_processor_time_is_left_to_save(tmp_path: Path, limits: str, soft: int) -> None:
     program = "from flashdqn.core.signals import leave_time_to_save; leave_time_to_save(); import resource; "
     program += "print(resource.getrlimit(resource.RLIMIT_CPU)[0])"

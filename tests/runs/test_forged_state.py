@@ -191,7 +191,7 @@ def test_an_older_run_may_lack_a_generator(run_copy: Path, capsys: pytest.Captur
     write_signed_json(point / MANIFEST, manifest | {"format": 1})
     command = ["train", "--resume", str(run_copy), "--steps", str(manifest["step"] + 100)]
     assert cli.answer_command(command) == 0
-    assert "lacks random generators (replay): these begin anew" in capsys.readouterr().out
+    assert "lacks random generators (replay). They start again from the seed." in capsys.readouterr().out
 
 
 def test_terabytes_of_nothing_are_not_read(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

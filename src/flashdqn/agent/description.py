@@ -56,7 +56,7 @@ class Description:
             ) from None
         for name, fits in RULES.items():
             if not fits(values[name]):
-                raise CheckpointError(f"The metadata of {file} cannot be believed: '{name}' is not one.")
+                raise CheckpointError(f"The metadata of {file} cannot be right: look at '{name}'.")
         values |= {name: tuple(values[name]) for name in ("observation_shape", "actions")}
         return cls(**values)
 

@@ -100,7 +100,7 @@ def open_session(file: Path, threads: int) -> Any:
     options.log_severity_level = 4  # nothing: errors are raised, too
     # A graph may ask for weights from other files: where it may look, there are none.
     options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", str(Path(os.devnull))
+        "session.model_external_initializers_file_folder_path", os.devnull
     )
     try:
         return onnxruntime.InferenceSession(
@@ -126,10 +126,10 @@ def check_graph(session: Any, about: Description, file: str | Path) -> None:
     wanted = {
         "obs": (kinds[about.observation_dtype], about.observation_shape),
         "q": ("tensor(float)", (count,)),
+        "action": ("tensor(int64)", ()),
     }
-    wanted |= {"action": ("tensor(int64)", ())} | (
-        {"mask": ("tensor(bool)", (count,))} if about.masked else {}
-    )
+    if about.masked:
+        wanted["mask"] = ("tensor(bool)", (count,))
     try:
         ends = (*session.get_inputs(), *session.get_outputs())
         found = {x.name: (x.type, tuple(x.shape[1:])) for x in ends}

@@ -20,7 +20,6 @@ from flashdqn.core.signals import (
     Interrupt,
     Stopped,
     ignore_stop_signals,
-    ignore_timers,
     leave_time_to_save,
     runs_as_command,
     send_swallowed_stops_again,
@@ -40,7 +39,6 @@ def main() -> None:
             code = flush_output(answer_command(sys.argv[1:]))
             if runs_as_command():  # nothing is left to stop but Python itself
                 ignore_stop_signals()
-                ignore_timers()
                 if sys.argv[1:2] != ["doctor"]:
                     end_stragglers(code)
     except KeyboardInterrupt as error:  # it came while an answer was printed

@@ -97,7 +97,7 @@ class Loop:
         said = f"{path} lacks random generators ({', '.join(missing)})"
         if checkpoint.read_manifest(path).get("format", 1) >= FORMAT:
             raise CheckpointError(f"{said}: a training resumed from it would not be the same.")
-        self.progress.note(f"{said}: these begin anew.")
+        self.progress.note(f"{said}. They start again from the seed.")
 
     def run(self, interrupt: Interrupt | None = None) -> bool:
         """Train until the budget is spent (True) or a signal asks to stop (False)."""
