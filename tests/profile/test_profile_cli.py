@@ -136,7 +136,7 @@ def test_help_teaches(call: Called) -> None:
         "--seconds",
         "--json",
         "no-training",
-        "--train-ratio",
+        "flashdqn train",
         "Ctrl-C",
     ):
         assert word in text

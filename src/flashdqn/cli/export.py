@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.table import Table
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.core.ranges import Between
 from flashdqn.show.terminal import SteadyConsole
@@ -59,6 +60,7 @@ def run_command(arguments: list[str]) -> int:
     from flashdqn.export.flow import Wanted
     from flashdqn.export.flow import export_policy as run_export
 
+    register_gymnasium_envs()
     console = SteadyConsole(soft_wrap=True)
     settings = {name: value for name, value in vars(parsed).items() if name not in ("json", "trust")}
 

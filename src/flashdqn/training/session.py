@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from flashdqn.compute.compilation import expect_kernels, report_stage
 from flashdqn.compute.device import choose_device, describe_hardware
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.seeds import purpose_seed
@@ -36,7 +37,7 @@ from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder, check_output_folder
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.autotune import Choice, Note, prepare_engine
+from flashdqn.training.autotune import Choice, Note, guess_kernels, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
@@ -61,6 +62,9 @@ from flashdqn.training.memory import (
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.warm_times import WarmUp
+
+#: The most games that the best checkpoint plays when the training is over.
+JUDGED_GAMES = 100
 
 
 @dataclass(frozen=True)
@@ -103,10 +107,14 @@ class Session:
 
         `limits` sets threads that were chosen before. The environments stay open: the caller closes them.
         """
+        report_stage("checking the settings")
         start, device = time.perf_counter(), choose_device(config.device)
         compute = check_settings(config, device)
         with limits or use_run_threads(config, compute), allow_tf32(device):
+            report_stage("making the environments")
+            expect_kernels(guess_kernels(config, device))
             env = build_env(config.env, config.envs, device)
+            report_stage("allocating")
             try:
                 if said := describe_replay_memory(config, env):
                     note(said)
@@ -138,8 +146,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
         explain_early_end(interrupt, "there is nothing to save"),
     ):
         interrupt.stop_if_requested()
-        _announce_warm_up(progress)
-        with Session.open(config, progress.note) as session:
+        with show_warm_up(progress), Session.open(config, progress.note) as session:
             interrupt.stop_if_requested()
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
@@ -174,8 +181,7 @@ def _resume_locked(
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
     check_budget_left(config, folder, counters)
     check_output_folder(str(folder.path))
-    _announce_warm_up(progress)
-    with Session.open(config, progress.note) as session:
+    with show_warm_up(progress), Session.open(config, progress.note) as session:
         interrupt.stop_if_requested()
         interrupt.waits = True
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
@@ -277,8 +283,14 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
         )
 
 
-def _announce_warm_up(progress: Progress) -> None:
-    progress.note("Warming up: compiling and allocating, before the clock starts")
+@contextmanager
+def show_warm_up(progress: Progress) -> Iterator[None]:
+    """Show the warm-up, until the training begins or something goes wrong."""
+    progress.prepare()
+    try:
+        yield
+    finally:
+        progress.prepared()
 
 
 def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Interrupt) -> Run:
@@ -363,11 +375,12 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
 
 
 def evaluate_checkpoint(
-    config: Config, parts: Parts, path: Path, episodes: int = 100, stop: Callable[[], bool] = bool
+    config: Config, parts: Parts, path: Path, stop: Callable[[], bool] = bool
 ) -> Evaluation:
-    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
+    """Play with a checkpoint's weights on seeds that no evaluation in the run has used: as many games as an
+    evaluation has, but at most `JUDGED_GAMES`."""
     device = parts.learner.device
-    env = build_evaluation_env(config.env, episodes, device)
+    env = build_evaluation_env(config.env, min(JUDGED_GAMES, config.eval.episodes), device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(checkpoint.load_checkpoint(path, with_state=False)[0])
     try:
