@@ -101,11 +101,12 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
     if not missing:
         return choice
     kernels = list_missing_kernels(engine, missing)
-    wait = sum(map(get_log().guess_seconds, kernels))
+    log = get_log()
+    wait = sum(map(log.guess_seconds, kernels)) * log.measure_busyness(time.perf_counter())
     updates = choice.seconds[str(choice.plan)] / engine.largest
     if not is_worth_waiting(config, wait, updates):
         note(
-            f"Nothing is compiled: this training is too short for the {format_wait(wait)} that it would take"
+            f"The updates are not compiled: too short a training to earn the {format_wait(wait)} that it takes"
         )
         return choice
     expect_kernels(kernels)
@@ -114,11 +115,11 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
 
 def guess_kernels(config: Config, device: torch.device) -> tuple[str, ...]:
     """The kernels that a training will probably compile besides its environment's, before its parts exist."""
-    mode, updates = config.runtime.mode, count_updates(config)
+    mode = config.runtime.mode
     wait = sum(map(get_log().guess_seconds, NATIVE_KERNELS))
     if device.type != "cpu" or (mode == "auto" and not is_worth_waiting(config, wait, USUAL_UPDATE)):
         return ()
-    native = mode in ("auto", "native") and config.learn.head == "scalar" and updates > 0
+    native = mode in ("auto", "native") and config.learn.head == "scalar"
     return (*EAGER_KERNELS, *NATIVE_KERNELS * native)
 
 

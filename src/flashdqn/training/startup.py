@@ -87,7 +87,7 @@ class StartUp:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._live.start()
+        self._live.start(refresh=True)
 
     def _print_lines(self) -> None:
         parent = os.getpid()
