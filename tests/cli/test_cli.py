@@ -104,7 +104,7 @@ BAD_FLAGS = {
         ["snake", "--steps", "many"],
         "--steps takes a whole number such as 64, 100k or 1e6",
     ),
-    "no value": (["snake", "--envs"], "Missing value for argument '--envs'"),
+    "no value": (["snake", "--envs"], "--envs needs a value: a whole number such as 64"),
     "a choice that is none": (
         ["snake", "--env.features", "all"],
         "'basic', 'flood', 'selective', 'enhanced'",

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -27,6 +27,12 @@ SHORT_NAMES = {
     "batch-size": "learn.batch-size",
     "hidden": "network.hidden",
 }
+#: What a number must be, in words.
+NEEDS: dict[type, str] = {
+    int: "a whole number such as 64, 100k or 1e6",
+    float: "a number such as 0.5 or 1e-3",
+}
+
 #: The name of a field whose settings are the command's own flags, without a prefix.
 TRAINING = "training"
 
@@ -57,6 +63,9 @@ class Flag:
 
     def read_value(self, word: str, shown: str) -> list[str]:
         """The words that mean the same as a value that a user has written; `shown` is the flag as it was given."""
+        if self.rule.choices and word not in self.rule.choices:
+            allowed = ", ".join(f"'{choice}'" for choice in self.rule.choices)
+            raise ConfigError(f"{shown} takes one of {allowed}, and {describe_value(word)} is not one.")
         if (
             self.parsed
             or self.rule.kind not in (int, float)
@@ -68,13 +77,15 @@ class Flag:
             self._read_number(part.strip(), shown) for part in parts if part.strip() or not self.rule.listed
         ]
 
+    def describe_needs(self) -> str:
+        """What it takes, for a message."""
+        return self.metavar if self.parsed or self.rule.choices else NEEDS.get(self.rule.kind, self.metavar)
+
     def _read_number(self, word: str, shown: str) -> str:
         try:
             return str(parse_count(word)) if self.rule.kind is int else f"{float(word)!r}"
         except ValueError:
-            kind = "a whole number such as 64, 100k or 1e6"
-            kind = "a number such as 0.5 or 1e-3" if self.rule.kind is float else kind
-            kind = "whole numbers such as 256,256" if self.rule.listed else kind
+            kind = "whole numbers such as 256,256" if self.rule.listed else NEEDS[self.rule.kind]
             raise ConfigError(f"{shown} takes {kind}, and {describe_value(word)} is not.") from None
 
 
@@ -146,24 +157,42 @@ def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list
     switches |= {re.sub(r"([^.]+)$", r"no-\1", name) for name in switches}
     words: list[str] = []
     current: tuple[Flag, str] | None = None  # the flag whose values come now, and how it was written
+    waiting = False  # for the first value
     for word in arguments:
         if not is_flag(word):
             words += current[0].read_value(word, current[1]) if current is not None else [word]
             current = current if current is not None and current[0].rule.listed else None
+            waiting = False
             continue
+        refuse_missing_value(current if waiting else None)
         given, equals, value = word.partition("=")
         name = given[2:].replace("_", "-") if given.startswith("--") else ""
         name = name if name in by_name else other_names.get(name, name)
         if name not in by_name and name not in switches:
             refuse(given)
         current = (by_name[name], given) if name in by_name and name not in switches else None
+        waiting = current is not None and not equals
         words.append(f"--{name}")
         if equals and current is not None:
             words += current[0].read_value(value, given)
             current = None
         elif equals:
-            words[-1] = f"--{name}={value}"
+            raise ConfigError(f"{given} is a switch and takes no value: {explain_switch(name, by_name)}.")
+    refuse_missing_value(current if waiting else None)
     return words
+
+
+def refuse_missing_value(flag: tuple[Flag, str] | None) -> None:
+    """Refuse a flag at the end, or before another flag, that needs a value; a list may be empty."""
+    if flag is not None and not flag[0].rule.listed:
+        raise ConfigError(f"{flag[1]} needs a value: {flag[0].describe_needs()}.")
+
+
+def explain_switch(name: str, flags: Mapping[str, Flag]) -> str:
+    """How a switch is turned on and off."""
+    plain = name if name in flags else re.sub(r"no-([^.]+)$", r"\1", name)
+    opposite = re.sub(r"([^.]+)$", r"no-\1", plain)
+    return f"--{plain} turns it on" + (f", --{opposite} off" if plain != "trust" else "")
 
 
 def is_flag(word: str) -> bool:
