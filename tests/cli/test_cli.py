@@ -38,8 +38,6 @@ from flashdqn.training.loop import Loop
 from flashdqn.training.progress import LiveDisplay, Plain, choose_progress
 from flashdqn.training.session import start_run
 
-WARMING_UP = "Warming up: compiling and allocating, before the clock starts\n"
-
 Called = Callable[..., tuple[int, str, str]]
 
 
@@ -72,7 +70,8 @@ def files_in(folder: Path) -> dict[Path, bytes]:
 
 def assert_one_sentence(code: int, out: str, err: str) -> None:
     assert code == 2
-    assert out in ("", WARMING_UP)
+    # a busy machine may take so long that more than one line says what it does
+    assert all(line.startswith(("Warming up: ", "Compiling ")) for line in out.splitlines())
     assert err.startswith("flashdqn: ")
     assert err.count("\n") == 1
     assert "Traceback" not in err
@@ -381,7 +380,7 @@ def test_eval_says_json_and_nothing_else(call: Called, finished_run: Run) -> Non
     assert result["mean_length"] > 0
     assert call("eval", finished_run.path, "--episodes", "30", "--json")[1] == out
     assert call("eval", finished_run.path, "--episodes", "30", "--json", "--seed", "3")[1] != out
-    whole = json.loads(call("eval", finished_run.path, "--json")[1])
+    whole = json.loads(call("eval", finished_run.path, "--episodes", "4", "--json")[1])
     assert whole == finished_run.summary["evaluation"]
 
 
