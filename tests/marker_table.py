@@ -69,6 +69,7 @@ PROCESS = (
     "tests/cli/test_cli.py::test_a_real_terminal_gets_the_live_display",
     "tests/cli/test_cli.py::test_ctrl_c_saves_and_says_how_to_go_on",
     "tests/cli/test_limits.py",
+    "tests/cli/test_flags.py::test_help_and_typos_do_not_wait_for_pytorch",
     "tests/cli/test_stranger_folder.py::test_nothing_beside_the_run_is_imported_or_obeyed",
     "tests/cli/test_trust.py::test_as_a_process_of_its_own",
     "tests/compute/test_fingerprint.py::test_the_hash_seed_changes_no_kernel_of_ours",

@@ -9,6 +9,7 @@ from typing import Any
 from flashdqn.compute.device import choose_device
 from flashdqn.config import Config
 from flashdqn.config.presets import PRESETS, base_config
+from flashdqn.config.schedules import scale_schedules
 from flashdqn.config.settings import apply_settings, flatten_keys, list_receivers
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
@@ -54,6 +55,9 @@ def train(
     base = preset if isinstance(preset, Config) else base_config(preset)
     base = base if algo is None else apply_algorithm(base, algo)
     config = apply_settings(base, settings)
+    if isinstance(preset, str):  # its schedules are for its own budget
+        names = {name.replace("-", "_") for name in flatten_keys(settings)}
+        config = scale_schedules(config, base.steps, names)
     return start_run(config, shown, make_run_pages(config))
 
 

@@ -14,6 +14,7 @@ from doc_commands import command_modules
 from doc_pages import ROOT, Command, pages, spans
 
 from flashdqn.cli.arguments import flag_names
+from flashdqn.cli.flags import SHORT_NAMES
 from flashdqn.config import Config
 from flashdqn.envs.tasks import iterate_tasks
 
@@ -74,6 +75,7 @@ def flags() -> frozenset[str]:
                 known.update(field.name.replace("_", "-") for field in dataclasses.fields(kind))
     for program in (*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("*.py")):
         known.update(re.findall(r'"--([\w.-]+)"', program.read_text(encoding="utf-8")))
+    known.update(SHORT_NAMES)
     return frozenset(known)
 
 

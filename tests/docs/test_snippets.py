@@ -133,7 +133,7 @@ PAGE = ROOT / "docs" / "page.md"
     [
         ("flashdqn train snake --lern.lr 1e-3", "did you mean '--learn.lr'"),
         ("flashdqn train snaek", "did you mean 'snake'"),
-        ("flashdqn train snake --learn.lr fast", "cannot be 'fast'"),
+        ("flashdqn train snake --learn.lr fast", "'fast' is not"),
         ("flashdqn train snake --algo rainbows", "did you mean 'rainbow'"),
         ("flashdqn watch RUN --wide 3", "Unknown flag '--wide'"),
         ("flashdqn doctor --second 3 train.py", "did you mean '--seconds'"),

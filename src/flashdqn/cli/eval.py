@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.cli.latest import choose_run
 from flashdqn.core.ranges import SEEDS, Between
 from flashdqn.show.terminal import SteadyConsole
 
@@ -19,8 +21,8 @@ from flashdqn.show.terminal import SteadyConsole
 class EvalArguments:
     """Play games with a trained agent, without exploration, and print how well it plays."""
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """A run folder (its best checkpoint plays), or one checkpoint in it."""
+    run: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
+    """A run folder (its best checkpoint plays), or one checkpoint in it; without one, the latest run in runs."""
     episodes: Annotated[int, Between(1, 10**6)] = 100
     """Games to play, each on its own board."""
     seed: Annotated[int | None, Between(0, SEEDS[1])] = None
@@ -34,15 +36,21 @@ class EvalArguments:
 
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn eval`."""
-    from flashdqn.agent.agent import load_agent
-    from flashdqn.training.progress import evaluation_text
-
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
     parsed = parse("eval", EvalArguments, arguments, known)
-    agent = load_agent(parsed.run, parsed.device, permission)
-    result = agent.evaluate(parsed.episodes, parsed.seed)
+    run = choose_run(parsed.run, "eval")
+    from flashdqn.agent.agent import load_agent
+    from flashdqn.compute.threads import threads_for_network
+    from flashdqn.training.progress import evaluation_text
+    from flashdqn.training.session import use_run_threads
+
+    register_gymnasium_envs()
+    agent = load_agent(run, parsed.device, permission)
+    compute = threads_for_network(agent.network, agent.obs_spec, parsed.episodes)
+    with use_run_threads(agent.config, compute):
+        result = agent.evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)
     if parsed.json:
         console.print(json.dumps(result.to_json()), highlight=False, markup=False)

@@ -6,20 +6,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import torch
-
-from flashdqn.compute.kernels import cuda_available
-from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.ranges import Between, check_values, describe_value
 from flashdqn.core.user_code import check_json_serializable, import_named
-from flashdqn.envs.check.attributes import check_attributes
-from flashdqn.envs.guarded_env import GuardedEnv
-from flashdqn.envs.host_env import HostEnv
 from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
+
+# The settings of a task are known without PyTorch, which is imported when an environment is made.
+if TYPE_CHECKING:
+    import torch
+
+    from flashdqn.core.contract import VecEnv
 
 #: Importing a module may take long, but not forever.
 IMPORT_SECONDS = 300.0
@@ -80,6 +79,13 @@ def import_env(name: str) -> Any:
 
 def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make it on the device, or on the CPU if it does not take a device or cannot run kernels there."""
+    import torch
+
+    from flashdqn.compute.kernels import cuda_available
+    from flashdqn.envs.check.attributes import check_attributes
+    from flashdqn.envs.guarded_env import GuardedEnv
+    from flashdqn.envs.host_env import HostEnv
+
     make = import_env(config.id)
     if not callable(make) or "num_envs" not in _parameter_names(make):
         raise ConfigError(

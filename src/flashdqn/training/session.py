@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from flashdqn.compute.compilation import expect_kernels, report_stage
 from flashdqn.compute.device import choose_device, describe_hardware
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
@@ -30,7 +31,7 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.output import check_output_folder
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.autotune import Choice, Note, prepare_engine
+from flashdqn.training.autotune import Choice, Note, guess_kernels, prepare_engine
 from flashdqn.training.budget import Budget
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
@@ -73,10 +74,14 @@ class Session:
 
         `limits` sets threads that were chosen before. The environments stay open: the caller closes them.
         """
+        report_stage("checking the settings")
         start, device = time.perf_counter(), choose_device(config.device)
         compute = check_settings(config, device)
         with limits or use_run_threads(config, compute), allow_tf32(device):
+            report_stage("making the environments")
+            expect_kernels(guess_kernels(config, device))
             env = build_env(config.env, config.envs, device)
+            report_stage("allocating")
             try:
                 if said := describe_replay_memory(config, env):
                     note(said)
@@ -113,8 +118,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
         explain_early_end(interrupt, "there is nothing to save"),
     ):
         interrupt.stop_if_requested()
-        _announce_warm_up(progress)
-        with Session.open(config, progress.note) as session:
+        with show_warm_up(progress), Session.open(config, progress.note) as session:
             interrupt.stop_if_requested()
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
@@ -149,8 +153,7 @@ def _resume_locked(
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
     check_budget_left(config, folder, counters)
     check_output_folder(str(folder.path))
-    _announce_warm_up(progress)
-    with Session.open(config, progress.note) as session:
+    with show_warm_up(progress), Session.open(config, progress.note) as session:
         interrupt.stop_if_requested()
         interrupt.waits = True
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
@@ -255,5 +258,11 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
         )
 
 
-def _announce_warm_up(progress: Progress) -> None:
-    progress.note("Warming up: compiling and allocating, before the clock starts")
+@contextmanager
+def show_warm_up(progress: Progress) -> Iterator[None]:
+    """Show the warm-up, until the training begins or something goes wrong."""
+    progress.prepare()
+    try:
+        yield
+    finally:
+        progress.prepared()

@@ -32,6 +32,9 @@ from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.warm_times import WarmUp
 
+#: The most games that the best checkpoint plays when the training is over.
+JUDGED_GAMES = 100
+
 
 @dataclass(frozen=True)
 class Run:
@@ -134,11 +137,12 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
 
 
 def evaluate_checkpoint(
-    config: Config, parts: Parts, path: Path, episodes: int = 100, stop: Callable[[], bool] = bool
+    config: Config, parts: Parts, path: Path, stop: Callable[[], bool] = bool
 ) -> Evaluation:
-    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
+    """Play with a checkpoint's weights on seeds that no evaluation in the run has used: as many games as an
+    evaluation has, but at most `JUDGED_GAMES`."""
     device = parts.learner.device
-    env = build_evaluation_env(config.env, episodes, device)
+    env = build_evaluation_env(config.env, min(JUDGED_GAMES, config.eval.episodes), device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(load_checkpoint(path, with_state=False)[0])
     try:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import TYPE_CHECKING
 
-import torch
-
-from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.frame_stack import FrameStack
 from flashdqn.envs.gymnasium import build_gym_env
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.presets import PRESETS, find_gym_start
-from flashdqn.envs.host_env import HostEnv
-from flashdqn.envs.stage import GameStage, make_plain_stage
 from flashdqn.envs.task import Naming, ReadObservation, Task
 from flashdqn.envs.user_env import takes_num_envs
+
+# The settings of a task are known without PyTorch, which is imported when an environment is made.
+if TYPE_CHECKING:
+    import torch
+
+    from flashdqn.core.contract import VecEnv
+    from flashdqn.envs.stage import GameStage
 
 #: Every copy costs memory: a trial has at most this many times the copies of the training.
 MOST_TIMES = 4
@@ -26,6 +28,9 @@ PYTHON_OBJECTS = 20_000
 
 def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make copies of an environment on the CPU, for a learner on `device`."""
+    from flashdqn.envs.frame_stack import FrameStack
+    from flashdqn.envs.host_env import HostEnv
+
     if held_out and config.vectorization == "async":
         from flashdqn.envs.gymnasium.make import try_in_process
 
@@ -44,7 +49,11 @@ def make_evaluation_config(config: GymConfig) -> GymConfig:
 
 def open_gym_stage(config: GymConfig) -> GameStage:
     """Open a copy that draws itself; if it cannot, show what the agent sees."""
+    import torch
+
+    from flashdqn.envs.frame_stack import FrameStack
     from flashdqn.envs.gymnasium.view import GymView, is_atari_frames, look_up_action_names, make_drawing_env
+    from flashdqn.envs.stage import GameStage, make_plain_stage
 
     config, note = make_evaluation_config(config), ""
     if not is_atari_frames(config):
