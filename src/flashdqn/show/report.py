@@ -55,6 +55,7 @@ from flashdqn.show.web.page import player_script, read_web_file
 STYLE = """
 .brand { color: var(--soft); margin: 0; } h1 { margin: .1rem 0 .2rem; }
 .soft { color: var(--soft); margin: .1rem 0 .9rem; } header .soft { margin: .1rem 0; } td { white-space: nowrap; }
+.about { white-space: normal; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem;
   margin: 1.2rem 0; }
 .tile { background: var(--card); border-radius: 8px; padding: .5rem .8rem; }
