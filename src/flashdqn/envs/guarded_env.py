@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv
@@ -43,6 +44,8 @@ class GuardedEnv:
         obs = self.guard.call("reset", self.env.reset, seed)
         check_tensor(self.env, "what reset returns", obs, self.env.obs_spec.shape, self.env.obs_spec.dtype)
         check_finite(self.env, "the observation of reset", obs)
+        if (mask := self.mask) is not None:
+            check_tensor(self.env, "`mask` after reset", mask, (self.env.num_actions,), torch.bool)
         return obs
 
     def step(self, action: Tensor) -> Step:
