@@ -128,6 +128,11 @@ def test_lists_and_commands_look_like_such(site: Path) -> None:
     assert 'class="language-bash highlight"' in page
 
 
+def test_pictures_lead_to_themselves(site: Path) -> None:
+    page = (site / "results.html").read_text(encoding="utf-8")
+    assert re.search(r'<a href="(images/[^"]+)"><img [^>]*src="\1"', page)
+
+
 def test_what_is_folded_is_still_a_table(site: Path) -> None:
     """`<details markdown="1">`: on the site, as on a code host, its content is read as Markdown."""
     folded = 0

@@ -22,6 +22,7 @@ table { border-collapse: collapse; display: block; max-width: 100%; overflow-x: 
 td, th { padding: .2rem .9rem .2rem 0; text-align: left; }
 td { font-variant-numeric: tabular-nums; } th { font-weight: 500; color: var(--soft); }
 tr > :first-child { position: sticky; left: 0; background: var(--ground); }
+td:first-child { white-space: nowrap; }
 .pairs td, .pairs th { white-space: normal; overflow-wrap: anywhere; } .pairs th { min-width: 8rem; }
 .stacked td:first-child { white-space: normal; min-width: 12rem; }
 @media (max-width: 46rem) {
