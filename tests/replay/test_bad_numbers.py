@@ -11,7 +11,7 @@ from torch import Tensor
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import BadNumbersError, DivergedError
 from flashdqn.core.types import Batch, Step, Transition
-from flashdqn.learn.divergence import DivergenceWatch, Origin
+from flashdqn.learn.divergence import DataOrigin, DivergenceWatch
 from flashdqn.replay.bad_numbers import find_bad_number
 from flashdqn.replay.ring import Ring
 
@@ -68,7 +68,7 @@ def test_the_older_of_two_is_named() -> None:
 
 def make_watch(ring: Ring, total: int, given_rewards: bool = True) -> DivergenceWatch:
     watch = DivergenceWatch(torch.device("cpu"))
-    watch.explain_by(Origin("coins", ring, lambda: total, given_rewards))
+    watch.explain_by(DataOrigin("coins", ring, lambda: total, given_rewards))
     return watch
 
 

@@ -286,7 +286,7 @@ def test_the_command_writes_where_it_is_told(
 
 
 def test_a_run_in_training_shows_what_it_has(run_copy: Path) -> None:
-    """Before the end: the last evaluation's score. Before the first figures: no empty units, and what to wait for."""
+    """Before the end the last evaluation's score; before the first figures no empty units, and what to wait for."""
     (run_copy / "summary.json").unlink()
     page = make_report_page(read_run(run_copy))
     assert "not finished yet" in page

@@ -22,7 +22,7 @@ from flashdqn.replay.ring import Ring
 LARGE = 1e6
 
 
-class Origin(NamedTuple):
+class DataOrigin(NamedTuple):
     """Where the numbers come from that learning draws."""
 
     env_name: str
@@ -38,9 +38,9 @@ class DivergenceWatch:
     def __init__(self, device: torch.device) -> None:
         self.on_host = device.type == "cpu"
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
-        self._origin: Origin | None = None
+        self._origin: DataOrigin | None = None
 
-    def explain_by(self, origin: Origin) -> None:
+    def explain_by(self, origin: DataOrigin) -> None:
         """Say where observations and rewards come from: the batch is gone when the mark is found."""
         self._origin = origin
 

@@ -28,9 +28,9 @@ td:first-child { white-space: nowrap; }
 @media (max-width: 46rem) {
   .stacked, .stacked tbody, .stacked tr { display: block; } .stacked .head { display: none; }
   .stacked tr { border-top: 1px solid var(--line); padding: .5rem 0; }
-  .stacked td { display: grid; grid-template-columns: minmax(7rem, 2fr) 3fr; gap: .6rem; padding: .1rem 0;
-    white-space: normal; overflow-wrap: anywhere; }
-  .stacked.long-names td { grid-template-columns: 3fr 1fr; }
+  .stacked td { display: grid; grid-template-columns: minmax(7rem, 2fr) minmax(0, 3fr); gap: .6rem;
+    padding: .1rem 0; white-space: normal; overflow-wrap: anywhere; }
+  .stacked.long-names td { grid-template-columns: 3fr minmax(0, 1fr); }
   .stacked td::before { content: attr(data-name); color: var(--soft); }
   .stacked td:first-child { display: block; font-weight: 600; }
   .stacked td:first-child::before { content: none; }

@@ -99,7 +99,8 @@ def make_learning_section(run: RunFiles) -> str:
     """The curves, under a note on how to read them."""
     drawn = draw_learning_charts(run)
     note = '<p class="soft">Over transitions. Point at a chart to read its values.</p>'
-    return note + drawn if drawn else "<p>Nothing was logged yet: the first figures come after log.every transitions.</p>"
+    missing = "<p>Nothing was logged yet: the first figures come after log.every transitions.</p>"
+    return note + drawn if drawn else missing
 
 
 def make_report_header(run: RunFiles) -> str:
@@ -134,7 +135,9 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
         found.append(("score of the best", format_value(score), spread))
     elif (evaluated := run.evaluated())[1]:  # it is still in training
         at, last = evaluated[0][-1], evaluated[1][-1]
-        found.append(("last evaluation", format_value(last), f"mean score, at {format_count(at)} transitions"))
+        found.append(
+            ("last evaluation", format_value(last), f"mean score, at {format_count(at)} transitions")
+        )
     steps, seconds = (
         float_or_nan(summary.get("steps", series.last(STEP))),
         float_or_nan(summary.get("seconds", series.last(SECONDS))),
