@@ -54,6 +54,7 @@ class DivergedError(FlashDQNError):
     """The loss became NaN or infinite."""
 
     exit_code = 1
+    advice = "A smaller --learn.lr may help."
 
 
 class ExecutionError(FlashDQNError):

@@ -150,7 +150,7 @@ def draw_phase_summary(run: RunFiles) -> str:
         f"<tr><td>{draw_legend_patch(layer.color)}{escape(layer.name)}</td>"
         f"<td>{format_duration(layer.shares[0])}</td>"
         f"<td>{escape(format_percent(layer.shares[0] / whole))}</td>"
-        f"<td>{escape(abouts.get(layer.name, ''))}</td></tr>"
+        f'<td class="about">{escape(abouts.get(layer.name, ""))}</td></tr>'
         for layer in layers
     )
     head = "<tr><th>phase</th><th>time</th><th>share</th><th>what it is</th></tr>"

@@ -14,6 +14,7 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
+from flashdqn.learn.divergence import DataOrigin
 from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, Sampler
@@ -110,7 +111,8 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
     collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
-    learner.watch.explain_by(ring.learned_from, env.name)
+    count = lambda: int(counts.totals[0])  # noqa: E731
+    learner.watch.explain_by(DataOrigin(env.name, ring, count, given_rewards=rollouts is None))
     generators |= learner.generators
     return Parts(
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,

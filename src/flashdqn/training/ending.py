@@ -100,10 +100,11 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
     last = "there is no checkpoint before it"
     if whole:
         last = f"the last good checkpoint is {loop.folder.shown / 'checkpoints' / whole[-1].name}"
+    step = f"{loop.parts.counts.transitions:,}"
     again = f"go on with: {format_resume_command(loop.folder, loop.config)}"
     resumable = bool(checkpoint.list_checkpoints(loop.folder.checkpoints, with_state=True))
     if saved is not None:
-        kept = f"What was learned before is saved; {again}"
+        kept = f"What was learned before step {step} is saved; {again}"
     else:
         kept = (
             f"The last checkpoint is whole; {again}"
@@ -111,9 +112,8 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
             else "There is no checkpoint to resume from."
         )
     text = str(error).rstrip(". ")
-    step = f"{loop.parts.counts.transitions:,}"
     if isinstance(error, DivergedError):
-        return DivergedError(f"{text}, at step {step}; {last}. A smaller --learn.lr may help.")
+        return DivergedError(f"{text}, at step {step}; {last}. {error.advice}")
     if isinstance(error, EnvError):
         failure = EnvError(f"{text}. {kept}" if loop.begun else f"{text}.")
         if isinstance(error, BadNumbersError):  # a smaller learning rate would not help

@@ -244,6 +244,7 @@ class Loop:
         learner = self.parts.learner
         weights = learner.weights()
         if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+            learner.watch.check_replay()
             raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
         if with_state:
             learner.watch.check_replay()

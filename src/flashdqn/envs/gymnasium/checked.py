@@ -29,6 +29,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.name, self.space = name, env.observation_space
         plain = isinstance(self.space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
         self.shape = self.space.shape if plain else None
+        self.num_actions = int(getattr(env.action_space, "n", 0))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Reset as in Gymnasium."""
@@ -98,7 +99,19 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvFailureError(
                 f"{self.name}: the info of {call} must be a dict, and is {_describe(info)}."
             )
+        if MASK_KEY in info and self.num_actions:
+            check_mask_form(self.name, info[MASK_KEY], self.num_actions)
         return {key: info[key] for key in INFO_KEYS if key in info}
+
+
+def check_mask_form(name: str, mask: Any, num_actions: int) -> None:
+    """Raise if an environment's mask is not a number for each action."""
+    array = None if mask is None or isinstance(mask, str | bytes) else _as_numbers(mask)
+    if array is None or array.shape != (num_actions,):
+        raise EnvFailureError(
+            f"{name}: info['{MASK_KEY}'] must have the shape [{num_actions}], with a number for each action, and "
+            f"is {_describe(mask)}."
+        )
 
 
 def find_mismatch(space: Space[Any], obs: Any) -> str:

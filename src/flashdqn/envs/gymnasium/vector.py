@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from flashdqn.core.blame import Failure, call_user_code
 from flashdqn.core.errors import EnvError, EnvFailureError
 from flashdqn.envs.gymnasium.calls import Calls
+from flashdqn.envs.gymnasium.checked import check_mask_form, find_mismatch
 from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
 
@@ -137,7 +138,13 @@ class Vector:
 
     def _encode(self, batch: Any, count: int) -> Array:
         out = self.encoder.empty(count)
-        self.encoder.write(batch, out)
+        try:
+            self.encoder.write(batch, out)
+        except (TypeError, ValueError):
+            wrong = find_mismatch(batch_space(self.env.single_observation_space, count), batch)
+            if not wrong:
+                raise
+            raise EnvFailureError(f"{self.name}: a batch of observations {wrong}.") from None
         if out.dtype == np.float32:
             flat = out.reshape(-1)
             if flat.size != self._zeros.size:
@@ -190,13 +197,9 @@ class Vector:
             )
         mask = np.ones((self.num_envs, self.num_actions), dtype=np.bool_)
         for i in np.flatnonzero(there):
-            row_mask = np.asarray(given[i]) != 0  # type: ignore[index]
-            if row_mask.shape != (self.num_actions,):
-                raise EnvFailureError(
-                    f"{self.name}: info['{MASK_KEY}'] must have a number for each of the {self.num_actions} "
-                    f"actions, and its shape is {list(row_mask.shape)}."
-                )
-            mask[i] = row_mask
+            row_mask = given[i]  # type: ignore[index]
+            check_mask_form(self.name, row_mask, self.num_actions)
+            mask[i] = np.asarray(row_mask) != 0
         return mask
 
 
