@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from flashdqn.agent.agent import Agent
+from flashdqn.core.contract import make_branches
 from flashdqn.core.drawing.scene import Scene, scene_to_json
 from flashdqn.core.drawing.view import Facts
 from flashdqn.core.ops import masked_argmax
@@ -29,6 +30,9 @@ class GameTurn:
     total: float  # all rewards so far
     facts: Facts
     ending: str = ""  # how the game ended
+    chosen: tuple[
+        int, ...
+    ] = ()  # which of the values belong to the action: one, or one for each of its parts
 
     @property
     def over(self) -> bool:
@@ -43,6 +47,7 @@ class GameTurn:
             "q": [float(f"{value:.5g}") for value in self.q],
             "mask": None if self.mask is None else "".join("01"[legal] for legal in self.mask),
             "action": self.action,
+            "chosen": list(self.chosen),
             "reward": round(self.reward, 4),
             "total": round(self.total, 4),
             "facts": [list(fact) for fact in self.facts],
@@ -67,16 +72,19 @@ def play_turns(
     `draws` says which steps are drawn: the others have an empty scene. The last is always drawn.
     """
     env, view = stage.env, stage.view
+    branches = make_branches(env)
     obs, mask = env.reset(seed), env.mask
     reward, total = 0.0, 0.0
     for step in range(limit):
         with torch.no_grad():
             q = agent.q(obs)
-        action = masked_argmax(q, None if mask is None else mask.to(q.device))
+        action = masked_argmax(q.to(env.device), None if mask is None else mask.to(env.device), branches)
+        chosen = action if branches is None else branches.to_entries(branches.to_choices(action))[0]
         values = tuple(q[0].float().tolist())
         allowed = None if mask is None else tuple(map(bool, mask[0].tolist()))
         scene = view.scene() if draws(step) else ()
-        yield GameTurn(step, scene, values, allowed, int(action), reward, total, view.facts())
+        places = tuple(chosen.tolist())
+        yield GameTurn(step, scene, values, allowed, int(action), reward, total, view.facts(), chosen=places)
         answer = env.step(action.to(env.device))
         obs, mask, reward = answer.obs, answer.mask, float(answer.reward[0])
         total += reward

@@ -117,7 +117,7 @@ def draw_action_values(view: View, turn: GameTurn) -> RenderableType:
     low, high = legal_value_range(turn)
     for k in choose_listed_actions(turn):
         legal = turn.mask is None or turn.mask[k]
-        chosen = k == turn.action
+        chosen = k in turn.chosen
         style = "bold green" if chosen else ("" if legal else "dim strike")
         share = 0.06 + 0.94 * (turn.q[k] - low) / (high - low) if high > low else 1.0
         drawn = draw_text_bar(share, BAR) if legal else ""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config
-from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
+from flashdqn.core.contract import VecEnv, count_actions, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
 from flashdqn.learn.learner import Exchange, Learner, build_learner
@@ -94,7 +94,8 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     check_memory_fits(config, env)
     legal = None if decoding is None or env.mask is None else decoding.legal
     capacity = ring_config(config).capacity
-    ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
+    sizes = config.envs, env.obs_spec, env.num_actions
+    ring = Ring(capacity, *sizes, device, masked, legal, count_actions(env))
     learner = build_learner(config, env, device)
     generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
     made_of = SamplerParts(config, ring, learner.policy, learner.head, generators["replay"])

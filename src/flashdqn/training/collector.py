@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv
+from flashdqn.core.contract import VecEnv, make_branches
 from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
 from flashdqn.learn.bootstraps import Net
@@ -23,7 +23,8 @@ class Player(Protocol):
     """Chooses actions and stores what the environments return: a backend, or an expert in front of one."""
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """Actions, [N] int64, from observations, masks, ε, and two random numbers for each environment, [2, N].
+        """Actions, [N] int64, from observations, masks, ε, and two random numbers for each environment, [2, N];
+        with D branches, 1 + D of them.
 
         The next call may overwrite them.
         """
@@ -52,7 +53,9 @@ class Collector:
         shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
         # Buffers at fixed places: a CUDA graph uses their addresses.
         self.eps = torch.ones(env.num_envs, device=ring.device)
-        self.luck = torch.zeros((2, env.num_envs), device=ring.device)
+        self.branches = make_branches(env)
+        draws = 2 if self.branches is None else 1 + self.branches.count
+        self.luck = torch.zeros((draws, env.num_envs), device=ring.device)
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
         masked, size = env.mask is not None, (env.num_envs, env.num_actions)
         self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
@@ -81,7 +84,7 @@ class Collector:
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice or, with probability ε, a random one: [N], by plain operations."""
-        return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck)
+        return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck, self.branches)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store what the environments returned in metrics and ring, by plain operations."""

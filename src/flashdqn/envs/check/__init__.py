@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 import torch
 
-from flashdqn.core.contract import ObsSpec, VecEnv, get_cause_names, is_resumable
+from flashdqn.core.branching import check_branches
+from flashdqn.core.contract import (
+    ObsSpec,
+    VecEnv,
+    count_actions,
+    get_branches,
+    get_cause_names,
+    is_resumable,
+)
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.check.episode import (
     PlayRecord,
@@ -94,13 +102,20 @@ def _check_attributes(env: VecEnv) -> None:
         if not is_right(value):
             raise EnvError(f"{rule}, but it is {value!r}. Set it before the environment is used.")
     get_cause_names(env)
+    branches = get_branches(env)
+    if branches and (not all(map(_is_count, branches)) or sum(branches) != env.num_actions):
+        raise EnvError(
+            f"{name}: `branches` must be ints of at least 1 whose sum is `num_actions`, {env.num_actions}, but it "
+            f"is {branches!r}. Give the number of choices in each part of an action."
+        )
+    check_branches(env.name, branches)
 
 
 def _make_report(env: VecEnv, record: PlayRecord) -> CheckReport:
     notes = []
     if not any(bool(answer.ended.any()) for answer in record.answers[:-1]):
         notes.append("Autoreset was not tried, because no step followed an end: give more `steps`.")
-    elif env.num_actions == 1:
+    elif count_actions(env) == 1:
         notes.append("With a single action, check_env cannot see whether the step after an end ignores it.")
     if not is_resumable(env):
         notes.append("It cannot save its games (`resumable` is False): a resumed run starts new episodes.")

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from flashdqn.core.errors import EnvFailureError
-from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array
+from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, join_mask
 
 #: What we read of an info. Everything else stays with the environment: it may not be picklable, or change its type.
 INFO_KEYS = (MASK_KEY, "lives")
@@ -98,7 +98,8 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvFailureError(
                 f"{self.name}: the info of {call} must be a dict, and is {_describe(info)}."
             )
-        return {key: info[key] for key in INFO_KEYS if key in info}
+        kept = {key: info[key] for key in INFO_KEYS if key in info}
+        return kept | {MASK_KEY: join_mask(kept[MASK_KEY])} if MASK_KEY in kept else kept
 
 
 def find_mismatch(space: Space[Any], obs: Any) -> str:

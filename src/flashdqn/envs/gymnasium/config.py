@@ -64,6 +64,9 @@ class GymConfig(EnvConfig):
     """Position of an image's channels. auto: first if that axis is the shortest, else last."""
     stack: Annotated[int, Between(1, 64)] = 1
     """Number of last frames in an observation. The replay still holds every frame only once."""
+    action_bins: Annotated[int, Between(0, 10_000)] = 0
+    """Number of values in each dimension of a continuous action (Box), from its low to its high; 0: no continuous
+    actions."""
     clip_reward: Annotated[float, Between(0, LARGE)] = 0.0
     """Clip rewards to plus and minus this for learning; 0: no clipping. Scores stay the true ones."""
     timeout: Annotated[float, Between(0, 10**6, above=True)] = 60.0
@@ -74,4 +77,8 @@ class GymConfig(EnvConfig):
         check_values(self, "env.")
         if not self.id:
             raise ConfigError("env.id must name a Gymnasium environment, such as CartPole-v1.")
+        if self.action_bins == 1:
+            raise ConfigError(
+                "env.action_bins must be 0 or at least 2: with 1 there would be nothing to choose."
+            )
         check_json_serializable("env.kwargs", self.kwargs)

@@ -59,7 +59,8 @@ def open_gym_stage(config: GymConfig) -> GameStage:
         except EnvError as error:
             note = f"{str(error).rstrip('.')}: what the agent sees is shown instead."
     games = make_gym(config, 1, torch.device("cpu"), held_out=True)
-    return make_plain_stage(games, config.id, note, look_up_action_names(config, games.num_actions))
+    names = getattr(games, "action_names", ()) or look_up_action_names(config, games.num_actions)
+    return make_plain_stage(games, config.id, note, names)
 
 
 def find_gym_reader(env: VecEnv) -> ReadObservation | None:
