@@ -1,0 +1,202 @@
+"""Trainings with actions in branches, observations in parts and continuous actions: learned, resumed, shown, exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import space_envs
+import torch
+
+import flashdqn
+from flashdqn.agent.onnx import load_onnx
+from flashdqn.core.errors import ConfigError
+from flashdqn.envs.stage import open_stage
+from flashdqn.export.flow import Wanted, export_policy
+from flashdqn.show.play import play_turns
+from flashdqn.show.report import RUN_PAGES
+from flashdqn.training.session import Run
+
+BEST = float(space_envs.STEPS)
+SMALL: dict[str, Any] = {
+    "steps": 1600,
+    "envs": 8,
+    "train_ratio": 0.25,
+    "device": "cpu",
+    "network.hidden": [32],
+    "network.channels": [8],
+    "network.part_width": 32,
+    "replay.capacity": 2000,
+    "learn.batch_size": 64,
+    "learn.starts": 100,
+    "learn.gamma": 0.0,
+    "learn.lr": 5e-3,
+    "learn.target_every": 50,
+    "learn.v_min": -1.0,
+    "learn.v_max": 2.0,
+    "explore.over": 800,
+    "pqn.minibatches": 4,
+    "eval.every": 0,
+    "eval.episodes": 20,
+    "log.tensorboard": False,
+    "log.every": 800,
+    "log.checkpoint_every": 800,
+    "log.game": False,
+    "runtime.mode": "eager",
+    "runtime.threads": 1,
+    "runtime.warmup": False,
+}
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RUN_PAGES, "learning curve", lambda path: None)
+
+
+def train(name: str, out: Path, algo: str | None = "dueling", **changes: Any) -> Run:
+    named = {key.replace("__", "."): value for key, value in changes.items()}
+    settings = SMALL | {"out": str(out)} | named
+    return flashdqn.train(f"gym:space_envs:{name}", algo=algo, progress=False, **settings)
+
+
+# ---- learning
+
+
+@pytest.mark.parametrize("algo", ["double", "dueling", "per", "munchausen"])
+def test_branches_learn_the_best_choices(algo: str, tmp_path: Path) -> None:
+    run = train("Knobs", tmp_path, algo, env__kwargs={"masked": "tuple", "far": 3})
+    assert run.score > 0.95 * BEST  # chance gives about half, because one wrong choice of each is illegal
+
+
+@pytest.mark.parametrize("algo", ["c51", "qr-dqn", "rainbow", "pqn"])
+def test_the_other_algorithms_take_branches_too(algo: str, tmp_path: Path) -> None:
+    run = train("Switches", tmp_path, algo, steps=400, replay__n_step=1)
+    assert np.isfinite(run.score)
+
+
+def test_continuous_actions_are_learned_in_bins(tmp_path: Path) -> None:
+    run = train("Throttle", tmp_path, env__kwargs={"count": 2}, env__action_bins=3)
+    assert run.score > 0.95 * BEST
+
+
+def test_an_image_is_read_by_convolutions(tmp_path: Path) -> None:
+    run = train("Camera", tmp_path, "double", steps=5000, explore__over=2000, replay__capacity=5000)
+    assert run.score > 0.9 * BEST  # chance gives a quarter
+    weights = flashdqn.load(run.path, trust=True).network.state_dict()
+    assert "torso.readers.0.convolutions.0.weight" in weights
+
+
+def test_implicit_quantiles_and_demonstrations_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Implicit quantiles do not support actions in several parts"):
+        train("Knobs", tmp_path, "iqn")
+
+
+# ---- the rest of the way
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("Knobs", {"env__kwargs": {"masked": "flat"}, "replay__priority": 0.5}),
+        ("Camera", {"env__stack": 2}),
+    ],
+)
+def test_a_resumed_run_is_the_same_every_time(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    weights = []
+    for number in range(2):
+        run = train(name, tmp_path / str(number), steps=400, log__checkpoint_every=200, **changes)
+        more = flashdqn.train(resume=run.path, steps=600, progress=False, trust=True)
+        weights.append(more.summary["weights"])
+    assert weights[0] == weights[1]
+
+
+def test_an_agent_answers_with_the_environments_own_actions(tmp_path: Path) -> None:
+    run = train("Knobs", tmp_path, env__kwargs={"masked": "tuple", "far": 3})
+    agent = flashdqn.load(run.path, trust=True)
+    env = space_envs.Knobs(masked="tuple", far=3)
+    obs, info = env.reset(seed=4)
+    total, over = 0.0, False
+    while not over:
+        action = agent.act(obs, info["action_mask"])
+        assert env.action_space.contains(action)
+        obs, reward, over, _, info = env.step(action)
+        total += reward
+    assert total > 0.9 * BEST
+    many = agent.act(np.stack([obs, obs, obs]))
+    assert many.shape == (3, 3)
+    assert agent.q(obs).shape == (9,)
+    assert agent.branches == (3, 4, 2)
+
+
+def test_an_agent_reads_what_a_dict_environment_returns(tmp_path: Path) -> None:
+    run = train("Camera", tmp_path, "double", steps=300)
+    agent = flashdqn.load(run.path, trust=True)
+    vector = gymnasium.vector.SyncVectorEnv([space_envs.Camera] * 3)
+    obs, _ = vector.reset(seed=0)
+    together = agent.act(obs)
+    env = space_envs.Camera()
+    one, _ = env.reset(seed=0)
+    assert agent.act(one) == together[0]
+
+
+def test_games_are_shown_with_one_choice_for_each_part(tmp_path: Path) -> None:
+    run = train("Knobs", tmp_path, steps=200)
+    agent = flashdqn.load(run.path, trust=True)
+    stage = open_stage(agent.config.env)
+    turns = list(play_turns(agent, stage, 3))
+    assert len(turns) == space_envs.STEPS + 1
+    for turn in turns[:-1]:
+        q = np.array(turn.q)
+        assert turn.chosen == (q[:3].argmax(), 3 + q[3:7].argmax(), 7 + q[7:].argmax())
+    assert stage.view.actions[:4] == ("0: 0", "0: 1", "0: 2", "1: 0")
+
+
+def test_the_first_image_of_several_parts_is_shown(tmp_path: Path) -> None:
+    run = train("Camera", tmp_path, "double", steps=200)
+    agent = flashdqn.load(run.path, trust=True)
+    stage = open_stage(agent.config.env)
+    assert stage.view.shape == (3, 8, 8)  # type: ignore[attr-defined]
+    assert list(play_turns(agent, stage, 3))[0].scene
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("Knobs", {"env__kwargs": {"masked": "tuple"}}), ("Camera", {"env__stack": 2})],
+)
+def test_an_exported_policy_chooses_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="needs the extra `export`")
+    run = train(name, tmp_path, steps=300, **changes)
+    trusted = flashdqn.core.user_code.Permission(everything=True)
+    for to in ("onnx", "torchscript"):
+        made = export_policy(
+            Wanted(run.path, to, observations=60, episodes=8, permission=trusted)  # type: ignore[arg-type]
+        )
+        assert made.rows[1].agreement.actions > 0.95
+        assert made.rows[1].games.mean_score == pytest.approx(made.rows[0].games.mean_score, abs=0.3)
+    agent = load_onnx(run.path / "policy.onnx")
+    assert agent.description.branches == ((3, 4, 2) if name == "Knobs" else ())
+    obs = np.zeros(agent.description.observation_shape, np.float32)
+    action = agent.act(obs)
+    assert action.shape == (3,) if name == "Knobs" else isinstance(action, int)
+
+
+def test_compiled_code_takes_branches_and_parts(tmp_path: Path) -> None:
+    from flashdqn.compute.graphs import compiler_missing
+
+    if compiler_missing(torch.device("cpu")):
+        pytest.skip("needs a compiler")
+    runs = [
+        train("Knobs", tmp_path / mode, steps=200, env__kwargs={"masked": "flat"}, runtime__mode=mode)
+        for mode in ("eager", "compile")
+    ]
+    weights = [flashdqn.load(run.path, trust=True).network.state_dict() for run in runs]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(tensor, weights[1][name], rtol=1e-3, atol=1e-4)
+
+
+def test_hand_written_code_says_why_it_does_not_take_branches(tmp_path: Path) -> None:
+    run = train("Knobs", tmp_path, steps=200, runtime__mode="native")
+    assert "branches" in str(run.summary) or run.summary.get("mode") != "native"
