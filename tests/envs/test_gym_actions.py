@@ -113,9 +113,9 @@ def test_what_cannot_be_used_is_refused_with_the_way_out(
 
 
 def test_bins_where_nothing_is_continuous_are_refused() -> None:
-    with pytest.raises(EnvError, match="leave out --env.action-bins"):
+    with pytest.raises(EnvError, match=r"leave out --env\.action-bins"):
         flashdqn.make_env("gym:CartPole-v1", 1, action_bins=3)
-    with pytest.raises(ConfigError, match="env.action_bins must be 0 or at least 2"):
+    with pytest.raises(ConfigError, match=r"env\.action_bins must be 0 or at least 2"):
         flashdqn.make_env("gym:Pendulum-v1", 1, action_bins=1)
 
 

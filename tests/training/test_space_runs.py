@@ -1,4 +1,4 @@
-"""Trainings with actions in branches, observations in parts and continuous actions: learned, resumed, shown, exported."""
+"""Trainings with branches, parts, bins and normalization: learned, resumed, shown, exported."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 import flashdqn
 from flashdqn.agent.onnx import load_onnx
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.user_code import Permission
 from flashdqn.envs.stage import open_stage
 from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.show.play import play_turns
@@ -159,7 +160,7 @@ def test_the_first_image_of_several_parts_is_shown(tmp_path: Path) -> None:
     agent = flashdqn.load(run.path, trust=True)
     stage = open_stage(agent.config.env)
     assert stage.view.shape == (3, 8, 8)  # type: ignore[attr-defined]
-    assert list(play_turns(agent, stage, 3))[0].scene
+    assert next(iter(play_turns(agent, stage, 3))).scene
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_the_first_image_of_several_parts_is_shown(tmp_path: Path) -> None:
 def test_an_exported_policy_chooses_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("onnxscript", reason="needs the extra `export`")
     run = train(name, tmp_path, steps=300, **changes)
-    trusted = flashdqn.core.user_code.Permission(everything=True)
+    trusted = Permission(everything=True)
     for to in ("onnx", "torchscript"):
         made = export_policy(
             Wanted(run.path, to, observations=60, episodes=8, permission=trusted)  # type: ignore[arg-type]
@@ -200,3 +201,38 @@ def test_compiled_code_takes_branches_and_parts(tmp_path: Path) -> None:
 def test_hand_written_code_says_why_it_does_not_take_branches(tmp_path: Path) -> None:
     run = train("Knobs", tmp_path, steps=200, runtime__mode="native")
     assert "branches" in str(run.summary) or run.summary.get("mode") != "native"
+
+
+# ---- normalization
+
+
+def test_normalized_observations_and_rewards_are_learned_saved_and_exported(tmp_path: Path) -> None:
+    settings = {
+        "env__kwargs": {"count": 2},
+        "env__action_bins": 3,
+        "env__normalize_reward": True,
+        "network__normalize": True,
+    }
+    run = train("Throttle", tmp_path, **settings)
+    assert run.score > 0.95 * BEST  # true scores
+    agent = flashdqn.load(run.path, trust=True)
+    mean, count = (agent.network.state_dict()[f"normalizer.{name}"] for name in ("mean", "count"))
+    assert float(count) > 1600
+    assert float(mean.abs().max()) < 0.3  # −2, 0 and 2 come equally often
+    pytest.importorskip("onnxscript", reason="needs the extra `export`")
+    trusted = Permission(everything=True)
+    made = export_policy(Wanted(run.path, observations=60, episodes=8, permission=trusted))
+    assert made.rows[1].agreement.actions > 0.95
+
+
+def test_a_resumed_run_keeps_the_statistics(tmp_path: Path) -> None:
+    changes = {"env__kwargs": {"masked": "flat"}, "env__normalize_reward": True, "network__normalize": True}
+    found = []
+    for number in range(2):
+        run = train("Knobs", tmp_path / str(number), steps=400, log__checkpoint_every=200, **changes)
+        before = flashdqn.load(run.path, trust=True).network.state_dict()["normalizer.count"]
+        more = flashdqn.train(resume=run.path, steps=600, progress=False, trust=True)
+        after = flashdqn.load(sorted((more.path / "checkpoints").iterdir())[-1], trust=True)
+        assert after.network.state_dict()["normalizer.count"] > before
+        found.append(more.summary["weights"])
+    assert found[0] == found[1]

@@ -47,6 +47,8 @@ class NetworkConfig:
     attention: Annotated[int, Between(0, 10_000)] = 0
     """Units of the attention that weighs the branches (branches), or heads of the attention over all cells after
     every block (cells); 0: none."""
+    normalize: bool = False
+    """Normalize every number of an observation by its running mean and deviation (not for bytes)."""
     layer_norm: bool = False
     """Normalize each fully connected layer before its ReLU, and in a resnet also the planes before theirs."""
     dueling: bool = False

@@ -17,6 +17,7 @@ from flashdqn.networks.branches import Branches
 from flashdqn.networks.cells import CellDueling, CellNet, CellOutput, SpatialAttention, require_cells
 from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
+from flashdqn.networks.normalize import ObsNormalizer, make_normalizer
 from flashdqn.networks.outputs import BranchingDueling, Dueling, apply_output_layer, make_stream
 from flashdqn.networks.parts import Parts
 from flashdqn.networks.pixels import Impala, Nature, is_screen
@@ -53,12 +54,16 @@ class QNetwork(nn.Module):
         self.torso = torso
         self.output = output
         self.decoder = decoder  # not a module: no weights, and all roles share it
+        self.normalizer: ObsNormalizer | None
+        self.register_module("normalizer", None)
 
     def features(self, obs: Tensor) -> Tensor:
         """[B, *obs] → [B, F]."""
         if self.decoder is not None:
             return self.torso(self.decoder(obs))  # type: ignore[no-any-return]
         numbers = obs / 255 if obs.dtype == torch.uint8 else obs.to(torch.float32)
+        if self.normalizer is not None:
+            numbers = self.normalizer(numbers)
         return self.torso(numbers)  # type: ignore[no-any-return]
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -99,6 +104,8 @@ def build_network(
         else:
             network = _assemble_network(config, given, wanted, linear)
     network.decoder = decoder
+    if config.normalize:
+        network.normalizer = make_normalizer(obs_spec, decoder)
     initialize_weights(network.output if is_user_torso(config.torso) else network, generator)
     return network
 

@@ -110,7 +110,10 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
-    collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
+    normalizer = getattr(learner.online, "normalizer", None)
+    collector = Collector(
+        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer
+    )
     learner.watch.explain_by(ring.learned_from, env.name)
     generators |= learner.generators
     return Parts(

@@ -12,6 +12,7 @@ from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
+from flashdqn.networks.normalize import ObsNormalizer
 from flashdqn.replay import Sampler
 from flashdqn.replay.ring import Ring
 from flashdqn.training.counts import Counts
@@ -47,9 +48,11 @@ class Collector:
         counts: Counts,
         phases: Phases,
         generator: torch.Generator,
+        normalizer: ObsNormalizer | None = None,
     ) -> None:
         self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
+        self.normalizer = normalizer
         shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
         # Buffers at fixed places: a CUDA graph uses their addresses.
         self.eps = torch.ones(env.num_envs, device=ring.device)
@@ -64,6 +67,8 @@ class Collector:
         """Start with new episodes."""
         self._see(self.env.reset(seed), self.env.mask)
         self.ring.start(self.obs, self.mask)
+        if self.normalizer is not None:
+            self.normalizer.update(self.obs)
 
     def resume(self) -> None:
         """Continue from the current state of ring and environments."""
@@ -80,6 +85,8 @@ class Collector:
             step = self.env.step(action)
         with self.phases("append"):
             player.record(action, step, self.env.outcomes)
+            if self.normalizer is not None:
+                self.normalizer.update(self.obs)
             self.sampler.appended()
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from flashdqn.envs.gymnasium import build_gym_env
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.presets import PRESETS, find_gym_start
 from flashdqn.envs.host_env import HostEnv
+from flashdqn.envs.reward_scale import RewardScale
 from flashdqn.envs.stage import GameStage, make_plain_stage
 from flashdqn.envs.task import Naming, ReadObservation, Task
 from flashdqn.envs.user_env import takes_num_envs
@@ -32,6 +33,8 @@ def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: b
         try_in_process(config)
     games: VecEnv = build_gym_env(make_evaluation_config(config) if held_out else config, num_envs)
     games = games if device.type == "cpu" else HostEnv(games, device)
+    if config.normalize_reward and not held_out:
+        games = RewardScale(games)
     return games if config.stack == 1 else FrameStack(games, config.stack)
 
 
