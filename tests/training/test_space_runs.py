@@ -12,7 +12,9 @@ import space_envs
 import torch
 
 import flashdqn
+from flashdqn.agent.agent import Agent
 from flashdqn.agent.onnx import load_onnx
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.user_code import Permission
 from flashdqn.envs.stage import open_stage
@@ -236,3 +238,13 @@ def test_a_resumed_run_keeps_the_statistics(tmp_path: Path) -> None:
         assert after.network.state_dict()["normalizer.count"] > before
         found.append(more.summary["weights"])
     assert found[0] == found[1]
+
+
+def test_a_run_from_before_parts_is_still_played(tmp_path: Path) -> None:
+    run = train("Camera", tmp_path, "double", steps=300, network__torso="mlp")
+    agent = flashdqn.load(run.path, trust=True)
+    weights = agent.network.state_dict()
+    config = apply_settings(agent.config, {"network.torso": "auto"})  # what such a run says
+    again = Agent(config, weights, torch.device("cpu"))
+    obs, _ = space_envs.Camera().reset(seed=2)
+    assert torch.equal(again.q(obs), agent.q(obs))

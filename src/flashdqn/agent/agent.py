@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashdqn.config import Config
+    from flashdqn.core.contract import VecEnv
     from flashdqn.core.user_code import Permission
     from flashdqn.training.evaluate import Evaluation
 
@@ -33,7 +34,7 @@ class Agent:
         self.config, self.device = config, device
         env = build_evaluation_env(config.env, 1, device)
         self._bytes_per_game = bytes_per_env(config, env)
-        learner = build_learner(config, env, device)
+        learner = build_learner(keep_flat_torso(config, weights, env), env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         #: the number of choices in each part of an action; empty where an action is a single choice
         self.branches = get_branches(env)
@@ -152,6 +153,18 @@ class Agent:
                 f"and got {list(array.shape)}."
             )
         return batch, single, None, self._split_actions
+
+
+def keep_flat_torso(config: Config, weights: dict[str, Tensor], env: VecEnv) -> Config:
+    """The configuration that fits the weights: before the parts of an observation had networks of their own, `auto`
+    was an MLP that reads the same numbers."""
+    from flashdqn.config.settings import apply_settings
+    from flashdqn.core.contract import get_decoder, get_parts
+
+    flat = config.network.torso == "auto" and "torso.layers.0.weight" in weights
+    return (
+        apply_settings(config, {"network.torso": "mlp"}) if flat and get_parts(get_decoder(env)) else config
+    )
 
 
 def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
