@@ -21,7 +21,7 @@ from flashdqn.envs import check_env
 from flashdqn.envs.gymnasium.packing import PackedRows
 from flashdqn.envs.gymnasium.spaces import Encoder, find_part
 from flashdqn.networks import build_network
-from flashdqn.networks.parts import Parts
+from flashdqn.networks.parts import PartNetworks
 from flashdqn.networks.pixels import Nature
 from flashdqn.networks.torsos import CNN, MLP
 
@@ -104,13 +104,13 @@ def test_each_part_has_its_own_network() -> None:
     config = NetworkConfig(channels=(4,), hidden=(16,), part_width=8)
     generator = torch.Generator().manual_seed(0)
     network = build_network(config, env.obs_spec, 4, generator, decoder=get_decoder(env))
-    assert isinstance(network.torso, Parts)
+    assert isinstance(network.torso, PartNetworks)
     assert [type(reader) for reader in network.torso.readers] == [CNN, MLP, MLP, MLP, MLP]
     assert network(env.reset(0)).shape == (4, 4)
     large = flashdqn.make_env("gym:space_envs:Camera", 1, kwargs={"tall": 40})
     assert min(get_parts(get_decoder(large))[0].shape[1:]) < 36  # no screen yet: 40x8
     screen = ObsPart("screen", "image", (3, 40, 40))
-    assert isinstance(Parts((screen,), (4,), 8, (16,), False).readers[0], Nature)
+    assert isinstance(PartNetworks((screen,), (4,), 8, (16,), False).readers[0], Nature)
 
 
 def test_a_flat_network_is_still_possible() -> None:

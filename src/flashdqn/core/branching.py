@@ -55,8 +55,11 @@ class ActionBranches:
         return choice + self._begins
 
     def to_rows(self, entries: Tensor) -> Tensor:
-        """Entries by choice, [B, A, …], as rows, [B, D, M, …]; padding repeats another entry."""
-        shape = len(entries), self.count, self.largest, *entries.shape[2:]
+        """Entries by choice, [B, A, …], as rows, [B, D, M, …]; padding repeats another entry.
+
+        The batch is `shape[0]` and not `len(…)`, which an exported graph would take for a constant.
+        """
+        shape = entries.shape[0], self.count, self.largest, *entries.shape[2:]
         return entries.index_select(1, self._places).reshape(shape)
 
     def mask_rows(self, mask: Tensor | None, count: int) -> Tensor | None:
@@ -67,7 +70,7 @@ class ActionBranches:
 
     def choose_best(self, q: Tensor, mask: Tensor | None) -> Tensor:
         """The best legal choice in each branch, [B, D]."""
-        rows, legal = self.to_rows(q), self.mask_rows(mask, len(q))
+        rows, legal = self.to_rows(q), self.mask_rows(mask, q.shape[0])
         if legal is None:
             return rows.argmax(2)
         best = rows.masked_fill(~legal, -float("inf")).argmax(2)

@@ -19,7 +19,7 @@ from flashdqn.networks.implicit import Fractions, ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.networks.normalize import ObsNormalizer, make_normalizer
 from flashdqn.networks.outputs import BranchingDueling, Dueling, apply_output_layer, make_stream
-from flashdqn.networks.parts import Parts
+from flashdqn.networks.parts import PartNetworks
 from flashdqn.networks.pixels import Impala, Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear, ResidualBlock, ResNet
 from flashdqn.networks.user_network import build_user_torso, is_user_torso
@@ -27,7 +27,7 @@ from flashdqn.networks.user_network import build_user_torso, is_user_torso
 #: What is allocated for each weight: online, target, gradient, Adam's two moments, and one while they are built.
 COPIES = 6
 #: A user's torso is any module with `features`.
-Torso = MLP | CNN | ResNet | Nature | Impala | Branches | Parts | CellNet | nn.Module
+Torso = MLP | CNN | ResNet | Nature | Impala | Branches | PartNetworks | CellNet | nn.Module
 
 
 class InputSpec(NamedTuple):
@@ -105,7 +105,7 @@ def build_network(
             network = _assemble_network(config, given, wanted, linear)
     network.decoder = decoder
     if config.normalize:
-        network.normalizer = make_normalizer(obs_spec, decoder)
+        network.add_module("normalizer", make_normalizer(obs_spec, decoder))
     initialize_weights(network.output if is_user_torso(config.torso) else network, generator)
     return network
 
@@ -138,7 +138,9 @@ def _assemble_network(
         shared, own = config.hidden[:-1], config.hidden[-1:]
     torso: Torso
     if kind == "parts":
-        torso = Parts(given.parts, config.channels, config.part_width, shared, config.layer_norm, linear)
+        torso = PartNetworks(
+            given.parts, config.channels, config.part_width, shared, config.layer_norm, linear
+        )
     elif branch:
         torso = Branches(shape, config.branches, config.attention, shared, config.layer_norm, linear)
     elif kind == "nature":

@@ -16,7 +16,7 @@ from flashdqn.networks.pixels import Nature, is_screen
 from flashdqn.networks.torsos import CNN, MLP, MakeLinear
 
 
-class Parts(nn.Module):
+class PartNetworks(nn.Module):
     """One network for each part, and an MLP for their joined features."""
 
     def __init__(

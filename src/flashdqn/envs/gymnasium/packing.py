@@ -28,7 +28,7 @@ STORAGES: tuple[Storage, ...] = ("floats", "numbers", "bytes")
 
 
 @dataclass(frozen=True)
-class Field:
+class PackedField:
     """Where a part lies in a row of bytes."""
 
     part: ObsPart  # decoded
@@ -44,7 +44,7 @@ class PackedRows:
     #: masks do not follow from the observations
     legal = None
 
-    def __init__(self, fields: tuple[Field, ...], stack: int = 1) -> None:
+    def __init__(self, fields: tuple[PackedField, ...], stack: int = 1) -> None:
         self.fields, self.stack = fields, stack
         self.nbytes = max(field.end for field in fields)
         self.float_bytes = max((f.end for f in fields if f.storage == "floats"), default=0)
@@ -82,7 +82,7 @@ def _stack_part(part: ObsPart, stack: int) -> ObsPart:
     return part._replace(shape=(stack * part.shape[0], *part.shape[1:]))
 
 
-def _decode_field(field: Field, frames: Tensor) -> Tensor:
+def _decode_field(field: PackedField, frames: Tensor) -> Tensor:
     """[B, stack, nbytes] → [B, stack, size] float32."""
     piece = frames[..., field.begin : field.end]
     if field.storage == "bytes":
@@ -97,15 +97,15 @@ def _decode_field(field: Field, frames: Tensor) -> Tensor:
     return torch.cat(hot, -1).to(torch.float32)
 
 
-def lay_out_fields(parts: list[tuple[ObsPart, Storage, tuple[int, ...]]]) -> tuple[Field, ...]:
+def lay_out_fields(parts: list[tuple[ObsPart, Storage, tuple[int, ...]]]) -> tuple[PackedField, ...]:
     """Give each part its place in a row; the fields keep the order of the parts."""
-    fields: dict[int, Field] = {}
+    fields: dict[int, PackedField] = {}
     begin = 0
     for storage in STORAGES:
         for place, (part, kept, counts) in enumerate(parts):
             if kept == storage:
                 size = len(counts) if storage == "numbers" else math.prod(part.shape)
                 end = begin + size * (1 if storage == "bytes" else 4)
-                fields[place] = Field(part, storage, begin, end, counts)
+                fields[place] = PackedField(part, storage, begin, end, counts)
                 begin = end
     return tuple(fields[place] for place in range(len(parts)))
