@@ -60,7 +60,7 @@ def make_action_coder(space: Space[object], name: str, bins: int = 0) -> ActionC
         return ActionCoder(int(space.n), (), (), lambda action: action + first, first)
     if isinstance(space, spaces.MultiDiscrete):
         sizes, starts = space.nvec.reshape(-1), space.start.reshape(-1)
-        names = [f"{k}: {starts[k] + i}" for k in range(len(sizes)) for i in range(sizes[k])]
+        names = [f"part {k}: {starts[k] + i}" for k in range(len(sizes)) for i in range(sizes[k])]
         return _make_branched(space, name, sizes.tolist(), names, lambda choices: choices + starts)
     if isinstance(space, spaces.MultiBinary):
         count = math.prod(space.shape)
@@ -89,7 +89,9 @@ def _make_binned(space: spaces.Box, name: str, bins: int) -> ActionCoder:
     values = np.linspace(low, high, bins)  # [bins, D]
     columns = np.arange(len(low))
     several = len(low) > 1
-    names = [f"{k}: {value:.3g}" if several else f"{value:.3g}" for k in columns for value in values[:, k]]
+    names = [
+        f"part {k}: {value:.3g}" if several else f"{value:.3g}" for k in columns for value in values[:, k]
+    ]
     return _make_branched(space, name, [bins] * len(low), names, lambda choices: values[choices, columns])
 
 
