@@ -25,7 +25,7 @@ from flashdqn.export.flow import Wanted, export_policy
 from flashdqn.show.play import play_turns
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.training.assemble import assemble_parts
-from flashdqn.training.backends.compiled import CompiledBackend
+from flashdqn.training.backends.compiled import CompiledBackend, WholeStep
 from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.session import Run
 
@@ -74,13 +74,12 @@ def train(name: str, out: Path, algo: str | None = "dueling", **changes: Any) ->
 # ---- learning
 
 
-@pytest.mark.parametrize("algo", ["double", "dueling"])
-def test_branches_learn_the_best_choices(algo: str, tmp_path: Path) -> None:
-    run = train("Knobs", tmp_path, algo, env__kwargs={"masked": "tuple", "far": 3})
+def test_branches_learn_the_best_choices(tmp_path: Path) -> None:
+    run = train("Knobs", tmp_path, env__kwargs={"masked": "tuple", "far": 3})
     assert run.score > 0.95 * BEST  # chance gives about half, because one wrong choice of each is illegal
 
 
-@pytest.mark.parametrize("algo", ["munchausen", "qr-dqn", "rainbow", "pqn"])
+@pytest.mark.parametrize("algo", ["per", "munchausen", "qr-dqn", "rainbow", "pqn"])
 def test_the_other_algorithms_take_branches_too(algo: str, tmp_path: Path) -> None:
     run = train("Switches", tmp_path, algo, steps=300, replay__n_step=1)
     assert np.isfinite(run.score)
@@ -92,7 +91,7 @@ def test_continuous_actions_are_learned_in_bins(tmp_path: Path) -> None:
 
 
 def test_an_image_is_read_by_convolutions(tmp_path: Path) -> None:
-    run = train("Camera", tmp_path, "double", steps=4000, explore__over=1500, replay__capacity=4000)
+    run = train("Camera", tmp_path, "double", steps=3000, explore__over=1000, replay__capacity=3000)
     assert run.score > 0.9 * BEST  # chance gives a quarter
     weights = flashdqn.load(run.path, trust=True).network.state_dict()
     assert "torso.readers.0.convolutions.0.weight" in weights
@@ -173,7 +172,10 @@ def test_the_first_image_of_several_parts_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("Knobs", {"env__kwargs": {"masked": "tuple"}}), ("Camera", {"env__stack": 2})],
+    [
+        ("Knobs", {"env__kwargs": {"masked": "tuple"}, "network__normalize": True}),
+        ("Camera", {"env__stack": 2}),
+    ],
 )
 def test_an_exported_policy_chooses_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("onnxscript", reason="needs the extra `export`")
@@ -192,16 +194,21 @@ def test_an_exported_policy_chooses_the_same(name: str, changes: dict[str, Any],
     assert action.shape == (3,) if name == "Knobs" else isinstance(action, int)
 
 
-def test_compiled_code_takes_branches_and_parts(tmp_path: Path) -> None:
-    if compiler_missing(torch.device("cpu")):
-        pytest.skip("needs a compiler")
-    runs = [
-        train("Knobs", tmp_path / mode, steps=200, env__kwargs={"masked": "flat"}, runtime__mode=mode)
-        for mode in ("eager", "compile")
-    ]
-    weights = [flashdqn.load(run.path, trust=True).network.state_dict() for run in runs]
-    for name, tensor in weights[0].items():
-        torch.testing.assert_close(tensor, weights[1][name], rtol=1e-3, atol=1e-4)
+@pytest.mark.parametrize("name", ["Knobs", "Camera"])
+def test_what_is_compiled_has_the_gradient_of_autograd(name: str) -> None:
+    settings = SMALL | {"env.id": f"space_envs:{name}", "network.dueling": True, "replay.capacity": 100}
+    config = apply_settings(base_config("gym:CartPole-v1"), settings)
+    parts = assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
+    parts.collector.start(0)
+    for _ in range(10):
+        parts.collector.collect()
+    batch, learner = parts.sampler.sample(16), parts.learner
+    gradient, result = WholeStep(learner).gradient(batch)
+    learner.flat.gradient.zero_()
+    expected = learner.loss(batch)
+    expected.loss.backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(gradient, learner.flat.gradient)
+    torch.testing.assert_close(result.priority, expected.priority)
 
 
 def test_hand_written_code_says_why_it_does_not_take_branches() -> None:
@@ -220,7 +227,7 @@ def test_hand_written_code_says_why_it_does_not_take_branches() -> None:
 # ---- normalization
 
 
-def test_normalized_observations_and_rewards_are_learned_saved_and_exported(tmp_path: Path) -> None:
+def test_normalized_observations_and_rewards_are_learned(tmp_path: Path) -> None:
     settings = {
         "env__kwargs": {"count": 2},
         "env__action_bins": 3,
@@ -233,10 +240,6 @@ def test_normalized_observations_and_rewards_are_learned_saved_and_exported(tmp_
     mean, count = (agent.network.state_dict()[f"normalizer.{name}"] for name in ("mean", "count"))
     assert float(count) > 1600
     assert float(mean.abs().max()) < 0.3  # −2, 0 and 2 come equally often
-    pytest.importorskip("onnxscript", reason="needs the extra `export`")
-    trusted = Permission(everything=True)
-    made = export_policy(Wanted(run.path, observations=60, episodes=8, permission=trusted))
-    assert made.rows[1].agreement.actions > 0.95
 
 
 def test_a_resumed_run_keeps_the_statistics(tmp_path: Path) -> None:
@@ -246,7 +249,7 @@ def test_a_resumed_run_keeps_the_statistics(tmp_path: Path) -> None:
         run = train("Knobs", tmp_path / str(number), steps=200, log__checkpoint_every=200, **changes)
         before = flashdqn.load(run.path, trust=True).network.state_dict()["normalizer.count"]
         more = flashdqn.train(resume=run.path, steps=280, progress=False, trust=True)
-        after = flashdqn.load(sorted((more.path / "checkpoints").iterdir())[-1], trust=True)
+        after = flashdqn.load(more.path / "checkpoints" / "000000000280", trust=True)
         assert after.network.state_dict()["normalizer.count"] > before
         found.append(more.summary["weights"])
     assert found[0] == found[1]

@@ -30,14 +30,18 @@ class GameTurn:
     total: float  # all rewards so far
     facts: Facts
     ending: str = ""  # how the game ended
-    chosen: tuple[
-        int, ...
-    ] = ()  # which of the values belong to the action: one, or one for each of its parts
+    #: where an action has several parts: which of the values belong to it, one for each part
+    parts: tuple[int, ...] = ()
 
     @property
     def over(self) -> bool:
         """Whether this is the last turn."""
         return self.action is None
+
+    @property
+    def chosen(self) -> tuple[int | None, ...]:
+        """Which of the values belong to the action."""
+        return self.parts or (self.action,)
 
     def to_json(self) -> dict[str, Any]:
         """The turn as plain data, kept small: it is sent for every move."""
@@ -47,11 +51,11 @@ class GameTurn:
             "q": [float(f"{value:.5g}") for value in self.q],
             "mask": None if self.mask is None else "".join("01"[legal] for legal in self.mask),
             "action": self.action,
-            "chosen": list(self.chosen),
             "reward": round(self.reward, 4),
             "total": round(self.total, 4),
             "facts": [list(fact) for fact in self.facts],
             "ending": self.ending,
+            **({"parts": list(self.parts)} if self.parts else {}),
         }
 
 
@@ -79,12 +83,13 @@ def play_turns(
         with torch.no_grad():
             q = agent.q(obs)
         action = masked_argmax(q.to(env.device), None if mask is None else mask.to(env.device), branches)
-        chosen = action if branches is None else branches.to_entries(branches.to_choices(action))[0]
+        parts = () if branches is None else branches.to_entries(branches.to_choices(action))[0].tolist()
         values = tuple(q[0].float().tolist())
         allowed = None if mask is None else tuple(map(bool, mask[0].tolist()))
         scene = view.scene() if draws(step) else ()
-        places = tuple(chosen.tolist())
-        yield GameTurn(step, scene, values, allowed, int(action), reward, total, view.facts(), chosen=places)
+        yield GameTurn(
+            step, scene, values, allowed, int(action), reward, total, view.facts(), parts=tuple(parts)
+        )
         answer = env.step(action.to(env.device))
         obs, mask, reward = answer.obs, answer.mask, float(answer.reward[0])
         total += reward

@@ -276,7 +276,7 @@ class Player {
       [low, high] = extent([turn]);
     }
     this.find('.q-values').replaceChildren(...actions.map(k => {
-      const item = document.createElement('li'), value = turn.q[k], chosen = (turn.chosen ?? [turn.action]).includes(k);
+      const item = document.createElement('li'), value = turn.q[k], chosen = (turn.parts ?? [turn.action]).includes(k);
       item.className = (chosen ? 'chosen' : '') + (legal(k) ? '' : 'illegal');
       const track = document.createElement('span'), fill = document.createElement('span');
       track.className = 'track';
