@@ -33,9 +33,8 @@ class Description:
     steps: int  # transitions that the weights were trained on
     weights: str  # sixteen digits that change when any weight changes
     version: str  # of flashdqn
-    branches: tuple[
-        int, ...
-    ] = ()  # choices in each part of an action; empty where an action is a single choice
+    #: choices in each part of an action; empty where an action is a single choice
+    branches: tuple[int, ...] = ()
 
     def to_texts(self) -> dict[str, str]:
         """Every field as JSON, by its name."""
