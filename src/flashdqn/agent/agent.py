@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashdqn.config import Config
+    from flashdqn.core.contract import VecEnv
     from flashdqn.core.user_code import Permission
     from flashdqn.training.evaluate import Evaluation
 
@@ -24,7 +26,7 @@ class Agent:
     """Weights that play: greedy, without exploration."""
 
     def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
-        from flashdqn.core.contract import close_env
+        from flashdqn.core.contract import close_env, get_branches
         from flashdqn.envs.tasks import build_evaluation_env, find_task
         from flashdqn.learn.learner import build_learner
         from flashdqn.training.memory import bytes_per_env
@@ -32,13 +34,19 @@ class Agent:
         self.config, self.device = config, device
         env = build_evaluation_env(config.env, 1, device)
         self._bytes_per_game = bytes_per_env(config, env)
-        learner = build_learner(config, env, device)
+        learner = build_learner(keep_flat_torso(config, weights, env), env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
+        #: the number of choices in each part of an action; empty where an action is a single choice
+        self.branches = get_branches(env)
         self.masked = env.mask is not None
         #: the number that an outside environment gives to our action 0
         self.first_action: int = getattr(env, "first_action", 0)
         reader = find_task(config.env.task).reader  # reads what the user's own environment returns
         self._reader = reader(env) if reader is not None else None
+        #: of the actions, or of the choices in all parts of an action
+        self.action_names: tuple[str, ...] = getattr(env, "action_names", ()) or find_task(
+            config.env.task
+        ).name_actions(config.env, env.num_actions)
         close_env(env)
         self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
@@ -52,7 +60,8 @@ class Agent:
         return load_onnx(file, threads)
 
     def q(self, obs: Any) -> Tensor:
-        """Action values, [B, A] (or [A] for a single observation)."""
+        """Action values, [B, A] (or [A] for a single observation). Where an action has several parts, these are the
+        values of the choices in each part, one part after the other."""
         batch, single, _, _ = self._batch(obs)
         q: Tensor = self.head.q(self.network(batch))
         return q[0] if single else q
@@ -67,20 +76,24 @@ class Agent:
         For a Gymnasium environment `obs` may be what its own `reset` and `step` return, for example a Dict or a
         picture, and the action is one of its own. Legal actions in `obs["action_mask"]` are used; pass those in
         `info` as `mask`. A tensor is read as our vectorized environments give it, with actions from 0.
+        An action of several parts (MultiDiscrete, MultiBinary) is an array; for a tensor, the number of the
+        combination (`core/branching.py`).
         """
         import torch
 
         from flashdqn.core.ops import masked_argmax
+        from flashdqn.learn.branching import get_head_branches
 
-        batch, single, own_mask, first = self._batch(obs)
+        batch, single, own_mask, to_own_actions = self._batch(obs)
         mask = own_mask if mask is None else mask
-        legal = (
-            None if mask is None else torch.as_tensor(mask, device=self.device).reshape(len(batch), -1) != 0
-        )
-        action = masked_argmax(self.head.q(self.network(batch)), legal) + first
+        legal = None if mask is None else self._read_mask(mask, len(batch))
+        action = masked_argmax(self.head.q(self.network(batch)), legal, get_head_branches(self.head))
+        if isinstance(obs, torch.Tensor):
+            return int(action) if single else action
+        own = to_own_actions(action.cpu().numpy())
         if single:
-            return int(action)
-        return action if isinstance(obs, torch.Tensor) else action.cpu().numpy()
+            return int(own[0]) if own.ndim == 1 else own[0]
+        return own
 
     def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
         """Play `episodes` games, each on its own board."""
@@ -103,14 +116,30 @@ class Agent:
             raise problem
         return result
 
-    def _batch(self, obs: Any) -> tuple[Tensor, bool, Any, int]:
-        """The network's input, whether it was one observation, the mask in it, and the first action's number."""
+    def _split_actions(self, action: Any) -> Any:
+        """The action numbers, or the choices in all parts, [B, D], if actions have several."""
+        if not self.branches:
+            return action
+        return np.stack(np.unravel_index(action, self.branches), axis=1)
+
+    def _read_mask(self, mask: Any, count: int) -> Tensor:
+        """A mask, [B, A] bool; with branches, it may have one array for each of them."""
+        import torch
+
+        if self.branches and isinstance(mask, tuple | list) and len(mask) == len(self.branches):
+            parts = [np.asarray(part).reshape(count, -1) for part in mask]
+            mask = np.concatenate(parts, axis=1)
+        return torch.as_tensor(mask, device=self.device).reshape(count, -1) != 0
+
+    def _batch(self, obs: Any) -> tuple[Tensor, bool, Any, Callable[[Any], Any]]:
+        """The network's input, whether it was one observation, the mask in it, and what turns our action numbers
+        into those of the environment that it comes from."""
         import torch
 
         if self._reader is not None and not isinstance(obs, torch.Tensor):
             read = self._reader(obs)
             if read is not None:
-                return torch.from_numpy(read.obs).to(self.device), read.single, read.mask, self.first_action
+                return torch.from_numpy(read.obs).to(self.device), read.single, read.mask, read.to_own_actions
         if isinstance(obs, dict | tuple):
             raise EnvError("This agent was trained on other observations: their parts or shapes differ.")
         array = obs if isinstance(obs, torch.Tensor) else torch.tensor(np.asarray(obs))
@@ -123,7 +152,19 @@ class Agent:
                 f"This agent reads observations of shape {list(self.obs_spec.shape)}, alone or in a batch, "
                 f"and got {list(array.shape)}."
             )
-        return batch, single, None, 0
+        return batch, single, None, self._split_actions
+
+
+def keep_flat_torso(config: Config, weights: dict[str, Tensor], env: VecEnv) -> Config:
+    """The configuration that fits the weights: before the parts of an observation had networks of their own, `auto`
+    was an MLP that reads the same numbers."""
+    from flashdqn.config.settings import apply_settings
+    from flashdqn.core.contract import get_decoder, get_parts
+
+    flat = config.network.torso == "auto" and "torso.layers.0.weight" in weights
+    return (
+        apply_settings(config, {"network.torso": "mlp"}) if flat and get_parts(get_decoder(env)) else config
+    )
 
 
 def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from flashdqn.core.errors import CheckpointError
@@ -33,6 +33,8 @@ class Description:
     steps: int  # transitions that the weights were trained on
     weights: str  # sixteen digits that change when any weight changes
     version: str  # of flashdqn
+    #: choices in each part of an action; empty where an action is a single choice
+    branches: tuple[int, ...] = ()
 
     def to_texts(self) -> dict[str, str]:
         """Every field as JSON, by its name."""
@@ -47,8 +49,9 @@ class Description:
                 f"says {texts.get('format')!r}. Make one with `flashdqn export RUN`."
             )
         try:
-            values = {field.name: json.loads(texts[field.name]) for field in fields(cls)}
+            given = [field.name for field in fields(cls) if field.name in texts or field.default is MISSING]
+            values = {name: json.loads(texts[name]) for name in given}
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"The metadata of {file} cannot be read: {error}.") from None
-        values |= {name: tuple(values[name]) for name in ("observation_shape", "actions")}
+        values |= {name: tuple(values.get(name, ())) for name in ("observation_shape", "actions", "branches")}
         return cls(**values)

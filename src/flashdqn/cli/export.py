@@ -100,7 +100,8 @@ def show_export_results(done: Exported, console: SteadyConsole) -> None:
     say.append(f"File    {done.file}")
     mask = f" and mask [batch, {len(about.actions)}] bool" if about.masked else ""
     say.append(f"In      obs [batch, {shape}] {about.observation_dtype}{mask}")
-    say.append(f"Out     action [batch] int64, q [batch, {len(about.actions)}] float32")
+    parts = f"batch, {len(about.branches)}" if about.branches else "batch"
+    say.append(f"Out     action [{parts}] int64, q [batch, {len(about.actions)}] float32")
     names = ", ".join(f"{i} {name}" for i, name in enumerate(about.actions))
     say.append(f"Actions {names}")
     if done.file.suffix == ".onnx":

@@ -83,6 +83,8 @@ class Reading(NamedTuple):
     obs: npt.NDArray[Any]  # [B, *obs]
     single: bool  # one observation, not a batch
     mask: npt.NDArray[Any] | None  # [B, A] bool, where the observation itself holds one
+    #: turns our action numbers, [B], into the outside environment's own actions, [B, …]
+    to_own_actions: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = lambda action: action
 
 
 #: Reads what an outside environment returns from `reset` and `step`; None if it is not such an observation.

@@ -135,7 +135,7 @@ def draw_action_values(view: View, turn: GameTurn, axis: ValueAxis | None = None
     axis.include(*legal_value_range(turn))
     for k in choose_listed_actions(turn):
         legal = turn.mask is None or turn.mask[k]
-        chosen = k == turn.action
+        chosen = k in turn.chosen
         style = "bold green" if chosen else ("" if legal else "dim strike")
         drawn = draw_signed_bar(turn.q[k], axis.low, axis.high, BAR) if legal else ""
         value = f"{turn.q[k]:>8.3f}" if legal else "not legal"

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from flashdqn.core.contract import VecEnv
+from flashdqn.core.contract import VecEnv, make_branches
 from flashdqn.core.ops import masked_argmax
 from flashdqn.core.signals import StopRequestedError
 from flashdqn.learn.bootstraps import Net
@@ -68,7 +68,7 @@ def evaluate(
 def _play_games(
     env: VecEnv, online: Net, head: Head, seed: int, step_limit: int, stop: Callable[[], bool]
 ) -> Evaluation:
-    obs, mask = env.reset(seed), env.mask
+    obs, mask, branches = env.reset(seed), env.mask, make_branches(env)
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)
     lengths = torch.zeros(env.num_envs, device=env.device)
@@ -76,7 +76,7 @@ def _play_games(
     for count in range(1, step_limit + 1):
         if stop():
             raise StopRequestedError
-        step = env.step(masked_argmax(head.q(online(obs)), mask))
+        step = env.step(masked_argmax(head.q(online(obs)), mask, branches))
         obs, mask = step.obs, step.mask
         returns += step.reward * running
         lengths += running

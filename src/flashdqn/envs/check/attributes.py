@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from flashdqn.core.contract import ObsSpec, VecEnv, get_cause_names
+from flashdqn.core.branching import check_branches
+from flashdqn.core.contract import ObsSpec, VecEnv, get_branches, get_cause_names
 from flashdqn.core.errors import EnvError
 
 
@@ -54,3 +55,10 @@ def check_attributes(env: VecEnv) -> None:
         if not is_right(value):
             raise EnvError(f"{rule}, but it is {value!r}. Set it before the environment is used.")
     get_cause_names(env)
+    branches = get_branches(env)
+    if branches and (not all(map(_is_count, branches)) or sum(branches) != env.num_actions):
+        raise EnvError(
+            f"{name}: `branches` must be ints of at least 1 whose sum is `num_actions`, {env.num_actions}, but it "
+            f"is {branches!r}. Give the number of choices in each part of an action."
+        )
+    check_branches(env.name, branches)

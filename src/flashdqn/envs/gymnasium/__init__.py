@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete actions, under our contract. The package gymnasium is optional."""
+"""Any Gymnasium environment, under our contract. The package gymnasium is optional."""
 
 from __future__ import annotations
 
@@ -24,4 +24,12 @@ def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
 
     vector = make_vector(config, num_envs)
     life_loss = config.atari.life_loss and config.vectorization != "envpool"  # EnvPool has it built in
-    return GymVecEnv(vector, config.id, config.channels, config.timeout, config.clip_reward, life_loss)
+    return GymVecEnv(
+        vector,
+        config.id,
+        config.channels,
+        config.timeout,
+        config.clip_reward,
+        life_loss,
+        config.action_bins,
+    )

@@ -18,6 +18,7 @@ from flashdqn.compute.threads import cores
 from flashdqn.core.blame import belongs_to_us, describe_failure, env_error
 from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
 from flashdqn.core.guard import Guard
+from flashdqn.envs.gymnasium.action_repeat import ActionRepeat
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
@@ -34,6 +35,11 @@ Make = Callable[[], gymnasium.Env[Any, Any]]
 
 def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Make `num_envs` copies, which reset by Gymnasium's next-step rule if we can choose."""
+    if config.action_repeat > 1 and (config.vectorization == "envpool" or config.id.startswith("ALE/")):
+        raise ConfigError(
+            "env.action_repeat is not for EnvPool and Atari games, which repeat actions themselves: use "
+            "--env.atari.frame-skip, or --env.kwargs."
+        )
     if config.vectorization == "envpool":
         return make_pool(config, num_envs)
     guard = Guard(config.id, config.timeout)
@@ -49,7 +55,8 @@ def make_vector_here(found: EnvSpec | Make, config: GymConfig, num_envs: int) ->
         from flashdqn.envs.gymnasium.atari import make_atari_frames
 
         return make_atari_frames(found, config, num_envs)  # type: ignore[arg-type]
-    if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
+    chosen = config.vectorization == "auto" and config.action_repeat == 1
+    if chosen and isinstance(found, EnvSpec) and found.vector_entry_point:
         env: object = gymnasium.make_vec(
             found, num_envs, "vector_entry_point", **constructor_arguments(config)
         )
@@ -98,7 +105,8 @@ def blame_worker(config: GymConfig) -> Iterator[None]:
 
 def make_checked_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
     """Make one environment whose answers are checked."""
-    return CheckedEnv(make_single_env(found, config), config.id)
+    env: gymnasium.Env[Any, Any] = CheckedEnv(make_single_env(found, config), config.id)
+    return env if config.action_repeat == 1 else ActionRepeat(env, config.id, config.action_repeat)
 
 
 def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:

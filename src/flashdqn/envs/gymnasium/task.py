@@ -30,6 +30,7 @@ def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: b
     """Make copies of an environment on the CPU, for a learner on `device`."""
     from flashdqn.envs.frame_stack import FrameStack
     from flashdqn.envs.host_env import HostEnv
+    from flashdqn.envs.reward_scale import RewardScale
 
     if held_out and config.vectorization == "async":
         from flashdqn.envs.gymnasium.make import try_in_process
@@ -37,6 +38,8 @@ def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: b
         try_in_process(config)
     games: VecEnv = build_gym_env(make_evaluation_config(config) if held_out else config, num_envs)
     games = games if device.type == "cpu" else HostEnv(games, device)
+    if config.normalize_reward and not held_out:
+        games = RewardScale(games)
     return games if config.stack == 1 else FrameStack(games, config.stack)
 
 
@@ -68,7 +71,8 @@ def open_gym_stage(config: GymConfig) -> GameStage:
         except EnvError as error:
             note = f"{str(error).rstrip('.')}: what the agent sees is shown instead."
     games = make_gym(config, 1, torch.device("cpu"), held_out=True)
-    return make_plain_stage(games, config.id, note, look_up_action_names(config, games.num_actions))
+    names = getattr(games, "action_names", ()) or look_up_action_names(config, games.num_actions)
+    return make_plain_stage(games, config.id, note, names)
 
 
 def find_gym_reader(env: VecEnv) -> ReadObservation | None:

@@ -290,7 +290,7 @@ class Player {
     if (actions.length > 20) actions = actions.filter(legal).sort((a, b) => turn.q[b] - turn.q[a]).slice(0, 8);
     this.find('.values-box').hidden = !actions.length;
     this.find('.q-values').replaceChildren(...actions.map(k => {
-      const item = document.createElement('li'), value = turn.q[k], chosen = k === turn.action;
+      const item = document.createElement('li'), value = turn.q[k], chosen = (turn.parts ?? [turn.action]).includes(k);
       item.className = (chosen ? 'chosen' : '') + (legal(k) ? '' : 'illegal');
       const track = document.createElement('span'), fill = document.createElement('span');
       track.className = 'track';
