@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from flashdqn.agent.onnx import OnnxAgent, load_onnx
-from flashdqn.core.errors import CheckpointError, EnvError
+from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 
 # PyTorch is imported only where it is needed: `Agent.from_onnx` does not need it.
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashdqn.config import Config
+    from flashdqn.config.given_env import EnvLike
     from flashdqn.core.user_code import Permission
     from flashdqn.training.evaluate import Evaluation
 
@@ -23,15 +25,18 @@ if TYPE_CHECKING:
 class Agent:
     """Weights that play: greedy, without exploration."""
 
-    def __init__(self, config: Config, weights: dict[str, Tensor], device: torch.device) -> None:
+    def __init__(
+        self, config: Config, weights: dict[str, Tensor], device: torch.device, steps: int = 0
+    ) -> None:
+        """`steps`: transitions that the weights were trained on."""
+        from flashdqn.compute.seeds import make_generator
         from flashdqn.core.contract import close_env
+        from flashdqn.core.text import clean_line
         from flashdqn.envs.tasks import build_evaluation_env, find_task
         from flashdqn.learn.learner import build_learner
-        from flashdqn.training.memory import bytes_per_env
 
-        self.config, self.device = config, device
+        self.config, self.device, self.steps = config, device, steps
         env = build_evaluation_env(config.env, 1, device)
-        self._bytes_per_game = bytes_per_env(config, env)
         learner = build_learner(config, env, device)
         self.obs_spec, self.num_actions = env.obs_spec, env.num_actions
         self.masked = env.mask is not None
@@ -39,12 +44,14 @@ class Agent:
         self.first_action: int = getattr(env, "first_action", 0)
         reader = find_task(config.env.task).reader  # reads what the user's own environment returns
         self._reader = reader(env) if reader is not None else None
+        self._luck = make_generator(config.seed, "acting")
         close_env(env)
         self.network, self.head = learner.online.requires_grad_(False).eval(), learner.head
         try:
             self.network.load_state_dict(weights)
         except RuntimeError as error:
-            raise CheckpointError(f"The weights do not fit the run's configuration: {error}") from None
+            reason = clean_line(str(error).partition("\n")[2] or str(error), 300)
+            raise CheckpointError(f"The weights do not fit the run's configuration: {reason}") from None
 
     @staticmethod
     def from_onnx(file: str | Path, threads: int = 1) -> OnnxAgent:
@@ -52,17 +59,22 @@ class Agent:
         return load_onnx(file, threads)
 
     def q(self, obs: Any) -> Tensor:
-        """Action values, [B, A] (or [A] for a single observation)."""
+        """Action values, [B, A] (or [A] for a single observation): `agent.q(obs).max()`.
+
+        `obs` is what `act` takes; actions are counted from 0.
+        """
         batch, single, _, _ = self._batch(obs)
         q: Tensor = self.head.q(self.network(batch))
         return q[0] if single else q
 
     @overload
-    def act(self, obs: Tensor, mask: Tensor | None = None) -> Tensor: ...
+    def act(self, obs: Tensor, mask: Tensor | None = None, eps: float = 0.0) -> Tensor: ...
     @overload
-    def act(self, obs: Any, mask: Any = None) -> Any: ...
-    def act(self, obs: Any, mask: Any = None) -> Any:
+    def act(self, obs: Any, mask: Any = None, eps: float = 0.0) -> Any: ...
+    def act(self, obs: Any, mask: Any = None, eps: float = 0.0) -> Any:
         """The best legal action: an int for one observation, a tensor or array of them for a batch.
+
+        With probability `eps` it is a random legal one: `agent.act(obs, eps=0.05)`.
 
         For a Gymnasium environment `obs` may be what its own `reset` and `step` return, for example a Dict or a
         picture, and the action is one of its own. Legal actions in `obs["action_mask"]` are used; pass those in
@@ -70,38 +82,56 @@ class Agent:
         """
         import torch
 
-        from flashdqn.core.ops import masked_argmax
+        from flashdqn.core.ops import choose_epsilon_greedy, masked_argmax
 
         batch, single, own_mask, first = self._batch(obs)
-        mask = own_mask if mask is None else mask
-        legal = (
-            None if mask is None else torch.as_tensor(mask, device=self.device).reshape(len(batch), -1) != 0
-        )
-        action = masked_argmax(self.head.q(self.network(batch)), legal) + first
+        legal = self._read_mask(own_mask if mask is None else mask, len(batch))
+        q = self.head.q(self.network(batch))
+        if eps:
+            check_eps(eps)
+            luck = torch.rand((2, len(batch)), generator=self._luck).to(self.device)
+            action = choose_epsilon_greedy(q, legal, torch.full_like(luck[0], eps), luck) + first
+        else:
+            action = masked_argmax(q, legal) + first
         if single:
             return int(action)
         return action if isinstance(obs, torch.Tensor) else action.cpu().numpy()
 
-    def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
-        """Play `episodes` games, each on its own board."""
-        from flashdqn.compute.seeds import purpose_seed
-        from flashdqn.core.contract import close_env
-        from flashdqn.envs import build_evaluation_env
-        from flashdqn.training.evaluate import evaluate
-        from flashdqn.training.memory import check_games_fit
+    def evaluate(
+        self, episodes: int = 100, seed: int | None = None, env: EnvLike | None = None
+    ) -> Evaluation:
+        """Play `episodes` games without exploring, each on its own board: `agent.evaluate(20).mean_score`.
 
-        check_games_fit(self._bytes_per_game, episodes, self.device)
-        env = build_evaluation_env(self.config.env, episodes, self.device)
-        if seed is None:
-            seed = purpose_seed(self.config.seed, "judgement")
-        try:
-            result = evaluate(env, self.network, self.head, seed)
-        except BaseException:
-            close_env(env)
-            raise
-        if problem := close_env(env):
-            raise problem
-        return result
+        `env` is another environment to play on, in any form that `flashdqn.train` takes, or some of its settings:
+        `agent.evaluate(env={"size": 15})`. The network must fit it.
+        """
+        from flashdqn.agent.judge import judge_agent
+
+        return judge_agent(self, episodes, seed, env)
+
+    def save(self, file: str | os.PathLike[str]) -> Path:
+        """Write the agent into one file, which `flashdqn.load` reads: `agent.save("agent.zip")`.
+
+        It holds the weights (safetensors) and the settings (JSON); no code and no environment.
+        """
+        from flashdqn.agent.agent_file import write_agent_file
+
+        return write_agent_file(self, Path(file))
+
+    def _read_mask(self, mask: Any, count: int) -> Tensor | None:
+        """Legal actions, [B, A] bool."""
+        import torch
+
+        if mask is None:
+            return None
+        legal = torch.as_tensor(mask, device=self.device) != 0
+        if legal.numel() != count * self.num_actions:
+            shape = [self.num_actions] if count == 1 else [count, self.num_actions]
+            raise EnvError(f"A mask must have the shape {shape} here, and has {list(legal.shape)}.")
+        legal = legal.reshape(count, self.num_actions)
+        if not bool(legal.any(1).all()):
+            raise EnvError("A mask must leave at least one legal action for every observation.")
+        return legal
 
     def _batch(self, obs: Any) -> tuple[Tensor, bool, Any, int]:
         """The network's input, whether it was one observation, the mask in it, and the first action's number."""
@@ -126,25 +156,41 @@ class Agent:
         return batch, single, None, 0
 
 
-def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
-    """The agent of a run folder (its best checkpoint), or of one checkpoint in it.
+def check_eps(eps: float) -> None:
+    """Refuse what is not a probability."""
+    if not 0 <= eps <= 1:
+        raise ConfigError(f"eps must lie between 0 and 1, and is {eps}.")
+
+
+def load(
+    run: str | os.PathLike[str], device: str = "auto", trust: bool = False, env: EnvLike | None = None
+) -> Agent:
+    """The agent of a run folder (its best checkpoint), of one checkpoint in it, or of a file that `Agent.save`
+    wrote: `flashdqn.load("agent.zip")`.
 
     A run that names code as module:Name (a network, a game, a variant) is loaded only with `trust=True`: that
-    code is imported, and runs with your rights.
+    code is imported, and runs with your rights. `env` takes the place of the run's environment, in any form that
+    `flashdqn.train` takes; a run of a local class, a function or an instance needs it.
     """
     from flashdqn.core.user_code import Permission
 
-    return load_agent(Path(run), device, Permission(everything=trust))
+    return load_agent(Path(run), device, Permission(everything=trust), env)
 
 
-def load_agent(path: Path, device: str, permission: Permission) -> Agent:
+def load_agent(path: Path, device: str, permission: Permission, env: EnvLike | None = None) -> Agent:
     """As `load`; the run may import only what `permission` allows."""
+    from flashdqn.agent.agent_file import read_agent_file
     from flashdqn.compute.device import choose_device
+    from flashdqn.config.given_env import find_env_change
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder
 
+    change = find_env_change(env)
+    if path.is_file():
+        config, weights, steps = read_agent_file(path, permission, change)
+        return Agent(config, weights, choose_device(device), steps)
     folder = RunFolder.open(path)
-    config = folder.config(permission)
+    config = folder.config(permission, change)
     point = folder.play_point(path)
-    weights, _, _ = checkpoint.load_or_suggest_older(point, with_state=False, command="flashdqn eval")
-    return Agent(config, weights, choose_device(device))
+    weights, _, counters = checkpoint.load_or_suggest_older(point, with_state=False, command="flashdqn eval")
+    return Agent(config, weights, choose_device(device), counters["transitions"])

@@ -52,5 +52,11 @@ class DivergedError(FlashDQNError):
     exit_code = 1
 
 
+class CallbackError(FlashDQNError):
+    """A function of the user's, which a training calls, failed."""
+
+    exit_code = 1
+
+
 class ExecutionError(FlashDQNError):
     """A way of running the work does not apply, or failed; another way always works."""

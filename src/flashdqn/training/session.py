@@ -38,6 +38,7 @@ from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import Choice, Note, prepare_engine
 from flashdqn.training.budget import Budget
+from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.ending import (
@@ -64,7 +65,7 @@ from flashdqn.training.warm_times import WarmUp
 
 
 @dataclass(frozen=True)
-class Run:
+class SessionEnd:
     """What a session leaves behind: the folder, and how it ended."""
 
     path: Path
@@ -76,7 +77,7 @@ class Run:
     def exit_code(self) -> int:
         """The exit code of a command that ends with it: 0, or that of the signal that stopped it."""
         ended_by = {name_signal(number): find_exit_code(number) for number in STOP_SIGNALS}
-        return 0 if self.finished else ended_by[self.summary["stopped"]]
+        return 0 if self.finished else ended_by.get(str(self.summary.get("stopped")), 1)
 
     @property
     def score(self) -> float:
@@ -126,7 +127,9 @@ class Session:
         return Loop(self.config, self.parts, folder, progress, games, self.engine)
 
 
-def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+def start_run(
+    config: Config, progress: Progress, pages: Pages = NO_PAGES, callbacks: Callbacks = NO_CALLBACKS
+) -> SessionEnd:
     """Start a new run from its first step; `pages` are drawn of it when it ends."""
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
@@ -148,10 +151,16 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
                 folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
-                return run_and_summarize(loop, session, pages, interrupt)
+                return run_and_summarize(loop, session, pages, interrupt, callbacks)
 
 
-def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+def resume_run(
+    config: Config,
+    path: Path,
+    progress: Progress,
+    pages: Pages = NO_PAGES,
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> SessionEnd:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
     folder.make_absolute()
@@ -163,12 +172,18 @@ def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO
         folder.locked(),
     ):
         interrupt.stop_if_requested()
-        return _resume_locked(config, folder, path, progress, pages, interrupt)
+        return _resume_locked(config, folder, path, progress, pages, interrupt, callbacks)
 
 
 def _resume_locked(
-    config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages, interrupt: Interrupt
-) -> Run:
+    config: Config,
+    folder: RunFolder,
+    path: Path,
+    progress: Progress,
+    pages: Pages,
+    interrupt: Interrupt,
+    callbacks: Callbacks,
+) -> SessionEnd:
     folder.recover()
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
@@ -181,7 +196,7 @@ def _resume_locked(
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
         remove_anything(folder.path / SUMMARY_FILE)
         folder.change_budget(config, counters["transitions"])
-        return run_and_summarize(loop, session, pages, interrupt)
+        return run_and_summarize(loop, session, pages, interrupt, callbacks)
 
 
 def make_closing_loop(
@@ -281,7 +296,9 @@ def _announce_warm_up(progress: Progress) -> None:
     progress.note("Warming up: compiling and allocating, before the clock starts")
 
 
-def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Interrupt) -> Run:
+def run_and_summarize(
+    loop: Loop, session: Session, pages: Pages, interrupt: Interrupt, callbacks: Callbacks = NO_CALLBACKS
+) -> SessionEnd:
     """Train to the end, or to a signal or an error. Whatever happens, what can be saved is saved, and summary.json
     says how it ended."""
     config, folder = loop.config, loop.folder
@@ -300,7 +317,7 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         unclosed: EnvError | None = None
         try:
             with end_stuck_process(save):
-                finished = loop.run(interrupt)
+                finished = loop.run(interrupt, callbacks)
         finally:
             unclosed = close_loop(loop, sinks=False)
         if not loop.begun:
@@ -316,13 +333,13 @@ def run_and_summarize(loop: Loop, session: Session, pages: Pages, interrupt: Int
         raise failure from error
     loop.reporter.close(summary)
     folder.write_json(SUMMARY_FILE, summary)
-    run = draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
+    run = draw_run(SessionEnd(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
     if unclosed is not None and run.finished:
         raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
     return run
 
 
-def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
+def draw_run(run: SessionEnd, pages: Pages, loop: Loop) -> SessionEnd:
     """Write the pages. A signal that comes now leaves them to the resumed run, which is then not finished yet."""
     interrupt = loop.interrupt
     interrupt.waits = (
@@ -358,7 +375,7 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
     if interrupt.signal is not None and not finished:
         stopped = name_signal(interrupt.signal)
     else:
-        stopped = f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
+        stopped = loop.listener.reason or f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
     return summary | {"finished": finished, "stopped": stopped}
 
 
