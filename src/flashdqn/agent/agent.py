@@ -181,11 +181,11 @@ def load_agent(path: Path, device: str, permission: Permission, env: EnvLike | N
     """As `load`; the run may import only what `permission` allows."""
     from flashdqn.agent.agent_file import read_agent_file
     from flashdqn.compute.device import choose_device
-    from flashdqn.config.given_env import find_env_change
+    from flashdqn.config.given_env import find_env_change, permit_given_env
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder
 
-    change = find_env_change(env)
+    change, permission = find_env_change(env), permit_given_env(permission, env)
     if path.is_file():
         config, weights, steps = read_agent_file(path, permission, change)
         return Agent(config, weights, choose_device(device), steps)

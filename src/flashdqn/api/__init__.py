@@ -19,6 +19,7 @@ from flashdqn.config.given_env import (
     check_instance,
     complete_env_name,
     find_env_change,
+    permit_given_env,
     start_from_env,
 )
 from flashdqn.config.presets import PRESETS
@@ -121,7 +122,7 @@ def _resume(
     if isinstance(env, Mapping):
         settings = dict(settings) | {"env": env}
     else:
-        change = find_env_change(env)
+        change, permission = find_env_change(env), permit_given_env(permission, env)
     config = RunFolder.open(path).config(permission, change)
     wanted = check_resume(config, apply_settings(config, settings))
     check_instance(wanted)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flashdqn.agent.agent import Agent, load_agent
 from flashdqn.api.notebook import make_inline_page
-from flashdqn.config.given_env import EnvLike, find_env_change
+from flashdqn.config.given_env import EnvLike, find_env_change, permit_given_env
 from flashdqn.config.settings import list_named_code, list_receivers
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.user_code import Permission
@@ -43,7 +43,8 @@ class Run(SessionEnd):
         `trust` and `env` are as in `flashdqn.load`.
         """
         folder = RunFolder.open(Path(path))
-        config = folder.config(Permission(everything=trust), find_env_change(env))
+        permission = permit_given_env(Permission(everything=trust), env)
+        config = folder.config(permission, find_env_change(env))
         summary = folder.read_json(SUMMARY_FILE)
         return cls(folder.path, config, bool(summary.get("finished", False)), summary)
 
@@ -98,6 +99,10 @@ class Run(SessionEnd):
     def _read(self, name: str, as_frame: bool) -> Any:
         arrays = read_arrays(self.path / name)
         return make_frame(arrays) if as_frame else arrays
+
+    def __repr__(self) -> str:
+        ended = "finished" if self.finished else str(self.summary.get("stopped", "not finished"))
+        return f"<Run {self.path}: {ended}, {self.summary.get('steps', 0):,} steps, score {self.score:.4g}>"
 
     def __fspath__(self) -> str:
         return str(self.path)

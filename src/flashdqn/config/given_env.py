@@ -10,6 +10,7 @@ from flashdqn.config.presets import PRESETS, base_config, resolve_preset
 from flashdqn.config.settings import apply_settings
 from flashdqn.config.training import Config
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.user_code import Permission, find_names
 from flashdqn.envs.live_env import (
     is_instance_name,
     is_live_name,
@@ -74,7 +75,7 @@ def _describe_refusal(env: Any) -> str:
         )
     return (
         "An environment is a name (snake, CartPole-v1, my_module:make_env), a class or a function that makes a "
-        f"gymnasium.Env, or a gymnasium.Env itself, and this is a {kind}."
+        f"gymnasium.Env, a gymnasium.Env itself, or a group of settings, and this is of the type {kind}."
     )
 
 
@@ -138,3 +139,11 @@ def find_env_change(env: EnvLike | Mapping[str, Any] | None) -> Callable[[Config
     if env is None:
         return None
     return lambda config: dataclasses.replace(config, env=replace_env(config.env, env))
+
+
+def permit_given_env(permission: Permission, env: EnvLike | Mapping[str, Any] | None) -> Permission:
+    """Allow a file, besides, the names of the environment that the user has passed; settings alone name nothing."""
+    if env is None or isinstance(env, Mapping):
+        return permission
+    given = frozenset(find_names(dataclasses.asdict(start_from_env(env).env)))
+    return dataclasses.replace(permission, names=permission.names | given)

@@ -18,7 +18,7 @@ from typing import Any
 from flashdqn.core.blame import describe_failure
 from flashdqn.core.errors import ConfigError, EnvError
 
-LIVE_NAME = re.compile(r"<(?:copy of )?(?P<shown>\w+) [0-9a-f]{8}>")
+LIVE_NAME = re.compile(r"<(?:copy of )?(?P<shown>[\w.-]+) [0-9a-f]{8}>")
 COPY = "copy of "
 
 
@@ -88,11 +88,20 @@ def name_env_object(source: Any, is_instance: bool) -> str:
     for name, known in _LIVE.items():
         if known.source is source:
             return name
-    shown = getattr(source, "__name__", None) or type(source).__name__
-    shown = re.sub(r"\W", "", shown)
-    name = f"<{'env' if shown in ('', 'lambda') else shown} {secrets.token_hex(4)}>"
+    name = f"<{describe_env_object(source, is_instance)} {secrets.token_hex(4)}>"
     register_live_env(name, source, is_instance)
     return name
+
+
+def describe_env_object(source: Any, is_instance: bool) -> str:
+    """A word for an object: the name that Gymnasium has made an instance by, or that of its class or function."""
+    if is_instance:
+        spec = getattr(source, "spec", None)
+        shown = spec.id if spec is not None else type(source.unwrapped).__name__
+    else:
+        shown = getattr(source, "__name__", None) or type(source).__name__
+    shown = re.sub(r"[^\w.-]+", "-", str(shown)).strip("-.")
+    return "env" if shown in ("", "lambda") else shown
 
 
 def find_import_name(source: Any) -> str | None:
