@@ -113,7 +113,7 @@ def test_code_that_it_names_is_not_imported(
     change_about(lambda about: about["config"]["network"].update(torso="evil_torso:Net"))(parts)
     write_archive(path, parts)
     for given in ({}, {"env": "snake"}, {"env": {"size": 6}}):
-        with pytest.raises(ConfigError, match="asks to import 'evil_torso:Net'.*trust=True"):
+        with pytest.raises(ConfigError, match=r"asks to import 'evil_torso:Net'.*trust=True"):
             flashdqn.load(path, "cpu", **given)
 
 

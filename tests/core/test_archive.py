@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -17,7 +18,8 @@ MOST = 10**6
 
 def make_zip(*entries: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as file:
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", method) as file:
+        warnings.simplefilter("ignore")  # of two entries with one name
         for name, data in entries:
             file.writestr(zipfile.ZipInfo(name), data, method)
     return buffer.getvalue()
@@ -33,7 +35,6 @@ def test_there_and_back_and_the_same_bytes_each_time(tmp_path: Path) -> None:
 BOMB = make_zip(("a.json", b"{}"), ("b.bin", bytes(10**7)), method=zipfile.ZIP_DEFLATED)
 
 
-@pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -62,7 +63,7 @@ def test_parts_that_claim_to_be_larger_than_the_file(tmp_path: Path) -> None:
     place = content.rindex(b"PK\x01\x02") + 20
     content[place : place + 8] = (2**31).to_bytes(4, "little") * 2
     (tmp_path / "x.zip").write_bytes(content)
-    with pytest.raises(ValueError, match="larger than the file|not a whole zip"):
+    with pytest.raises(ValueError, match=r"larger than the file|not a whole zip"):
         read_archive(tmp_path / "x.zip", PARTS, MOST)
 
 
