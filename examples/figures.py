@@ -5,7 +5,7 @@ python examples/figures.py
 
 import flashdqn
 
-run = flashdqn.train("snake", steps=60_000, eval={"every": 20_000}, log={"every": 5_000}, progress=False)
+run = flashdqn.train("snake", steps=20_000, eval={"every": 10_000}, log={"every": 2_500}, progress=False)
 
 metrics = run.metrics()  # a NumPy array for every column of metrics.csv
 print(f"columns: {', '.join(list(metrics)[:8])}, …")

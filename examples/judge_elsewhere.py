@@ -5,7 +5,7 @@ python examples/judge_elsewhere.py
 
 import flashdqn
 
-run = flashdqn.train("snake-flood", steps=60_000, env={"size": 8}, eval={"every": 0}, progress=False)
+run = flashdqn.train("snake-flood", steps=20_000, env={"size": 8}, eval={"every": 0}, progress=False)
 agent = run.agent()
 for size in (8, 10, 15):
     result = flashdqn.evaluate(agent, env={"size": size}, episodes=20)

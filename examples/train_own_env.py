@@ -40,10 +40,10 @@ if __name__ == "__main__":
     # The class, not an instance: 16 environments are trained on at once, and evaluation makes its own.
     run = flashdqn.train(
         Corridor,
-        steps=6_000,
+        steps=4_000,
         learn={"starts": 500, "lr": 1e-3, "target_every": 100},
-        explore={"over": 3_000},
-        eval={"every": 2_000},
+        explore={"over": 2_000},
+        eval={"every": 1_000},
         log={"every": 1_000},
     )
     agent, env = run.agent(), Corridor()
