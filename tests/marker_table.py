@@ -60,6 +60,7 @@ SLOW = (
     "tests/training/test_stack_runs.py",
     "tests/test_api_callbacks.py",
     "tests/test_examples.py::test_the_notebook_runs",
+    "tests/test_examples.py::test_the_programs_on_the_python_interface",
     "tests/test_faults.py::test_no_fault_does_harm",
     "tests/test_faults.py::test_no_other_fault_does_harm",
 )
