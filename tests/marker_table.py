@@ -60,6 +60,9 @@ SLOW = (
     "tests/training/test_signals.py::test_checkpoints_by_time_change_nothing",
     "tests/training/test_space_runs.py",
     "tests/training/test_stack_runs.py",
+    "tests/test_api_callbacks.py",
+    "tests/test_examples.py::test_the_notebook_runs",
+    "tests/test_examples.py::test_the_programs_on_the_python_interface",
     "tests/test_faults.py::test_no_fault_does_harm",
     "tests/test_faults.py::test_no_other_fault_does_harm",
 )
@@ -103,6 +106,7 @@ PROCESS = (
     "tests/training/test_kill.py",
     "tests/training/test_signals.py::test_as_a_process_of_its_own",
     "tests/training/test_signals.py::test_workers_leave_signals_to_the_trainer",
+    "tests/test_examples.py::test_the_notebook_runs",
     "tests/test_faults.py::test_no_fault_does_harm",
     "tests/test_faults.py::test_no_other_fault_does_harm",
 )

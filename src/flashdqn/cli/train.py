@@ -35,7 +35,7 @@ from flashdqn.show.terminal import SteadyConsole, show_summary
 from flashdqn.training.progress import Progress, choose_progress
 
 if TYPE_CHECKING:
-    from flashdqn.training.summary import Run
+    from flashdqn.training.summary import SessionEnd
 
 DEFAULT_PRESET = "snake-flood"
 ALGO_HELP = f"An algorithm on top of the preset: {', '.join(ALGORITHMS)}; a file and flags come on top of it."
@@ -116,7 +116,7 @@ def run_command(arguments: list[str]) -> int:
     return done.exit_code
 
 
-def run_training(config: Config, base: Config, resume: Path | None, progress: Progress) -> Run:
+def run_training(config: Config, base: Config, resume: Path | None, progress: Progress) -> SessionEnd:
     """Start a run, or resume one whose own settings are `base`."""
     from flashdqn.api import check_resume
     from flashdqn.show.report import make_run_pages

@@ -119,6 +119,12 @@ def list_named_code(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*find_names(groups), *paths)))
 
 
+def list_remaining_code(config: Config, changed: Config) -> list[str]:
+    """The names of a file's configuration that are still there after the user's own changes."""
+    still = set(list_named_code(changed))
+    return [name for name in list_named_code(config) if name in still]
+
+
 def list_receivers(config: Config) -> dict[str, str]:
     """Where a training with this configuration sends its figures besides the run folder, by the setting that says
     so. MLflow without an address uses the user's own."""

@@ -57,5 +57,11 @@ class DivergedError(FlashDQNError):
     advice = "A smaller --learn.lr may help."
 
 
+class CallbackError(FlashDQNError):
+    """A function of the user's, which a training calls, failed."""
+
+    exit_code = 1
+
+
 class ExecutionError(FlashDQNError):
     """A way of running the work does not apply, or failed; another way always works."""

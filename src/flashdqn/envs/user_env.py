@@ -12,6 +12,7 @@ from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.ranges import Between, check_values, describe_value
 from flashdqn.core.user_code import check_json_serializable, import_named
+from flashdqn.envs.live_env import find_live_env, is_live_name
 from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
 
 # The settings of a task are known without PyTorch, which is imported when an environment is made.
@@ -54,7 +55,7 @@ class UserEnvConfig(EnvConfig):
 
     def __post_init__(self) -> None:
         check_values(self, "env.")
-        if ":" not in self.id:
+        if ":" not in self.id and not is_live_name(self.id):
             raise ConfigError(f"env.id must be written module:Class, and is {describe_value(self.id)}.")
         check_json_serializable("env.kwargs", self.kwargs)
 
@@ -69,6 +70,8 @@ def takes_num_envs(name: str) -> bool:
 
 def import_env(name: str) -> Any:
     """The named class or function; an error inside its module is the environment's."""
+    if is_live_name(name):
+        return find_live_env(name)
     try:
         return Guard(name, IMPORT_SECONDS).call("import", import_named, name, "the environment")
     except ConfigError as error:

@@ -75,9 +75,9 @@ def write_report(run: Path, out: Path | None = None, permission: Permission = NO
     return path
 
 
-def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION) -> str:
+def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION, with_game: bool = True) -> str:
     """The page as HTML."""
-    game, playable = make_game_section(run, permission)
+    game, playable = make_game_section(run, permission) if with_game else ("", False)
     body = [
         make_report_header(run),
         make_section("Learning", make_learning_section(run)),

@@ -13,6 +13,7 @@ from flashdqn.config.settings import resume_flag
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import (
     BadNumbersError,
+    CallbackError,
     CheckpointError,
     DivergedError,
     EnvError,
@@ -22,6 +23,7 @@ from flashdqn.core.errors import (
 )
 from flashdqn.core.memory import explain_shortage
 from flashdqn.core.signals import Stopped
+from flashdqn.envs.live_env import is_live_name
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, SUMMARY_FILE
@@ -122,6 +124,10 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
             failure = EnvError(f"{text}, at step {step}; {last}. {mend}")
         failure.__cause__ = error
         return failure
+    if isinstance(error, CallbackError):
+        failed = CallbackError(f"{text}. {kept}")
+        failed.__cause__ = error.__cause__
+        return failed
     if shortage := explain_shortage(error):
         return MemoryShortageError(f"{shortage} {kept}")
     if isinstance(error, CheckpointError):
@@ -136,7 +142,9 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
 
 
 def format_resume_command(folder: RunFolder, config: Config) -> str:
-    """The command that continues a run."""
+    """The command that continues a run, or the call in Python if it was given an environment there."""
+    if is_live_name(getattr(config.env, "id", "")):
+        return f"flashdqn.train(resume={str(folder.shown)!r}, env=…)"
     return f"flashdqn train --resume {shlex.quote(str(folder.shown))}{resume_flag(config)}"
 
 

@@ -33,6 +33,7 @@ from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import Choice, Note, guess_kernels, prepare_engine
 from flashdqn.training.budget import Budget
+from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.ending import (
@@ -51,7 +52,7 @@ from flashdqn.training.memory import (
 )
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
-from flashdqn.training.summary import Run, run_and_summarize
+from flashdqn.training.summary import SessionEnd, run_and_summarize
 from flashdqn.training.warm_times import WarmUp
 
 
@@ -100,13 +101,15 @@ class Session:
             games = build_evaluation_env(self.config.env, self.config.eval.episodes, device)
         return Loop(self.config, self.parts, folder, progress, games, self.engine)
 
-    def train(self, loop: Loop, pages: Pages, interrupt: Interrupt) -> Run:
+    def train(self, loop: Loop, pages: Pages, interrupt: Interrupt, callbacks: Callbacks) -> SessionEnd:
         """Run its loop to the end, and summarize it."""
         warm_up = WarmUp.took(self.config, self.warm_up_seconds, self.choice)
-        return run_and_summarize(loop, warm_up, pages, interrupt)
+        return run_and_summarize(loop, warm_up, pages, interrupt, callbacks)
 
 
-def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+def start_run(
+    config: Config, progress: Progress, pages: Pages = NO_PAGES, callbacks: Callbacks = NO_CALLBACKS
+) -> SessionEnd:
     """Start a new run from its first step; `pages` are drawn of it when it ends."""
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
@@ -127,10 +130,16 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
                 folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
                 loop = make_closing_loop(session, folder, progress, Loop.start)
-                return session.train(loop, pages, interrupt)
+                return session.train(loop, pages, interrupt, callbacks)
 
 
-def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+def resume_run(
+    config: Config,
+    path: Path,
+    progress: Progress,
+    pages: Pages = NO_PAGES,
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> SessionEnd:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
     folder.make_absolute()
@@ -142,12 +151,18 @@ def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO
         folder.locked(),
     ):
         interrupt.stop_if_requested()
-        return _resume_locked(config, folder, path, progress, pages, interrupt)
+        return _resume_locked(config, folder, path, progress, pages, interrupt, callbacks)
 
 
 def _resume_locked(
-    config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages, interrupt: Interrupt
-) -> Run:
+    config: Config,
+    folder: RunFolder,
+    path: Path,
+    progress: Progress,
+    pages: Pages,
+    interrupt: Interrupt,
+    callbacks: Callbacks,
+) -> SessionEnd:
     folder.recover()
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
@@ -159,7 +174,7 @@ def _resume_locked(
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
         remove_anything(folder.path / SUMMARY_FILE)
         folder.change_budget(config, counters["transitions"])
-        return session.train(loop, pages, interrupt)
+        return session.train(loop, pages, interrupt, callbacks)
 
 
 def make_closing_loop(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.live_env import shorten_live_name
 
 if TYPE_CHECKING:
     from flashdqn.envs.gymnasium.env import GymVecEnv
@@ -26,7 +27,7 @@ def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
     life_loss = config.atari.life_loss and config.vectorization != "envpool"  # EnvPool has it built in
     return GymVecEnv(
         vector,
-        config.id,
+        shorten_live_name(config.id),
         config.channels,
         config.timeout,
         config.clip_reward,

@@ -23,6 +23,7 @@ from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError, read_spaces
+from flashdqn.envs.live_env import find_live_env, is_live_name, shorten_live_name
 
 #: packages that register their environments only on request: by namespace, the module, the function, the package
 PLUGINS = {
@@ -42,7 +43,7 @@ def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
         )
     if config.vectorization == "envpool":
         return make_pool(config, num_envs)
-    guard = Guard(config.id, config.timeout)
+    guard = Guard(shorten_live_name(config.id), config.timeout)
     found = guard.call("import", find_env, config.id)
     if config.vectorization == "async":
         return make_processes(found, config, num_envs)
@@ -83,7 +84,7 @@ def try_in_process(config: GymConfig) -> None:
     """Make an environment in a process of its own before it is made in this one, if the user wants processes: what
     ends or hangs that process would do the same to this one."""
     if repr(config) not in _tried:
-        found = Guard(config.id, config.timeout).call("import", find_env, config.id)
+        found = Guard(shorten_live_name(config.id), config.timeout).call("import", find_env, config.id)
         with blame_worker(config):
             read_spaces(functools.partial(make_checked_env, found, config), config.timeout)
         _tried.add(repr(config))
@@ -105,8 +106,9 @@ def blame_worker(config: GymConfig) -> Iterator[None]:
 
 def make_checked_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
     """Make one environment whose answers are checked."""
-    env: gymnasium.Env[Any, Any] = CheckedEnv(make_single_env(found, config), config.id)
-    return env if config.action_repeat == 1 else ActionRepeat(env, config.id, config.action_repeat)
+    name = shorten_live_name(config.id)
+    env: gymnasium.Env[Any, Any] = CheckedEnv(make_single_env(found, config), name)
+    return env if config.action_repeat == 1 else ActionRepeat(env, name, config.action_repeat)
 
 
 def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
@@ -119,7 +121,8 @@ def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[A
         return gymnasium.make(found, disable_env_checker=True, **constructor_arguments(config))
     env: object = found(**config.kwargs)
     if not isinstance(env, gymnasium.Env):
-        raise EnvError(f"{config.id} must return a gymnasium.Env, and returned a {type(env).__name__}.")
+        name = shorten_live_name(config.id)
+        raise EnvError(f"{name} must return a gymnasium.Env, and returned a {type(env).__name__}.")
     return gymnasium.wrappers.TimeLimit(env, config.max_steps) if config.max_steps else env
 
 
@@ -135,6 +138,8 @@ def constructor_arguments(config: GymConfig) -> dict[str, Any]:
 
 def find_env(name: str) -> EnvSpec | Make:
     """What a name stands for: a registered environment, or a user's function."""
+    if is_live_name(name):
+        return find_live_env(name)  # type: ignore[no-any-return]
     module, colon, rest = name.partition(":")
     if colon:
         function = getattr(_import_env_module(module, name), rest, None)

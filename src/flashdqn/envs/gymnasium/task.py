@@ -10,6 +10,7 @@ from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium import build_gym_env
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.presets import PRESETS, find_gym_start
+from flashdqn.envs.live_env import name_copies
 from flashdqn.envs.task import Naming, ReadObservation, Task
 from flashdqn.envs.user_env import takes_num_envs
 
@@ -47,7 +48,7 @@ def make_evaluation_config(config: GymConfig) -> GymConfig:
     """The settings for evaluation: no worker processes, and whole games instead of single lives."""
     atari = dataclasses.replace(config.atari, life_loss=False)
     vectorization = "sync" if config.vectorization == "async" else config.vectorization
-    return dataclasses.replace(config, vectorization=vectorization, atari=atari)
+    return dataclasses.replace(config, id=name_copies(config.id), vectorization=vectorization, atari=atari)
 
 
 def open_gym_stage(config: GymConfig) -> GameStage:
