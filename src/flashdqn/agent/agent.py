@@ -12,6 +12,8 @@ from flashdqn.core.errors import CheckpointError, EnvError
 
 # PyTorch is imported only where it is needed: `Agent.from_onnx` does not need it.
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import Tensor
 
@@ -137,8 +139,10 @@ def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
     return load_agent(Path(run), device, Permission(everything=trust))
 
 
-def load_agent(path: Path, device: str, permission: Permission) -> Agent:
-    """As `load`; the run may import only what `permission` allows."""
+def load_agent(
+    path: Path, device: str, permission: Permission, change: Callable[[Config], Config] | None = None
+) -> Agent:
+    """As `load`; the run may import only what `permission` allows. `change` gives its environment other settings."""
     from flashdqn.compute.device import choose_device
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder
@@ -147,4 +151,4 @@ def load_agent(path: Path, device: str, permission: Permission) -> Agent:
     config = folder.config(permission)
     point = folder.play_point(path)
     weights, _, _ = checkpoint.load_or_suggest_older(point, with_state=False, command="flashdqn eval")
-    return Agent(config, weights, choose_device(device))
+    return Agent(config if change is None else change(config), weights, choose_device(device))

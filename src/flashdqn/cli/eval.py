@@ -11,13 +11,18 @@ from typing import Annotated, Literal
 import tyro
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.cli.env_flags import make_change, split_env_flags
 from flashdqn.core.ranges import SEEDS, Between
 from flashdqn.show.terminal import SteadyConsole
 
 
 @dataclass(frozen=True)
 class EvalArguments:
-    """Play games with a trained agent, without exploration, and print how well it plays."""
+    """Play games with a trained agent, without exploration, and print how well it plays.
+
+    Any --env.… flag of its task changes the games, if its network can take them:
+      flashdqn eval RUN --env.size 15
+    """
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run folder (its best checkpoint plays), or one checkpoint in it."""
@@ -39,9 +44,10 @@ def run_command(arguments: list[str]) -> int:
 
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
+    games, arguments = split_env_flags(arguments)
     known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
     parsed = parse("eval", EvalArguments, arguments, known)
-    agent = load_agent(parsed.run, parsed.device, permission)
+    agent = load_agent(parsed.run, parsed.device, permission, make_change("eval", games))
     result = agent.evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)
     if parsed.json:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.cli.env_flags import make_change, split_env_flags
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
@@ -36,6 +37,8 @@ class WatchArguments:
       flashdqn watch RUN --gif game.gif
       flashdqn watch RUN --png moment.png --frame 100
       flashdqn watch RUN --checkpoint 500049
+      flashdqn watch RUN --env.size 15
+    Any --env.… flag of its task changes the games, if the network can take them.
     """
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
@@ -73,9 +76,10 @@ def run_command(arguments: list[str]) -> int:
 
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
+    games, arguments = split_env_flags(arguments)
     known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
     parsed = check_watch_arguments(parse("watch", WatchArguments, arguments, known))
-    players = Players(parsed.run, parsed.device, permission)
+    players = Players(parsed.run, parsed.device, permission, make_change("watch", games))
     if parsed.checkpoint is not None:
         players.first = find_checkpoint_name(players, parsed.checkpoint)
     console = SteadyConsole(soft_wrap=not sys.stdout.isatty())
