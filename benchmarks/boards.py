@@ -135,9 +135,9 @@ def write_section(data: dict[str, Any], interval: Callable[[list[float]], tuple[
         f"Double DQN, {SETTINGS['steps']:,} transitions on 10x10 with each feature set, train ratio "
         f"{SETTINGS['train_ratio']}, {SETTINGS['envs']} boards, {seeds} seeds; `grid` has a CNN of two layers, the "
         f"others an MLP. The best checkpoint plays {GAMES} fresh games on each size, unchanged "
-        "(`flashdqn eval RUN --env.size 15`); mean score, with a 95 % interval over seeds. Random play has the same "
-        f"games. {data['date']}, {data['device']}, {data['cores']} cores that had other work to do: only learning is "
-        "measured.",
+        "(`flashdqn eval RUN --env.size 15`); mean score, with a 95 % interval over seeds. Random play has the "
+        f"same games. {data['date']}, {data['device']}, {data['cores']} cores that had other work to do: only "
+        "learning is measured.",
         "",
         "| features | " + " | ".join(f"{size}x{size}" for size in SIZES) + " |",
         "|---|" + "---|" * len(SIZES),
@@ -153,8 +153,8 @@ def write_section(data: dict[str, Any], interval: Callable[[list[float]], tuple[
     lines += [
         "| *published* | " + " | ".join(f"{score:.1f}" for score in PUBLISHED.values()) + " |",
         "",
-        "*Published*: a public report's agent, trained on 10x10 and tested on the other sizes; its budget is not the same, "
-        "and it cuts games off after 1000 steps, ours after 2 · size² steps without food. A `grid` network has "
+        "*Published*: a public report's agent, trained on 10x10 and tested on the other sizes; its budget is not the "
+        "same, and it cuts games off after 1000 steps, ours after 2 · size² steps without food. A `grid` network has "
         f"the size of its board, so it plays on no other; {SETTINGS['steps']:,} transitions are few for it: "
         "`snake-grid` takes a GPU and a thousand times as many.",
         "",
@@ -169,7 +169,9 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", choices=list(FEATURES), default=list(FEATURES))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--random", action="store_true", help="only random play")
-    parser.add_argument("--resume", action="store_true", help="keep the results in the file, do what is missing")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the results in the file, do what is missing"
+    )
     parser.add_argument("--json", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -142,7 +142,8 @@ def load(run: str | Path, device: str = "auto", trust: bool = False) -> Agent:
 def load_agent(
     path: Path, device: str, permission: Permission, change: Callable[[Config], Config] | None = None
 ) -> Agent:
-    """As `load`; the run may import only what `permission` allows. `change` gives its environment other settings."""
+    """As `load`; the run may import only what `permission` allows. `change` may give its environment other
+    settings."""
     from flashdqn.compute.device import choose_device
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -27,8 +27,8 @@ def change_env(config: Config, env: EnvConfig) -> Config:
     trained, asked = describe_network(config), describe_network(other)
     if trained.weights != asked.weights:
         raise ConfigError(
-            f"This agent cannot play with {format_changes(config, other)}: its network has {trained.reads}, and these "
-            f"games have {asked.reads}. See docs/troubleshooting.md#other-boards."
+            f"This agent cannot play with {format_changes(config, other)}: its network has {trained.reads}, "
+            f"and these games have {asked.reads}; see docs/troubleshooting.md#other-boards."
         )
     return other
 
@@ -53,17 +53,11 @@ def describe_network(config: Config) -> NetworkShapes:
         close_env(env)
 
 
-def list_changes(config: Config, other: Config) -> dict[str, Any]:
-    """The settings of the environment that differ, by their names, with their new values."""
-    old, new = config.env, other.env
-    return {
-        f"env.{field.name}": getattr(new, field.name)
-        for field in fields(new)
-        if getattr(new, field.name) != getattr(old, field.name, None)
-    }
-
-
 def format_changes(config: Config, other: Config) -> str:
-    """The same as a text: `env.size 15`."""
-    changes = list_changes(config, other).items()
-    return ", ".join(f"{name} {describe_value(value)}" for name, value in changes)
+    """The settings of the environment that differ: `env.size 15 instead of 10`."""
+    words = []
+    for field in fields(other.env):
+        new, old = getattr(other.env, field.name), getattr(config.env, field.name)
+        if new != old:
+            words.append(f"env.{field.name} {describe_value(new)} instead of {describe_value(old)}")
+    return ", ".join(words)

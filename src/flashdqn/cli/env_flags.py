@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -53,17 +52,24 @@ def names_run(words: list[str]) -> bool:
     )
 
 
-def make_change(command: str, words: list[str]) -> Callable[[Config], Config]:
-    """The function that applies the flags to a run's configuration, and refuses what its network cannot take."""
+class EnvChange:
+    """Applies the flags to a run's configuration, and refuses what its network cannot take."""
 
-    def change(config: Config) -> Config:
-        from flashdqn.agent.other_env import change_env
+    def __init__(self, command: str, words: list[str]) -> None:
+        self.command, self.words = command, words
+        #: what was changed, for people; empty if nothing was
+        self.text = ""
 
-        if not words:
+    def __call__(self, config: Config) -> Config:
+        """The configuration with the flags on top."""
+        from flashdqn.agent.other_env import change_env, format_changes
+
+        if not self.words:
             return config
-        return change_env(config, parse_env_flags(command, words, config.env))
-
-    return change
+        changed = change_env(config, parse_env_flags(self.command, self.words, config.env))
+        if changed != config:
+            self.text = f", with {format_changes(config, changed)}"
+        return changed
 
 
 def parse_env_flags(command: str, words: list[str], env: EnvConfig) -> EnvConfig:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
-from flashdqn.cli.env_flags import make_change, split_env_flags
+from flashdqn.cli.env_flags import EnvChange, split_env_flags
 from flashdqn.core.ranges import SEEDS, Between
 from flashdqn.show.terminal import SteadyConsole
 
@@ -47,13 +47,15 @@ def run_command(arguments: list[str]) -> int:
     games, arguments = split_env_flags(arguments)
     known = [field.name for field in dataclasses.fields(EvalArguments)][1:]
     parsed = parse("eval", EvalArguments, arguments, known)
-    agent = load_agent(parsed.run, parsed.device, permission, make_change("eval", games))
+    change = EnvChange("eval", games)
+    agent = load_agent(parsed.run, parsed.device, permission, change)
     result = agent.evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)
     if parsed.json:
         console.print(json.dumps(result.to_json()), highlight=False, markup=False)
         return 0
-    console.print(evaluation_text(result).removeprefix("evaluation: "), highlight=False, markup=False)
+    text = f"{evaluation_text(result).removeprefix('evaluation: ')}{change.text}"
+    console.print(text, highlight=False, markup=False)
     rows = {"mean return": result.mean_return, "mean length": result.mean_length, **result.outcomes}
     for name, value in rows.items():
         console.print(f"  {name:<12} {value:.4g}", highlight=False, markup=False)

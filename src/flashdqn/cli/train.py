@@ -98,7 +98,7 @@ def resolve_base_config(
             )
         return RunFolder.open(Path(resume)).config(permission), Path(resume), arguments
     settings = read_settings_file(Path(file)) if file is not None else {}
-    settings, default = translate_file_settings(settings)
+    settings, default = translate_file_settings(settings, named)
     preset = str(settings.get("preset", default))
     if named is None and file is not None:
         permission.require(find_names(preset.removeprefix("own:").removeprefix("gym:")), Path(file))
@@ -120,17 +120,28 @@ def check_receivers(config: Config, arguments: list[str], permission: Permission
         permission.require_sending(list_receivers(config), Path(file))
 
 
-def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """A file's settings and their preset. Names from other tools are translated; each translation is printed."""
-    from flashdqn.cli.other_tools import PRESET, translate_settings, uses_other_tool_keys
+def translate_file_settings(settings: dict[str, Any], named: str | None) -> tuple[dict[str, Any], str]:
+    """A file's settings and their preset. Names from other tools are translated if it is known what they are for;
+    each translation is printed."""
+    from flashdqn.cli.other_tools import (
+        find_claimed_preset,
+        refuse_unclear_keys,
+        translate_settings,
+        uses_other_tool_keys,
+    )
 
     if not uses_other_tool_keys(settings):
         return settings, DEFAULT_PRESET
+    claimed = find_claimed_preset(settings)
+    if not (claimed or named or settings.get("preset")):
+        refuse_unclear_keys(settings)
     settings, notes = translate_settings(settings)
+    if claimed and not named and "preset" not in settings:
+        notes.insert(0, f"The file is for the preset {claimed}")
     console = SteadyConsole(soft_wrap=True)
     for note in notes:
         console.print(note, markup=False, highlight=False)
-    return settings, PRESET
+    return settings, claimed or DEFAULT_PRESET
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from flashdqn.cli.arguments import Trust, parse, read_permission
-from flashdqn.cli.env_flags import make_change, split_env_flags
+from flashdqn.cli.env_flags import EnvChange, split_env_flags
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
@@ -79,7 +79,7 @@ def run_command(arguments: list[str]) -> int:
     games, arguments = split_env_flags(arguments)
     known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
     parsed = check_watch_arguments(parse("watch", WatchArguments, arguments, known))
-    players = Players(parsed.run, parsed.device, permission, make_change("watch", games))
+    players = Players(parsed.run, parsed.device, permission, EnvChange("watch", games))
     if parsed.checkpoint is not None:
         players.first = find_checkpoint_name(players, parsed.checkpoint)
     console = SteadyConsole(soft_wrap=not sys.stdout.isatty())

@@ -25,7 +25,7 @@ from typing import Any
 from torch import Tensor
 
 from flashdqn.config import Config
-from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
+from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict, upgrade_settings
 from flashdqn.core.errors import CheckpointError, ConfigError, FlashDQNError, StorageError
 from flashdqn.core.files import (
     DISK_ERRORS,
@@ -159,7 +159,7 @@ class RunFolder:
             self._require_named_code(permission)  # whoever changed the file: this comes first
             raise
         try:
-            config = apply_settings(Config(), record.settings)
+            config = apply_settings(Config(), upgrade_settings(record.settings))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}.") from None
         permission.require(list_named_code(config), file)
