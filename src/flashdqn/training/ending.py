@@ -114,7 +114,9 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
     text = str(error).rstrip(". ")
     step = f"{loop.parts.counts.transitions:,}"
     if isinstance(error, DivergedError):
-        return DivergedError(f"{text}, at step {step}; {last}. A smaller --learn.lr may help.")
+        return DivergedError(
+            f"{text}, at step {step}; {last}. A smaller --learn.lr may help; see docs/troubleshooting.md#nan."
+        )
     if isinstance(error, EnvError):
         failure = EnvError(f"{text}. {kept}" if loop.begun else f"{text}.")
         if isinstance(error, BadNumbersError):  # a smaller learning rate would not help
