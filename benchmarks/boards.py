@@ -155,8 +155,8 @@ def write_section(data: dict[str, Any], interval: Callable[[list[float]], tuple[
         "",
         "*Published*: a public report's agent, trained on 10x10 and tested on the other sizes; its budget is not "
         "the same, and it cuts games off after 1000 steps, ours after 2 · size² steps without food. A `grid` "
-        f"network has the size of its board, so it plays on no other; {SETTINGS['steps']:,} transitions are few for it: "
-        "`snake-grid` takes a GPU and a thousand times as many.",
+        f"network has the size of its board, so it plays on no other; {SETTINGS['steps']:,} transitions are few "
+        "for it: `snake-grid` takes a GPU and a thousand times as many.",
         "",
         "`python benchmarks/boards.py`, from `benchmarks/results/boards.json`.",
         "",

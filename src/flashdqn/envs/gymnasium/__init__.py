@@ -24,4 +24,6 @@ def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
 
     vector = make_vector(config, num_envs)
     life_loss = config.atari.life_loss and config.vectorization != "envpool"  # EnvPool has it built in
-    return GymVecEnv(vector, config.id, config.channels, config.timeout, config.clip_reward, life_loss)
+    return GymVecEnv(
+        vector, config.id, config.channels, config.timeout, config.clip_reward, life_loss, scale=config.scale
+    )

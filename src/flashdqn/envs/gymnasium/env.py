@@ -37,8 +37,10 @@ class GymVecEnv:
         timeout: float = 60.0,
         clip_reward: float = 0.0,
         life_loss: bool = False,
+        *,
+        scale: bool = False,
     ) -> None:
-        self.vector = Vector(env, name, channels, timeout)
+        self.vector = Vector(env, name, channels, timeout, scale=scale)
         self.clip_reward = clip_reward or np.inf
         self.lives = LifeLoss(self.vector) if life_loss else None
         self.layout: tuple[Place, ...] = self.vector.encoder.layout

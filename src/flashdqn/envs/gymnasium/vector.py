@@ -37,12 +37,18 @@ class Vector:
     """An environment as arrays. `obs` and `mask` are those of its copies' current states."""
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], name: str, channels: Channels = "auto", timeout: float = 60.0
+        self,
+        env: VectorEnv[Any, Any, Any],
+        name: str,
+        channels: Channels = "auto",
+        timeout: float = 60.0,
+        *,
+        scale: bool = False,
     ) -> None:
         self.env, self.name, self.num_envs = env, name, env.num_envs
         self.calls = Calls(env, name, timeout)
         self.first_action, self.num_actions = _action_range(env.single_action_space, name)
-        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
+        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels, scale=scale)
         self.mode = _autoreset_mode(env, name)
         self.masked: bool | None = None  # known after the first answer
         self.lives: Array | None = None  # [N], where the environment counts them
