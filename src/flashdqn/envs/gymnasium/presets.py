@@ -70,8 +70,8 @@ ACROBOT = Preset(
 MOUNTAINCAR = Preset(
     "MountainCar-v0 of Gymnasium: its goal is seen only after a long search",
     {
-        "steps": 150_000,
-        "train_ratio": 0.125,
+        "steps": 100_000,
+        "train_ratio": 0.5,
         # The velocity is below 0.07: unscaled, the network hardly sees it.
         "env": {"id": "MountainCar-v0", "scale": True},
         "network": {"hidden": (64, 64)},
@@ -85,7 +85,7 @@ MOUNTAINCAR = Preset(
             "target_tau": 0.01,
             "lr": 1e-3,
             "lr_end": 1e-5,
-            "lr_over": 150_000,
+            "lr_over": 100_000,
             "v_max": 0.0,
         },
         "explore": {"start": 0.2, "end": 0.05, "over": 5_000},
