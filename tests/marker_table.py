@@ -41,7 +41,6 @@ SLOW = (
     "tests/runs/test_identity.py::test_no_damage_is_believed",
     "tests/runs/test_planted_files.py::test_a_resumed_run_follows_nothing",
     "tests/tools/test_lock.py::test_a_file_that_differs_from_its_hash_is_refused",
-    "tests/tools/test_setup_torch.py",
     "tests/training/test_atari_runs.py",
     "tests/training/test_cpu_update.py::test_equals_autograd_and_leaves_nothing_behind",
     "tests/training/test_cpu_update.py::test_takes_batches_of_other_sizes",
