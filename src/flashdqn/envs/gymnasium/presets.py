@@ -68,7 +68,7 @@ ACROBOT = Preset(
 )
 
 MOUNTAINCAR = Preset(
-    "MountainCar-v0 of Gymnasium: its goal is seen only after a long search",
+    "MountainCar-v0 of Gymnasium: -101 to -105 where the search finds the goal, in two of five seeds",
     {
         "steps": 100_000,
         "train_ratio": 0.5,
