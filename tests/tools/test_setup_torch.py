@@ -20,7 +20,10 @@ def test_an_index_that_the_user_names_comes_first() -> None:
         return done.stdout
 
     named = plan("TORCH_INDEX=file:///somewhere")
-    torch, lock = named.index('--index-url "file:///somewhere"'), named.index("--requirement requirements.lock")
+    torch, lock = (
+        named.index('--index-url "file:///somewhere"'),
+        named.index("--requirement requirements.lock"),
+    )
     assert torch < lock
     assert "torch" in named[torch : named.index("\n", torch)]
     assert 'test -z "" ||' in plan()
