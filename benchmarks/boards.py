@@ -150,6 +150,8 @@ def write_section(data: dict[str, Any], interval: Callable[[list[float]], tuple[
             spread = f" ± {half:.1f}" if len(scores) > 1 else ""
             cells.append(f"{mean:.1f}{spread}" if scores else "–")
         lines.append(f"| {features} | {' | '.join(cells)} |")
+    if not list_scores(results, "grid", TRAINED):
+        lines[2] += " `grid` is not measured yet."
     lines += [
         "| *published* | " + " | ".join(f"{score:.1f}" for score in PUBLISHED.values()) + " |",
         "",
