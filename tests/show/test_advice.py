@@ -44,9 +44,11 @@ def test_what_is_advised() -> None:
     cures = "\n".join(list_cures(plain))
     assert "--explore.over 4000" in cures
     assert "--replay.n-step 5" in cures
-    assert "--envs 1" in cures
+    assert "--env.scale" in cures
+    assert "--train-ratio 0.5" in cures
     assert "flashdqn train" not in cures
-    other = apply_settings(plain, {"replay.n_step": 3, "explore.schedule": "spread", "envs": 1})
+    done = {"replay.n_step": 3, "explore.schedule": "spread", "env.scale": True, "train_ratio": 0.5}
+    other = apply_settings(plain, done)
     assert list_cures(other) == []
     munchausen = apply_settings(plain, {"learn.bootstrap": "munchausen"})
     assert "n-step" not in "\n".join(list_cures(munchausen))

@@ -94,7 +94,6 @@ GENERAL = {
     "buffer_size": Meaning("replay.capacity", require_whole_number),
     "batch_size": Meaning("learn.batch_size", require_whole_number),
     "hidden_size": Meaning("network.hidden", width_to_layers, "two layers"),
-    "train_steps_ratio": Meaning("train_ratio", require_number),
     "train_freq": Meaning(
         "train_ratio",
         frequency_to_ratio,
@@ -207,7 +206,7 @@ def refuse_unclear_keys(settings: Mapping[str, Any]) -> NoReturn:
 
 def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Our settings, and a line about each key; the file may also contain our own keys."""
-    ours = {field.name for field in fields(Config)} | {"algo"}
+    ours = {field.name for field in fields(Config)} | {"algo", "train_steps_ratio"}
     result: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in settings.items():

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # the doctor prints without PyTorch
 PAGE = "docs/troubleshooting.md#the-score-does-not-move"
 #: Fewer windows and evaluations say nothing yet.
 FEWEST = 3
+#: A train ratio with which MountainCar was learned, where smaller ones failed.
+MANY_UPDATES = 0.5
 #: Scores that differ by less, relative to their size, are the same.
 SAME = 1e-6
 
@@ -50,8 +52,10 @@ def list_cures(config: Config) -> list[str]:
         cures.append(f"a longer search: --explore.over {4 * explore.over}, and more --steps")
     if config.replay.n_step == 1 and learn.method == "replay" and learn.bootstrap in ("greedy", "double"):
         cures.append("rewards that reach earlier moves sooner: --replay.n-step 5")
-    if config.envs > 1:
-        cures.append("a policy that changes more slowly while it plays: --envs 1, or a smaller --train-ratio")
+    if getattr(config.env, "scale", True) is False:
+        cures.append("observations of one size: --env.scale")
+    if learn.method == "replay" and config.train_ratio < MANY_UPDATES:
+        cures.append(f"more updates, so that what was seen is left sooner: --train-ratio {MANY_UPDATES}")
     return cures
 
 
