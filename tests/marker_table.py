@@ -101,6 +101,7 @@ PROCESS = (
     "tests/export/test_export_command.py::test_the_example_plays_a_game_without_pytorch",
     "tests/show/test_watch_server.py::test_ctrl_c_ends_it_at_once_and_frees_the_port",
     "tests/tools/test_lock.py::test_a_file_that_differs_from_its_hash_is_refused",
+    "tests/tools/test_setup_torch.py",
     "tests/training/test_cuda_interpreted.py",
     "tests/training/test_gym_runs.py::test_processes_learn_the_same",
     "tests/training/test_kill.py",

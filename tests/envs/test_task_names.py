@@ -19,7 +19,7 @@ ALLOWED = {
     "envs/user_env.py": "the task `own` itself; its message says how a Gymnasium environment is written",
     "cli/landscapes.py": "a command about the files of one task",
     "cli/main.py": "the line about that command",
-    "cli/other_tools.py": "names that users of other fuel-break trainers know",
+    "cli/other_tools.py": "names that users of other trainers know",
     "cli/train.py": "the default preset of the command",
     "cli/report.py": "a command to try, in a message",
     "api.py": "the default preset of the function `train`",

@@ -27,7 +27,7 @@ from flashdqn.show.report import RUN_PAGES
 from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.backends.compiled import CompiledBackend, WholeStep
 from flashdqn.training.backends.cpu.backend import CpuBackend
-from flashdqn.training.session import Run
+from flashdqn.training.summary import SessionEnd as Run
 
 BEST = float(space_envs.STEPS)
 SMALL: dict[str, Any] = {

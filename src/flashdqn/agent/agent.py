@@ -14,6 +14,8 @@ from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 
 # PyTorch is imported only where it is needed: `Agent.from_onnx` does not need it.
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import Tensor
 
@@ -216,20 +218,29 @@ def load(
     return load_agent(Path(run), device, Permission(everything=trust), env)
 
 
-def load_agent(path: Path, device: str, permission: Permission, env: EnvLike | None = None) -> Agent:
-    """As `load`; the run may import only what `permission` allows."""
+def load_agent(
+    path: Path,
+    device: str,
+    permission: Permission,
+    env: EnvLike | None = None,
+    change: Callable[[Config], Config] | None = None,
+) -> Agent:
+    """As `load`; the run may import only what `permission` allows. `change` may give its environment other
+    settings: it comes after the permission, because it makes the environment."""
     from flashdqn.agent.agent_file import read_agent_file
     from flashdqn.compute.device import choose_device
     from flashdqn.config.given_env import find_env_change, permit_given_env
     from flashdqn.runs import checkpoint
     from flashdqn.runs.folder import RunFolder
 
-    change, permission = find_env_change(env), permit_given_env(permission, env)
+    given, permission = find_env_change(env), permit_given_env(permission, env)
     if path.is_file():
-        config, weights, steps = read_agent_file(path, permission, change)
-        return Agent(config, weights, choose_device(device), steps)
+        config, weights, steps = read_agent_file(path, permission, given)
+        return Agent(config if change is None else change(config), weights, choose_device(device), steps)
     folder = RunFolder.open(path)
-    config = folder.config(permission, change)
+    config = folder.config(permission, given)
     point = folder.play_point(path)
     weights, _, counters = checkpoint.load_or_suggest_older(point, with_state=False, command="flashdqn eval")
-    return Agent(config, weights, choose_device(device), counters["transitions"])
+    return Agent(
+        config if change is None else change(config), weights, choose_device(device), counters["transitions"]
+    )

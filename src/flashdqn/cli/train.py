@@ -15,7 +15,6 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
 from flashdqn.cli.flags import SHORT_NAMES, list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
-from flashdqn.cli.other_tools import PRESET as OTHER_TOOLS_PRESET
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 from flashdqn.config import Config
 from flashdqn.config.schedules import SCHEDULES, apply_shares, parse_share, scale_schedules
@@ -156,7 +155,7 @@ def resolve_base_config(
 
         return RunFolder.open(Path(resume)).config(permission), Path(resume), arguments
     settings = read_settings_file(Path(file)) if file is not None else {}
-    settings, default = translate_file_settings(settings)
+    settings, default = translate_file_settings(settings, named)
     preset = str(settings.get("preset", default))
     if named is None and file is not None:
         permission.require(find_names(preset.removeprefix("own:").removeprefix("gym:")), Path(file))
@@ -179,15 +178,28 @@ def check_receivers(config: Config, arguments: list[str], permission: Permission
         permission.require_sending(list_receivers(config), Path(file))
 
 
-def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """A file's settings and their preset. Names from other tools are translated; each translation is printed."""
+def translate_file_settings(settings: dict[str, Any], named: str | None) -> tuple[dict[str, Any], str]:
+    """A file's settings and their preset. Names from other tools are translated if it is known what they are for;
+    each translation is printed."""
+    from flashdqn.cli.other_tools import (
+        find_claimed_preset,
+        refuse_unclear_keys,
+        translate_settings,
+        uses_other_tool_keys,
+    )
+
     if not uses_other_tool_keys(settings):
         return settings, DEFAULT_PRESET
+    claimed = find_claimed_preset(settings)
+    if not (claimed or named or settings.get("preset")):
+        refuse_unclear_keys(settings)
     settings, notes = translate_settings(settings)
+    if claimed and not named and "preset" not in settings:
+        notes.insert(0, f"The file is for the preset {claimed}")
     console = SteadyConsole(soft_wrap=True)
     for note in notes:
         console.print(note, markup=False, highlight=False)
-    return settings, OTHER_TOOLS_PRESET
+    return settings, claimed or DEFAULT_PRESET
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:

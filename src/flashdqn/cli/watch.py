@@ -16,6 +16,7 @@ import tyro
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.cli.env_flags import EnvChange, split_env_flags
 from flashdqn.cli.latest import choose_run
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file
@@ -37,6 +38,8 @@ class WatchArguments:
       flashdqn watch RUN --gif game.gif
       flashdqn watch RUN --png moment.png --frame 100
       flashdqn watch RUN --checkpoint 500049
+      flashdqn watch RUN --env.size 15
+    Any --env.… flag of its task changes the games, if the network can take them.
     """
 
     run: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
@@ -72,13 +75,14 @@ def run_command(arguments: list[str]) -> int:
     """Run `flashdqn watch`."""
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
+    games, arguments = split_env_flags(arguments)
     known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
     parsed = check_watch_arguments(parse("watch", WatchArguments, arguments, known))
     run = choose_run(parsed.run, "watch")
     from flashdqn.show.players import Players
 
     register_gymnasium_envs()
-    players = Players(run, parsed.device, permission)
+    players = Players(run, parsed.device, permission, EnvChange("watch", games))
     if parsed.checkpoint is not None:
         players.first = find_checkpoint_name(players, parsed.checkpoint)
     console = SteadyConsole(soft_wrap=not sys.stdout.isatty())

@@ -105,6 +105,14 @@ def suggest_setting(config: Any, name: str) -> str:
     return suggest_nearest(name, names)
 
 
+def upgrade_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a run of an earlier version, as this version says the same."""
+    env = settings.get("env")
+    if not isinstance(env, dict) or str(env.get("task")) not in TASKS:
+        return settings
+    return {**settings, "env": find_task(env["task"]).upgrade(env)}
+
+
 def list_named_code(config: Config) -> tuple[str, ...]:
     """Every `module:Name` that a training could import: all texts with a colon, in every group of settings except
     `log`, whose texts are addresses (`list_receivers`). A branch (14:128,64) does not count, because it is a shape.

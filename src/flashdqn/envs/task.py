@@ -118,6 +118,8 @@ class Task(Generic[C]):
     most_envs: Callable[[C, int], int] | None = None
     #: bytes that an environment takes besides its observations and its `state_dict`
     bytes_per_env: Callable[[C], int] = lambda config: 0
+    #: the settings in a run of an earlier version, as this version says the same
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda settings: settings
     #: cheaper variants of the task, for `flashdqn profile`
     trials: Callable[[C], Sequence[Trial]] = lambda config: ()
 

@@ -30,6 +30,7 @@ from flashdqn.config.settings import (
     list_named_code,
     list_remaining_code,
     to_dict,
+    upgrade_settings,
 )
 from flashdqn.core.errors import CheckpointError, FlashDQNError, StorageError
 from flashdqn.core.files import (
@@ -171,7 +172,7 @@ class RunFolder:
             self._require_named_code(permission)  # whoever changed the file: this comes first
             raise
         try:
-            config = apply_settings(Config(), record.settings)
+            config = apply_settings(Config(), upgrade_settings(record.settings))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}.") from None
         changed = config if change is None else change(config)

@@ -19,6 +19,7 @@ from flashdqn.envs.tasks import TASKS
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,
+    GPU_PERCENT,
     MEAN_SCORE,
     MEMORY_MB,
     RATIO,
@@ -163,6 +164,9 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     if series.has(MEMORY_MB):
         largest = max(value for value in series.get(MEMORY_MB) if math.isfinite(value))
         found.append(("memory", f"{largest:,.0f} MB", "at its largest"))
+    if series.has(GPU_PERCENT):
+        used = sorted(value for value in series.get(GPU_PERCENT) if math.isfinite(value))
+        found.append(("GPU", f"{used[len(used) // 2]:.0f} %", "of the time busy, median window"))
     return found
 
 

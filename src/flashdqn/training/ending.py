@@ -115,7 +115,9 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
         )
     text = str(error).rstrip(". ")
     if isinstance(error, DivergedError):
-        return DivergedError(f"{text}, at step {step}; {last}. {error.advice}")
+        return DivergedError(
+            f"{text}, at step {step}; {last}. {error.advice} See docs/troubleshooting.md#nan."
+        )
     if isinstance(error, EnvError):
         failure = EnvError(f"{text}. {kept}" if loop.begun else f"{text}.")
         if isinstance(error, BadNumbersError):  # a smaller learning rate would not help

@@ -132,7 +132,7 @@ class Plain:
             f"{self._share:4.0%}  {row.step:>11,} steps  {row.episodes:>8,} episodes  "
             f"{rate_text(row):>9} steps/s  {window_score_text(row)}  length {format_metric(row.length)}  "
             f"ε {row.eps:.3f}  loss {format_metric(row.loss)}  "
-            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
+            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}{gpu_text(row)}  left {self.left()}"
         )
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -216,7 +216,7 @@ class LiveDisplay(Plain):
         lines: list[RenderableType] = [head, bar, table]
         if row:
             ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
-            lines += [label_value("ratio", ratio), label_value("time in", phase_text(row))]
+            lines += [label_value("ratio", ratio), label_value("time in", phase_text(row) + gpu_text(row))]
         return Group(*lines, label_value("evaluation", self._evaluation))
 
 
@@ -267,6 +267,12 @@ def phase_text(row: MetricsRow) -> str:
     shares = {name: part / total for name, part in parts.items()}
     shares["other"] = max(0.0, 1 - sum(shares.values()))
     return "  ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
+def gpu_text(row: MetricsRow) -> str:
+    """How busy the GPU was; empty if nobody knows."""
+    used = row.gpu_percent
+    return "" if used is None or math.isnan(used) else f"  GPU busy {used:.0f}%"
 
 
 def format_clock(seconds: float) -> str:

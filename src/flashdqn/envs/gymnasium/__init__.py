@@ -33,4 +33,5 @@ def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
         config.clip_reward,
         life_loss,
         config.action_bins,
+        scale=config.scale,
     )

@@ -64,6 +64,8 @@ class GymConfig(EnvConfig):
     """Truncate an episode after this many steps; 0: the environment's own limit."""
     channels: Channels = "auto"
     """Position of an image's channels. auto: first if that axis is the shortest, else last."""
+    scale: bool = False
+    """Scale observations to −1 … 1 by the bounds of their space, where these are finite."""
     stack: Annotated[int, Between(1, 64), tyro.conf.arg(aliases=["--env.frame-stack"])] = 1
     """Number of last frames in an observation. The replay still holds every frame only once."""
     action_repeat: Annotated[int, Between(1, 1000)] = 1

@@ -38,8 +38,10 @@ class GymVecEnv:
         clip_reward: float = 0.0,
         life_loss: bool = False,
         action_bins: int = 0,
+        *,
+        scale: bool = False,
     ) -> None:
-        self.vector = Vector(env, name, channels, timeout, action_bins)
+        self.vector = Vector(env, name, channels, timeout, action_bins, scale=scale)
         self.clip_reward = clip_reward or np.inf
         self.lives = LifeLoss(self.vector) if life_loss else None
         self.layout: tuple[Place, ...] = self.vector.encoder.layout

@@ -25,6 +25,7 @@ from flashdqn.core.contract import ObsPart, ObsSpec
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import Channels
 from flashdqn.envs.gymnasium.packing import PackedRows, Storage, lay_out_fields
+from flashdqn.envs.gymnasium.scaling import scale_parts
 
 Array = npt.NDArray[Any]
 MASK_KEY = "action_mask"
@@ -71,9 +72,13 @@ class Place:
 class Encoder:
     """From batched observations of a Gymnasium space to one array."""
 
-    def __init__(self, space: Space[Any], num_actions: int, channels: Channels = "auto") -> None:
+    def __init__(
+        self, space: Space[Any], num_actions: int, channels: Channels = "auto", *, scale: bool = False
+    ) -> None:
         self.mask_in_obs = _holds_mask(space, num_actions)
         self.parts = _list_parts(space, (), channels, self.mask_in_obs)
+        if scale:
+            self.parts = scale_parts(space, self.parts)
         if not self.parts:
             raise EnvError(f"The observation space {space} holds nothing to learn from.")
         self.rows = _pack_parts(self.parts)

@@ -44,12 +44,14 @@ class Vector:
         channels: Channels = "auto",
         timeout: float = 60.0,
         action_bins: int = 0,
+        *,
+        scale: bool = False,
     ) -> None:
         self.env, self.name, self.num_envs = env, name, env.num_envs
         self.calls = Calls(env, name, timeout)
         self.actions = make_action_coder(env.single_action_space, name, action_bins)
         self.num_actions = self.actions.num_actions
-        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
+        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels, scale=scale)
         self.mode = _autoreset_mode(env, name)
         self.masked: bool | None = None  # known after the first answer
         self.lives: Array | None = None  # [N], where the environment counts them

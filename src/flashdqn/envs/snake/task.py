@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashdqn.envs.snake.config import SnakeConfig
 from flashdqn.envs.snake.presets import PRESETS
@@ -42,6 +42,12 @@ def list_snake_trials(config: SnakeConfig) -> Iterator[Trial]:
         yield Trial("no-flood", {"features": "basic"}, "other features: another task")
 
 
+def drop_unused_distance(settings: dict[str, Any]) -> dict[str, Any]:
+    """Until 0.1.0 a distance to the border was ignored without random starts."""
+    unused = settings.get("start") != "random"
+    return settings | {"border_distance": 0} if unused and "border_distance" in settings else settings
+
+
 SNAKE = Task(
     about="eat, grow, and do not bite yourself: boards of 4x4 to 32x32",
     config=SnakeConfig,
@@ -49,5 +55,6 @@ SNAKE = Task(
     presets=PRESETS,
     view=view_snake,
     actions=lambda config: config.action_names,
+    upgrade=drop_unused_distance,
     trials=lambda config: tuple(list_snake_trials(config)),
 )
