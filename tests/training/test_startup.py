@@ -34,7 +34,7 @@ def make_terminal() -> tuple[Console, io.StringIO]:
 def test_the_line_says_what_happens() -> None:
     log = CompilationLog()
     assert describe_log(log, 103.4, 100.0) == "Warming up: loading PyTorch, 3 s"
-    log.stage = "allocating"
+    log.doing = "allocating"
     assert describe_log(log, 105.0, 100.0) == "Warming up: allocating, 5 s"
     log.times, log.done, log.expected = {"a": 10.0, "b": 20.0, "c": 30.0}, {"a": 10.0}, ["c"]
     log.current, log.started = "b", 100.0

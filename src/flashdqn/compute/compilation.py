@@ -47,7 +47,7 @@ class CompilationLog:
     """What a start of a training has compiled so far. One thread writes, a display reads."""
 
     #: what happens now, in a few words
-    stage: str = ""
+    doing: str = ""
     #: the kernel that is being compiled, and since when
     current: str | None = None
     started: float = 0.0
@@ -112,7 +112,7 @@ def restart_log() -> CompilationLog:
 
 def report_stage(text: str) -> None:
     """Say what happens now."""
-    _log.stage = text
+    _log.doing = text
 
 
 def expect_kernels(kernels: Iterable[str]) -> None:
