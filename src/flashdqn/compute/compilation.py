@@ -62,6 +62,10 @@ class CompilationLog:
     #: when it began, by the clock and in this process's own time
     begun: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
 
+    def begin_stage(self, text: str) -> None:
+        """Say what happens now."""
+        self.doing = text
+
     @property
     def number(self) -> int:
         """The number of the kernel that is being compiled."""
@@ -112,7 +116,7 @@ def restart_log() -> CompilationLog:
 
 def report_stage(text: str) -> None:
     """Say what happens now."""
-    _log.doing = text
+    _log.begin_stage(text)
 
 
 def expect_kernels(kernels: Iterable[str]) -> None:

@@ -75,7 +75,6 @@ MOUNTAINCAR = Preset(
         # The velocity is below 0.07: unscaled, the network hardly sees it. Chance alone reaches the goal only if
         # an action lasts for a while.
         "env": {"id": "MountainCar-v0", "scale": True, "action_repeat": 4},
-        "network": {"hidden": (128, 128)},
         "replay": {"capacity": 50_000, "n_step": 3},
         "learn": {
             "batch_size": 64,
@@ -88,7 +87,7 @@ MOUNTAINCAR = Preset(
             "lr_over": 50_000,
             "v_max": 0.0,
         },
-        "explore": {"start": 1.0, "end": 0.02, "over": 10_000},
+        "explore": {"over": 10_000},
         "eval": {"every": 6_250, "episodes": 50},
         "log": {"checkpoint_every": 0},
     },
