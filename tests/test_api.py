@@ -213,3 +213,32 @@ def test_every_snake_keeps_the_contract(features: str, actions: str) -> None:
     assert report.steps == 300
     assert report.terminated > 0
     assert report.truncated > 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: flashdqn.train(None),  # type: ignore[arg-type]
+        lambda: flashdqn.train(["snake"]),  # type: ignore[arg-type]
+        lambda: flashdqn.train("snake", algo=5),  # type: ignore[arg-type]
+        lambda: flashdqn.train(resume=5),  # type: ignore[arg-type]
+        lambda: flashdqn.make_env(None, 1),  # type: ignore[arg-type]
+        lambda: flashdqn.make_env("snake", 2.5),  # type: ignore[arg-type]
+        lambda: flashdqn.make_env("snake", "2"),  # type: ignore[arg-type]
+        lambda: flashdqn.make_env("snake", True),
+        lambda: flashdqn.make_env("snake", 10**13),
+        lambda: flashdqn.make_env("snake", 2**70),
+        lambda: flashdqn.make_env("snake", 1, device="nonsense"),
+        lambda: flashdqn.make_env("snake", 1, device="meta"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(call: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("episodes", [0, -1, 1.5, "3", None])
+def test_an_agent_refuses_a_wrong_number_of_games(agent: Agent, episodes: int) -> None:
+    with pytest.raises(ConfigError, match="episodes must be a whole number of at least 1"):
+        agent.evaluate(episodes)

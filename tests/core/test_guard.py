@@ -15,7 +15,7 @@ import pytest
 from flashdqn.core.blame import MOST_LETTERS, read_message
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
-from flashdqn.core.signals import send_swallowed_stops_again
+from flashdqn.core.signals import Interrupt, runs_as_command, send_swallowed_stops_again
 
 
 class Foreign(BaseException):
@@ -139,6 +139,16 @@ def test_a_hang_is_ended(hang: Callable[[], object]) -> None:
         Guard("game", 0.5).call("step", hang)
 
 
+def test_a_hang_is_ended_where_timers_stop_a_training() -> None:
+    with Interrupt(waits=True) as interrupt:
+        guard = Guard("game", 0.5)
+        with pytest.raises(EnvError, match="has not answered"):
+            guard.call("step", time.sleep, 60)
+        assert not interrupt.requested
+        signal.raise_signal(signal.SIGALRM)
+        assert interrupt.signal == signal.SIGALRM
+
+
 def test_a_hang_in_another_thread_is_ended() -> None:
     said: list[BaseException] = []
 
@@ -182,3 +192,22 @@ def test_what_a_call_changes_of_the_process_is_set_back() -> None:
     assert torch.is_grad_enabled()
     assert torch.get_default_device() == torch.device("cpu")
     assert sys.getrecursionlimit() == before
+
+
+def test_what_a_step_changes_of_the_defaults_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def step() -> None:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        monkeypatch.setattr(sys, "stdout", None)
+
+    Guard("game", 30.0).call("step", step)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.get_default_device() == torch.device("cpu")
+    assert sys.stdout is sys.__stdout__
+
+
+def test_a_command_is_known_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [])
+    assert not runs_as_command()

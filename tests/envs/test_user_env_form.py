@@ -61,6 +61,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "wide outcomes": {"outcomes": torch.zeros(4, 3)},
     "wide mask": {"mask": torch.ones(4, 4, dtype=torch.bool)},
     "no legal action": {"mask": torch.zeros(4, 3, dtype=torch.bool)},
+    "a number for a decoder": {"decoder": 5},
+    "a decoder without a shape": {"decoder": lambda obs: obs},
     "no state": {"state_dict": lambda: None},
     "text in the state": {"state_dict": lambda: {"a": "b"}},
 }
@@ -92,6 +94,8 @@ def test_the_game_itself_is_right() -> None:
         ("wide outcomes", r"`outcomes` after reset .* its shape is \[4, 3\]"),
         ("wide mask", r"`mask` after reset .* its shape is \[4, 4\]"),
         ("no legal action", "environment 0 has none"),
+        ("a number for a decoder", "`decoder` must be None, or a function .* but it is 5"),
+        ("a decoder without a shape", "`decoder` must be None, or a function with a tuple"),
         ("no state", "state_dict must return a flat dict .* returned a NoneType"),
         ("text in the state", "'a' holds a str"),
         ("changed action", "must leave the caller's action tensor alone"),

@@ -297,3 +297,19 @@ def test_a_lock_that_is_a_folder_is_named(run_copy: Path) -> None:
     (run_copy / ".lock").mkdir()
     with pytest.raises(CheckpointError, match=r"\.lock"), RunFolder(run_copy).locked():
         pass
+
+
+def test_a_folder_in_the_place_of_the_run_is_not_written_to(tmp_path: Path) -> None:
+    folder = RunFolder.create(tiny_config(out=str(tmp_path / "runs")), {})
+    with folder.locked():
+        folder.write_json("note.json", {})
+        folder.path.rename(tmp_path / "moved")
+        folder.path.mkdir()
+        for write in (
+            lambda: folder.write_json("note.json", {}),
+            lambda: folder.save_checkpoint({"w": torch.zeros(1)}, None, {"transitions": 1}),
+        ):
+            with pytest.raises(StorageError, match="was replaced by another folder"):
+                write()
+    assert list(folder.path.iterdir()) == []
+    assert (tmp_path / "moved" / "note.json").exists()

@@ -146,6 +146,8 @@ def forge_request(field: int, value: int) -> Callable[[dict[str, Tensor]], Any]:
         ),
         *(forge_request(field, -9) for field in (layout.SOURCE, layout.TARGET, layout.BUNDLE)),
         forge_request(layout.NEXT, 0),
+        lambda state: state["mask"].fill_(True),
+        lambda state: state["mask"].logical_not_(),
     ],
 )
 def test_networks_that_cannot_be(change: Callable[[dict[str, Tensor]], Any]) -> None:
@@ -157,13 +159,52 @@ def test_networks_that_cannot_be(change: Callable[[dict[str, Tensor]], Any]) -> 
         env.load_state_dict(state)
 
 
-@pytest.mark.parametrize(("part", "value"), [("scene", 10**6), ("scene", -1), ("ignition", 10**6)])
+@pytest.mark.parametrize(
+    ("part", "value"), [("scene", 10**6), ("scene", -1), ("ignition", 10**6), ("obs", 255)]
+)
 def test_fires_that_cannot_be(part: str, value: int) -> None:
     env = flashdqn.make_env("fuelbreaks-small", 2)
     state = env.state_dict()
     state[part].fill_(value)
     with pytest.raises(CheckpointError, match="state is damaged"):
         env.load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["explore", "replay"])
+def test_a_generator_is_missing(run_copy: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    point = checkpoint.list_checkpoints(run_copy / "checkpoints", with_state=True)[-1]
+    state = load_file(point / STATE)
+    del state[f"generator.{name}"]
+    save_file(state, point / STATE)
+    sign_file(point, STATE)
+    assert cli.answer_command(["train", "--resume", str(run_copy), "--steps", "1000000"]) == 2
+    assert f"lacks random generators ({name})" in capsys.readouterr().err
+
+
+def test_an_older_run_may_lack_a_generator(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    point = checkpoint.list_checkpoints(run_copy / "checkpoints", with_state=True)[-1]
+    state = load_file(point / STATE)
+    del state["generator.replay"]
+    save_file(state, point / STATE)
+    sign_file(point, STATE)
+    manifest = read_signed_json(point / MANIFEST)
+    write_signed_json(point / MANIFEST, manifest | {"format": 1})
+    command = ["train", "--resume", str(run_copy), "--steps", str(manifest["step"] + 100)]
+    assert cli.answer_command(command) == 0
+    assert "lacks random generators (replay): these begin anew" in capsys.readouterr().out
+
+
+def test_terabytes_of_nothing_are_not_read(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = checkpoint.list_checkpoints(run_copy / "checkpoints")[-1]
+    size = 2**37
+    with (point / WEIGHTS).open("r+b") as file:
+        file.truncate(size)
+    manifest = read_signed_json(point / MANIFEST)
+    manifest["bytes"][WEIGHTS] = size
+    write_signed_json(point / MANIFEST, manifest)
+    monkeypatch.setattr(checkpoint, "hash_plain_file", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(CheckpointError, match="almost empty"):
+        flashdqn.load(point)
 
 
 def test_a_ring_takes_only_its_own_rows() -> None:

@@ -300,3 +300,9 @@ def test_a_run_in_training_shows_what_it_has(run_copy: Path) -> None:
     assert "Error:" not in page.split("<script>")[0]
     assert "– episodes" not in page
     assert "– per transition" not in page
+
+
+def test_a_folder_whose_name_has_two_lines(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = run_copy.rename(run_copy.with_name("a\nReport  all is well"))
+    assert cli.answer_command(["report", str(odd)]) == 0
+    assert not any(line.startswith("Report  all") for line in capsys.readouterr().out.splitlines())

@@ -6,7 +6,7 @@ import json
 import sys
 import types
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import gymnasium
 import numpy as np
@@ -193,6 +193,25 @@ def test_what_cannot_draw_itself_is_shown_as_it_is_seen(monkeypatch: pytest.Monk
     stage.env.step(torch.tensor([0]))
     assert "0.300" in stage.view.text().plain
     assert stage.view.actions == ("action 0", "action 1")
+
+
+class Blank(Silent):
+    """Draws pictures without pixels."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        return np.zeros((0, 0, 3), dtype=np.uint8)
+
+
+def test_an_empty_picture_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("blank_envs")
+    module.make = Blank  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "blank_envs", module)
+    assert "draws uint8 [0, 0, 3]: what the agent sees" in open_stage(GymConfig("blank_envs:make")).note
 
 
 def test_minatar_without_its_painter_is_shown_as_planes(monkeypatch: pytest.MonkeyPatch) -> None:

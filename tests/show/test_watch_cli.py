@@ -14,8 +14,8 @@ from rich.console import Console
 
 from flashdqn import Run
 from flashdqn.cli import main as cli
-from flashdqn.core.errors import ConfigError, FlashDQNError
-from flashdqn.envs.stage import open_stage
+from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError
+from flashdqn.envs.stage import GameStage, open_stage
 from flashdqn.show.bars import draw_signed_bar
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
@@ -207,3 +207,12 @@ def test_bars_begin_at_zero_and_their_axis_does_not_jump() -> None:
 )
 def test_a_signed_bar(value: float, low: float, high: float, drawn: str) -> None:
     assert draw_signed_bar(value, low, high, 7) == drawn
+
+
+def test_an_environment_that_cannot_be_closed_is_told_after_the_game(
+    finished_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(GameStage, "close", lambda self: EnvError("game cannot be closed: it is stuck."))
+    with pytest.raises(EnvError, match="cannot be closed"):
+        cli.dispatch_command(["watch", str(finished_run.path), "--seed", "4"])
+    assert "Game 1" in capsys.readouterr().out

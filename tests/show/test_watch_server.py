@@ -271,8 +271,29 @@ def test_only_http_1_is_spoken(server: PlayerServer, line: str) -> None:
         ("Host: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked", b"400"),
         ("Host: 127.0.0.1:PORT\r\n" + "\r\n".join(f"X{k}: y" for k in range(200)), b"431"),
         (f"Host: 127.0.0.1:PORT\r\nX: {'y' * 70_000}", b"431"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:PORT\r\nOrigin: http://evil.example", b"400"),
+        ("Host: 127.0.0.1:PORT\r\nSec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site", b"400"),
+        ("Host: 127.0.0.1:PORT\r\nContent-Length: 0\r\nContent-Length: 9", b"400"),
+        ("Host: 127.0.0.1:PORT\r\nTransfer-Encoding : chunked", b"400"),
+        ("Host: 127.0.0.1:PORT\r\nX\0: y", b"400"),
+        ("Host: 127.0.0.1:PORT\r\nExpect: 100-continue", b"417"),
     ],
-    ids=["two hosts", "origin", "no origin", "own origin", "body", "chunks", "many headers", "long header"],
+    ids=[
+        "two hosts",
+        "origin",
+        "no origin",
+        "own origin",
+        "body",
+        "chunks",
+        "many headers",
+        "long header",
+        "two origins",
+        "two sites",
+        "two lengths",
+        "a space",
+        "a zero",
+        "expect",
+    ],
 )
 def test_odd_headers(server: PlayerServer, headers: str, status: bytes) -> None:
     text = f"GET /api/run HTTP/1.1\r\nConnection: close\r\n{headers}\r\n\r\n".replace(
@@ -281,6 +302,11 @@ def test_odd_headers(server: PlayerServer, headers: str, status: bytes) -> None:
     answer = exchange(server, text.encode())
     assert answer.split(b" ")[1] == status
     assert (b'"players"' in answer) == (status == b"200")
+
+
+def test_half_an_address_is_not_found(server: PlayerServer) -> None:
+    text = f"GET http://[/ HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1:{server.port}\r\n\r\n"
+    assert exchange(server, text.encode()).split(b" ")[1] == b"404"
 
 
 def test_many_parameters(server: PlayerServer) -> None:

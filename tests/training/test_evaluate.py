@@ -11,6 +11,7 @@ from torch import Tensor
 from toy_envs import CPU, Chain, Crossing, MaskedBandit
 
 from flashdqn.core.contract import ObsSpec
+from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.training.evaluate import ASK_EVERY, evaluate
@@ -140,6 +141,21 @@ def test_it_never_takes_an_illegal_action() -> None:
     result = evaluate(env, lambda obs: 10 * (~env.legal[obs.argmax(1)]).float(), HEAD, seed=0)
     assert result.mean_length == 5.0
     assert result.outcomes["steps"] == 5.0
+
+
+def test_a_game_without_a_legal_action_is_refused() -> None:
+    env = Timetable([5, 70])
+    env.mask = torch.tensor([[True, True], [False, False]])
+    with pytest.raises(EnvError, match="1 of 2 evaluation games had none"):
+        evaluate(env, lambda obs: torch.zeros(2, 2), HEAD, seed=0)
+
+
+def test_a_mask_means_nothing_after_the_end() -> None:
+    class Emptied(Timetable):
+        def step(self, action: Tensor) -> Step:
+            return super().step(action)._replace(mask=~self.over[:, None].expand(-1, 2))
+
+    assert evaluate(Emptied([1, 3]), lambda obs: torch.zeros(2, 2), HEAD, seed=0).episodes == 2
 
 
 def test_the_same_seed_gives_the_same_result_on_a_used_environment() -> None:

@@ -11,7 +11,7 @@ import torch
 import flashdqn
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.envs import build_env
 from flashdqn.envs.fuelbreaks import FuelBreaksConfig
 from flashdqn.replay.n_step import gather_transitions
@@ -90,3 +90,16 @@ def test_a_ring_is_as_small_as_it_says() -> None:
     said = ring_bytes(10_000, 8, games.obs_spec, 2500, masked=False)
     assert said == sum(column.nbytes for column in columns)
     assert said / 10_000 < 330, "bytes per transition: the planes alone would be 140,000"
+
+
+@pytest.mark.parametrize("key", ["ring.obs", "env.obs"])
+def test_stored_scenes_that_there_are_not(key: str) -> None:
+    config = apply_settings(base_config("fuelbreaks-small"), TINY)
+    parts = assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
+    parts.collector.start(0)
+    weights, state = parts.learner.weights(), parts.state_dict()
+    counters = {"updates": 0, "transitions": 0, "episodes": 0}
+    parts.load(weights, state, counters)
+    state[key][..., 1] = 200
+    with pytest.raises(CheckpointError, match="the scene of an observation must be from 0 to"):
+        parts.load(weights, state, counters)

@@ -143,3 +143,13 @@ def test_measuring_a_network_keeps_nothing_of_it() -> None:
     del network
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.usefixtures("free")
+def test_an_observation_larger_than_the_memory_is_named() -> None:
+    env = build_evaluation_env(base_config("snake").env, 1, CPU)
+    env.obs_spec = ObsSpec((10**11,), torch.float32)
+    with pytest.raises(
+        ConfigError, match=r"an observation takes 400.* so that not even --replay.capacity 1 fits"
+    ):
+        memory.check_ring_fits(base_config("snake").replay, env, masked=False)

@@ -11,12 +11,14 @@ import pytest
 from rich.console import Console
 from test_modes import make, small
 
+from flashdqn.core.errors import CheckpointError, EnvError, FlashDQNError
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.tables import read_metrics
 from flashdqn.training.metrics import EpisodeMeans
 from flashdqn.training.progress import Plain, Silent, gpu_text
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
+from flashdqn.training.warmup import NOTHING_YET
 
 
 class Clock:
@@ -145,3 +147,28 @@ def test_a_table_without_it_stays_without_it(
     assert again.report(2.0).gpu_percent is None
     assert len(read_metrics(tmp_path)) == 2
     assert not list(tmp_path.glob("*damaged*"))
+
+
+def test_outcomes_that_are_no_numbers_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter, notes = reporter_in(tmp_path), []
+    monkeypatch.setattr(reporter.progress, "note", notes.append)
+    means = EpisodeMeans(3, 1.0, 1.0, {"score": math.nan, "won": 0.5})
+    monkeypatch.setattr(reporter.parts.metrics, "read", lambda: means)
+    for _ in range(2):
+        reporter.report(1.0)
+    assert len(notes) == 1
+    assert "must be finite, and these are not: score." in notes[0]
+
+
+@pytest.mark.parametrize(("fresh", "kind"), [(True, EnvError), (False, CheckpointError)])
+def test_a_state_that_does_not_load_is_the_environments_fault_before_the_first_step(
+    fresh: bool, kind: type[FlashDQNError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_state_dict(state: object) -> None:
+        raise KeyError("board")
+
+    _, parts = make(small("double"))
+    weights, state = parts.learner.weights(), parts.state_dict()
+    monkeypatch.setattr(parts.env, "load_state_dict", load_state_dict)
+    with pytest.raises(kind, match="board"):
+        parts.load(weights, state, NOTHING_YET, fresh=fresh)

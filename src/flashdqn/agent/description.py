@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from flashdqn.core.errors import CheckpointError
+from flashdqn.core.files import parse_json
+from flashdqn.core.text import CONTROL, clean_line
 
 FORMAT = "flashdqn-policy-1"
 
@@ -50,8 +52,42 @@ class Description:
             )
         try:
             given = [field.name for field in fields(cls) if field.name in texts or field.default is MISSING]
-            values = {name: json.loads(texts[name]) for name in given}
+            values = {name: parse_json(texts[name]) for name in given}
         except (KeyError, ValueError) as error:
-            raise CheckpointError(f"The metadata of {file} cannot be read: {error}.") from None
+            raise CheckpointError(
+                f"The metadata of {file} cannot be read: {clean_line(str(error), 200)}."
+            ) from None
+        for name, fits in RULES.items():
+            if name in values and not fits(values[name]):
+                raise CheckpointError(f"The metadata of {file} cannot be believed: '{name}' is not one.")
         values |= {name: tuple(values.get(name, ())) for name in ("observation_shape", "actions", "branches")}
+        if values["branches"] and sum(values["branches"]) != len(values["actions"]):
+            raise CheckpointError(f"The metadata of {file} cannot be believed: 'branches' is not one.")
         return cls(**values)
+
+
+def is_whole(value: Any, low: int = 0) -> bool:
+    """Whether a value is a whole number that NumPy can hold."""
+    return type(value) is int and low <= value < 2**63
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text that controls no terminal."""
+    return isinstance(value, str) and not CONTROL.search(value)
+
+
+#: What every field must be: the file may be a stranger's.
+RULES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("task", "preset", "head", "precision", "weights", "version"), is_text),
+    "env": lambda value: isinstance(value, dict),
+    "observation_shape": lambda value: isinstance(value, list) and all(is_whole(x, 1) for x in value),
+    "observation_dtype": lambda value: value in ("float32", "uint8"),
+    "actions": lambda value: (
+        isinstance(value, list) and bool(value) and all(isinstance(x, str) for x in value)
+    ),
+    "branches": lambda value: isinstance(value, list) and all(is_whole(x, 1) for x in value),
+    "first_action": lambda value: is_whole(value, -(2**63)),
+    "masked": lambda value: isinstance(value, bool),
+    "score": lambda value: value is None or type(value) in (int, float),
+    "steps": is_whole,
+}

@@ -12,6 +12,7 @@ from flashdqn.config import Config
 from flashdqn.config.given_env import EnvLike, replace_env
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, EnvError
+from flashdqn.core.ranges import describe_value
 from flashdqn.envs.live_env import is_instance_name
 from flashdqn.envs.tasks import build_env, build_evaluation_env
 from flashdqn.learn.bootstraps import Net
@@ -26,15 +27,17 @@ if TYPE_CHECKING:
 
 def judge_agent(agent: Agent, episodes: int, seed: int | None, env: EnvLike | None) -> Evaluation:
     """Play `episodes` games; an instance plays them one after the other, everything else all at once."""
-    if episodes < 1:
-        raise ConfigError(f"episodes must be at least 1, and is {episodes}.")
+    if not isinstance(episodes, int) or episodes < 1:
+        raise ConfigError(
+            f"episodes must be a whole number of at least 1, and is {describe_value(episodes)}."
+        )
     seed = purpose_seed(agent.config.seed, "judgement") if seed is None else seed
     config = dataclasses.replace(agent.config, env=replace_env(agent.config.env, env))
     if is_instance_name(getattr(config.env, "id", "")):
         games = build_env(config.env, 1, agent.device)
         return _play_and_close(agent, config, games, [seed + number for number in range(episodes)])
     one = build_evaluation_env(config.env, 1, agent.device)
-    check_games_fit(bytes_per_env(config, one), episodes, agent.device)
+    check_games_fit(bytes_per_env(config.env, one), episodes, agent.device)
     if episodes > 1:
         _close_whole(one)
         one = build_evaluation_env(config.env, episodes, agent.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import numpy.typing as npt
 
 from flashdqn.agent.description import Description
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
+from flashdqn.core.files import describe_problem, read_plain_file
+from flashdqn.core.text import clean_line
 
 Array = npt.NDArray[Any]
+#: The largest file: the format holds no more.
+MOST_BYTES = 2**31
 
 
 class OnnxAgent:
@@ -20,8 +25,8 @@ class OnnxAgent:
     def __init__(self, file: str | Path, threads: int = 1) -> None:
         """`threads` compute one call together; small networks are fastest with one."""
         self._session = open_session(Path(file), threads)
-        texts = self._session.get_modelmeta().custom_metadata_map
-        self.description = Description.from_texts(texts, str(file))
+        self.description = Description.from_texts(read_texts(self._session, file), str(file))
+        check_graph(self._session, self.description, file)
 
     @property
     def num_actions(self) -> int:
@@ -86,14 +91,55 @@ def open_session(file: Path, threads: int) -> Any:
         raise ConfigError("onnxruntime is not installed: pip install onnxruntime") from None
     if threads < 1:
         raise ConfigError(f"threads must be at least 1, and is {threads}.")
-    if not file.is_file():
-        raise CheckpointError(f"{file} does not exist: `flashdqn export RUN` writes one.")
+    try:
+        data = read_plain_file(file, follow=True, most=MOST_BYTES)
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} does not exist: `flashdqn export RUN` writes one.") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file} {describe_problem(error)}.") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors only: notes about its own optimizations do not help users
+    options.log_severity_level = 4  # nothing: errors are raised, too
+    # A graph may ask for weights from other files: where it may look, there are none.
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(Path(os.devnull))
+    )
     try:
-        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            data, options, providers=["CPUExecutionProvider"], enable_fallback=False
+        )
     except Exception as error:  # its error classes share no other base
-        reason = str(error).splitlines()[0]
+        reason = clean_line(str(error), 300)
         raise CheckpointError(f"{file} cannot be opened as an ONNX file: {reason}") from None
+
+
+def read_texts(session: Any, file: str | Path) -> dict[str, str]:
+    """The metadata of an open file."""
+    try:
+        return dict(session.get_modelmeta().custom_metadata_map)
+    except ValueError:  # it is not UTF-8
+        raise CheckpointError(f"The metadata of {file} cannot be read: they are damaged.") from None
+
+
+def check_graph(session: Any, about: Description, file: str | Path) -> None:
+    """Refuse a graph whose inputs and outputs are not those that its description tells of."""
+    kinds = {"float32": "tensor(float)", "uint8": "tensor(uint8)"}
+    count = len(about.actions)
+    wanted = {
+        "obs": (kinds[about.observation_dtype], about.observation_shape),
+        "q": ("tensor(float)", (count,)),
+    }
+    wanted |= {"action": ("tensor(int64)", ())} | (
+        {"mask": ("tensor(bool)", (count,))} if about.masked else {}
+    )
+    try:
+        ends = (*session.get_inputs(), *session.get_outputs())
+        found = {x.name: (x.type, tuple(x.shape[1:])) for x in ends}
+    except ValueError:  # a name is not UTF-8
+        raise CheckpointError(f"{file} cannot be played: its graph is damaged.") from None
+    for name in sorted(wanted.keys() | found.keys()):
+        if found.get(name) != wanted.get(name):
+            raise CheckpointError(
+                f"{file} cannot be played: its description and its graph differ in {clean_line(name, 60)!r}."
+            )

@@ -27,6 +27,7 @@ from flashdqn.config.schedules import scale_schedules
 from flashdqn.config.settings import apply_settings, flatten_keys, list_receivers
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import describe_value
 from flashdqn.core.suggestions import suggest_nearest
 from flashdqn.core.user_code import Permission, find_names
 from flashdqn.envs.tasks import TASKS, build_env, find_task
@@ -36,8 +37,12 @@ from flashdqn.show.report import make_run_pages
 from flashdqn.show.terminal import CleanConsole
 from flashdqn.training.callbacks import Callbacks, OnCheckpoint, OnEvaluation, OnReport
 from flashdqn.training.evaluate import Evaluation
+from flashdqn.training.memory import check_envs_fit
 from flashdqn.training.progress import Progress, Silent, choose_progress
 from flashdqn.training.session import resume_run, start_run
+
+#: This many environments fit into any memory; more are counted first.
+FEW = 10_000
 
 
 def train(
@@ -71,6 +76,8 @@ def train(
     run names as module:Name is imported only with `trust=True`, or if `settings` name it too; the same goes for
     servers that it sends figures to. The run of an environment that no name leads to needs `env=` again.
     """
+    check_kind("algo", algo, str, type(None))
+    check_kind("resume", resume, str, os.PathLike, type(None))
     callbacks = Callbacks(on_report, on_evaluation, on_checkpoint, stop_at_score)
     if resume is not None:
         if algo is not None:
@@ -142,6 +149,13 @@ def _choose_display(progress: bool) -> Progress:
     return choose_progress(CleanConsole(stderr=True)) if display is None else NotebookDisplay(display)
 
 
+def check_kind(name: str, value: object, *kinds: type) -> None:
+    """Refuse an argument of another type."""
+    if not isinstance(value, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+        raise ConfigError(f"{name} must be of type {expected}, and is {describe_value(value)}.")
+
+
 def check_resume(run: Config, wanted: Config) -> Config:
     """Refuse a configuration that differs from the run's own in more than the budget."""
     same = dataclasses.replace(wanted, steps=run.steps, episodes=run.episodes, max_time=run.max_time)
@@ -194,6 +208,8 @@ def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> 
 
     The name is a preset's or Gymnasium's (gym:CartPole-v1); settings are those of the environment.
     """
+    check_kind("name", name, str)
+    check_kind("num_envs", num_envs, int)
     name = complete_env_name(name)
     if name in PRESETS or ":" in name:
         config = start_from_env(name).env
@@ -201,6 +217,9 @@ def make_env(name: str, num_envs: int, device: str = "cpu", **settings: Any) -> 
         config = find_task(name).config()
     else:
         raise ConfigError(f"Unknown environment '{name}'{suggest_nearest(name, {*TASKS, *PRESETS})}")
-    if num_envs < 1:
-        raise ConfigError(f"num_envs must be at least 1, and is {num_envs}.")
-    return build_env(apply_settings(config, settings, "env."), num_envs, choose_device(device))
+    if num_envs < 1 or num_envs is True:
+        raise ConfigError(f"num_envs must be at least 1, and is {describe_value(num_envs)}.")
+    config, place = apply_settings(config, settings, "env."), choose_device(device)
+    if num_envs > FEW:
+        check_envs_fit(config, num_envs, place)
+    return build_env(config, num_envs, place)

@@ -15,6 +15,7 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.cli.latest import choose_run
 from flashdqn.core.ranges import Between
+from flashdqn.core.text import clean_name
 from flashdqn.show.terminal import SteadyConsole
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def show_export_results(done: Exported, console: SteadyConsole) -> None:
     if done.file.suffix == ".onnx":
         say.append(f"Use     flashdqn.load_onnx({str(done.file)!r}).act(obs)")
     for line in say:
-        console.print(line, highlight=False, markup=False)
+        console.print(clean_name(line), highlight=False, markup=False)
 
 
 def format_export_row(row: Measured) -> list[str]:

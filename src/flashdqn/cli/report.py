@@ -13,6 +13,7 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.core.errors import CheckpointError, ConfigError, UntrustedError
 from flashdqn.core.files import check_writable_file
+from flashdqn.core.text import clean_name
 from flashdqn.show.terminal import SteadyConsole
 
 DEFAULT_COMPARISON = Path("comparison.html")
@@ -62,13 +63,15 @@ def run_command(arguments: list[str]) -> int:
                 RunFolder(folders[0]).config(permission)
             except ConfigError as error:  # the page is written: it needs neither the code nor the settings
                 why = "" if isinstance(error, UntrustedError) else f"{CONFIG_FILE} cannot be used: "
-                console.print(f"No game is recorded: {why}{error}", highlight=False, markup=False)
-        console.print(f"Report  {written}", highlight=False, markup=False)
+                said = f"No game is recorded: {why}{error}"
+                console.print(clean_name(said), highlight=False, markup=False)
+        console.print(clean_name(f"Report  {written}"), highlight=False, markup=False)
         return 0
     out = parsed.out or DEFAULT_COMPARISON
     written = write_comparison(folders, out)
     show_problems(folders, console)
-    console.print(f"Comparison of {len(folders)} runs  {written}", highlight=False, markup=False)
+    said = f"Comparison of {len(folders)} runs  {written}"
+    console.print(clean_name(said), highlight=False, markup=False)
     return 0
 
 
@@ -79,4 +82,4 @@ def show_problems(folders: list[Path], console: SteadyConsole) -> None:
     for folder in folders:
         for problem in find_problems(folder):
             name = f"{folder.name}: " if len(folders) > 1 else ""
-            console.print(f"Note    {name}{problem}", highlight=False, markup=False)
+            console.print(clean_name(f"Note    {name}{problem}"), highlight=False, markup=False)

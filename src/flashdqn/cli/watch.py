@@ -18,7 +18,7 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.cli.env_flags import EnvChange, split_env_flags
 from flashdqn.cli.latest import choose_run
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.files import check_writable_file
 from flashdqn.core.ranges import MANY, Between, describe_value
 from flashdqn.show.terminal import SteadyConsole
@@ -168,14 +168,14 @@ def watch_in_terminal(console: SteadyConsole, players: Players, parsed: WatchArg
             console.print(done.sentence(number + 1), highlight=False, markup=False)
             results.append(done)
     finally:
-        stage.close()
+        problem = stage.close()
     if len(results) > 1:
         mean = sum(result.total for result in results) / len(results)
         steps = sum(result.turns for result in results) / len(results)
         console.print(
             f"{len(results)} games: return {mean:.4g}, {steps:,.0f} steps on average", highlight=False
         )
-    return 0
+    return finish_watching(problem)
 
 
 def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArguments) -> int:
@@ -188,7 +188,7 @@ def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArgu
     try:
         turns, chosen = record_film_turns(players.agent(players.first), stage, seed, parsed.frame)
     finally:
-        stage.close()
+        problem = stage.close()
     for note in (stage.note, summarize_game(seed, turns[-1]).sentence(1)):
         if note:
             console.print(note, highlight=False, markup=False)
@@ -203,6 +203,13 @@ def write_game_files(console: SteadyConsole, players: Players, parsed: WatchArgu
         )
         note = "" if count == length else f", {count} of {length} moments"
         console.print(f"Film    {parsed.gif}{note}", highlight=False, markup=False)
+    return finish_watching(problem)
+
+
+def finish_watching(problem: EnvError | None) -> int:
+    """The exit code; an environment that could not be closed is a failure, after everything was shown."""
+    if problem is not None:
+        raise problem
     return 0
 
 

@@ -11,6 +11,7 @@ import torch
 
 from flashdqn.compute.threads import cores
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import describe_value
 
 #: Stands for a limit that is not set.
 UNLIMITED = 2**63
@@ -24,7 +25,13 @@ def choose_device(name: str) -> torch.device:
         raise ConfigError(f"--device cuda was asked for, but {built}: use --device cpu or auto.")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name, 0) if name == "cuda" else torch.device(name)
+    try:
+        device = torch.device(name, 0) if name == "cuda" else torch.device(name)
+    except (RuntimeError, TypeError):
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"The device must be cpu, cuda or auto, and is {describe_value(name)}.")
+    return device
 
 
 def free_bytes(device: torch.device) -> int:

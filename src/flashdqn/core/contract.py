@@ -101,6 +101,9 @@ class Decoder(Protocol):
     def __call__(self, obs: Tensor) -> Tensor:
         """Turn stored observations, [B, …], into what the network reads: [B, *shape] float32."""
 
+    def check(self, obs: Tensor) -> None:
+        """Refuse saved observations, [B, …], that no game has: a CheckpointError. They are used as indices."""
+
     @property
     def legal(self) -> Callable[[Tensor], Tensor] | None:
         """Computes the mask of observations, [B, A] bool, so that the ring does not store it. None: it does not

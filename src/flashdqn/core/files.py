@@ -123,6 +123,14 @@ def hash_plain_file(path: Path, size: int | None = None) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_hollow_file(path: Path, more_than: int) -> bool:
+    """Whether a file of more bytes than that takes almost no space on the disk: somebody has only set its size."""
+    found = path.lstat()
+    return (
+        found.st_size > more_than and 512 * getattr(found, "st_blocks", found.st_size) < found.st_size // 64
+    )
+
+
 def describe_problem(error: OSError | ValueError) -> str:
     """What is wrong with a file, to follow its name: "is a link, …"; "cannot be read: …"."""
     if isinstance(error, RefusedFileError):

@@ -23,10 +23,20 @@ from typing import Any, TypeVar
 
 from flashdqn.core.blame import PACKAGE, belongs_to_us, describe_failure, env_error, find_place, is_kind
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvHangError
-from flashdqn.core.signals import STOP_SIGNALS, Interrupt
+from flashdqn.core.surroundings import (
+    Surroundings,
+    list_lost_handlers,
+    open_closed_streams,
+    read_torch_defaults,
+    restore_handlers,
+    restore_streams,
+    restore_torch_defaults,
+)
 
 T = TypeVar("T")
 
+#: Wakes the main thread. Not SIGALRM: an expired timer asks a training to save and end.
+WAKE = signal.SIGURG
 #: Seconds between two looks.
 TICK = 0.5
 #: After this many seconds a line says what is being waited for.
@@ -50,72 +60,6 @@ _log = logging.getLogger("flashdqn")
 #: Calls in which an environment may well set signal handlers; in the others they are looked after by the watchdog.
 RARE = ("import", "make", "reset")
 FINDING = ("import", "make")
-#: Our handlers of the signals that stop a run.
-HANDLERS: dict[signal.Signals, Any] = {}
-
-
-def note_handlers() -> None:
-    """Remember our handlers, before an environment's code runs."""
-    for name in STOP_SIGNALS:
-        handler = signal.getsignal(name)
-        if isinstance(getattr(handler, "__self__", None), Interrupt):
-            HANDLERS[name] = handler
-
-
-def list_lost_handlers() -> list[signal.Signals]:
-    """Signals whose handler an environment has replaced, while ours should answer."""
-    return [
-        name
-        for name, ours in HANDLERS.items()
-        if ours.__self__.is_open
-        and not isinstance(getattr(signal.getsignal(name), "__self__", None), Interrupt)
-    ]
-
-
-def restore_handlers() -> None:
-    """Set our handlers again; only the main thread can."""
-    if threading.current_thread() is threading.main_thread():
-        for name in list_lost_handlers():
-            signal.signal(name, HANDLERS[name])
-
-
-def open_closed_streams() -> None:
-    """Let standard streams that were closed lead nowhere: the next file that is opened would take their place, and
-    what is printed would be written into it."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            with suppress(OSError):
-                os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-
-
-class Surroundings:
-    """Settings of the whole process that an environment may change and that our own code relies on."""
-
-    def __init__(self) -> None:
-        note_handlers()
-        self.recursion = sys.getrecursionlimit()
-        torch, numpy = (sys.modules.get(name) for name in ("torch", "numpy"))
-        self.torch: tuple[Any, bool, Any] | None = None
-        if torch is not None:
-            self.torch = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_default_device()
-        self.numpy: dict[str, Any] | None = None if numpy is None else numpy.geterr()
-
-    def restore(self) -> None:
-        """Set them as they were."""
-        restore_handlers()
-        open_closed_streams()
-        if sys.getrecursionlimit() < self.recursion:
-            sys.setrecursionlimit(self.recursion)
-        if self.torch is not None:
-            torch = sys.modules["torch"]
-            torch.set_default_dtype(self.torch[0])
-            torch.set_grad_enabled(self.torch[1])
-            if torch.get_default_device() != (device := self.torch[2]):
-                torch.set_default_device(None if device.type == "cpu" else device)
-        if self.numpy is not None:
-            sys.modules["numpy"].seterr(**self.numpy)
 
 
 class StuckError(BaseException):
@@ -141,6 +85,7 @@ class Guard:
         self.calls += 1
         self.doing = doing
         before = Surroundings() if doing in RARE else None
+        defaults = read_torch_defaults() if doing == "step" else None
         try:
             return function(*parts, **named)
         except StuckError as error:
@@ -155,6 +100,10 @@ class Guard:
             self.doing = ""
             if before is not None:
                 before.restore()
+            if defaults is not None and defaults != read_torch_defaults():
+                restore_torch_defaults(defaults)
+            if sys.stdout is None or sys.stderr is None:
+                restore_streams()
 
     def is_from_user(self, doing: str, error: BaseException) -> bool:
         """Whether one of our errors is the environment's: its code may use flashdqn itself. While it is found and
@@ -203,8 +152,8 @@ class Watchdog:
             self.thread.start()
         if threading.current_thread() is threading.main_thread():
             with suppress(ValueError, OSError):
-                if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
-                    signal.signal(signal.SIGALRM, self._on_alarm)
+                if signal.getsignal(WAKE) is signal.SIG_DFL:
+                    signal.signal(WAKE, self._on_wake)
 
     def _run(self) -> None:
         while len(self.guards):
@@ -212,8 +161,8 @@ class Watchdog:
             for guard in list(self.guards):
                 self.look(guard)
             open_closed_streams()
-            if list_lost_handlers() and _handles_alarm(self):
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            if list_lost_handlers() and _handles_wake(self):
+                signal.pthread_kill(threading.main_thread().ident or 0, WAKE)
 
     def look(self, guard: Guard) -> None:
         """Count the time of a guard's call, and end it when its time is over."""
@@ -232,8 +181,8 @@ class Watchdog:
     def end_call(self, guard: Guard) -> None:
         """Raise `StuckError` inside a guard's call."""
         self.accused = guard
-        if guard.thread == threading.main_thread().ident and _handles_alarm(self):
-            signal.pthread_kill(guard.thread, signal.SIGALRM)
+        if guard.thread == threading.main_thread().ident and _handles_wake(self):
+            signal.pthread_kill(guard.thread, WAKE)
         else:
             kind = ctypes.py_object(StuckError)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(guard.thread), kind)
@@ -256,7 +205,7 @@ class Watchdog:
             os.write(2, f"flashdqn: {reason}\n".encode(errors="replace"))
         os._exit(1)
 
-    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+    def _on_wake(self, number: int, frame: FrameType | None) -> None:
         restore_handlers()
         guard, self.accused = self.accused, None
         if guard is not None and guard.doing and guard.waited >= guard.limit:
@@ -285,8 +234,8 @@ def read_stack(guard: Guard) -> tuple[object, str, bool, bool]:
     )
 
 
-def _handles_alarm(watchdog: Watchdog) -> bool:
-    return signal.getsignal(signal.SIGALRM) == watchdog._on_alarm
+def _handles_wake(watchdog: Watchdog) -> bool:
+    return signal.getsignal(WAKE) == watchdog._on_wake
 
 
 @contextmanager
@@ -311,9 +260,9 @@ def _start_again_in_child() -> None:
     for guard in list(WATCHDOG.guards):
         guard.strayed = bool(guard.doing) and guard.thread == threading.get_ident()
     WATCHDOG = Watchdog()
-    if signal.getsignal(signal.SIGALRM).__class__ is type(WATCHDOG._on_alarm):
+    if signal.getsignal(WAKE).__class__ is type(WATCHDOG._on_wake):
         with suppress(ValueError, OSError):
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.signal(WAKE, signal.SIG_DFL)
 
 
 WATCHDOG = Watchdog()

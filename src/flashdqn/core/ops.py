@@ -15,6 +15,15 @@ def masked_argmax(q: Tensor, mask: Tensor | None, branches: ActionBranches | Non
     return q.argmax(1) if mask is None else q.masked_fill(~mask, -float("inf")).argmax(1)
 
 
+def has_legal_action(mask: Tensor, branches: ActionBranches | None = None) -> Tensor:
+    """Whether there is a legal action, [B]; with branches, a legal choice in each."""
+    if branches is None:
+        return mask.any(1)
+    rows = branches.mask_rows(mask, mask.shape[0])
+    assert rows is not None
+    return rows.any(2).all(1)
+
+
 def choose_epsilon_greedy(
     q: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor, branches: ActionBranches | None = None
 ) -> Tensor:

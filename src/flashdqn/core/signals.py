@@ -24,7 +24,7 @@ from flashdqn.core.blame import came_from_signal
 #: system does not have are left out.
 STOP_SIGNALS: tuple[signal.Signals, ...] = tuple(
     getattr(signal, f"SIG{name}")
-    for name in ["INT", "TERM", "HUP", "QUIT", "XCPU", "USR1", "USR2", "PWR", "ALRM", "VTALRM", "PROF"]
+    for name in ("INT", "TERM", "HUP", "QUIT", "XCPU", "USR1", "USR2", "PWR", "ALRM", "VTALRM", "PROF")
     if hasattr(signal, f"SIG{name}")
 )
 #: The exit code after Ctrl-C, and after any other signal: EX_TEMPFAIL, "try again".
@@ -154,7 +154,8 @@ def may_take_over(name: signal.Signals, handler: Any) -> bool:
 def runs_as_command() -> bool:
     """Whether this process is the command `flashdqn`, and not a script that imports the package."""
     words = sys.orig_argv
-    return Path(sys.argv[0]).name == "flashdqn" or ("-m", "flashdqn") in itertools.pairwise(words)
+    first = str(sys.argv[0]) if sys.argv else ""  # an environment may have emptied it
+    return Path(first).name == "flashdqn" or ("-m", "flashdqn") in itertools.pairwise(words)
 
 
 def ignore_stop_signals() -> None:

@@ -20,6 +20,11 @@ def clean_text(text: str) -> str:
     return _INSIDE.sub(INSTEAD, text)
 
 
+def clean_name(text: str) -> str:
+    """A path, or a line with one, as it is, but on one line: a folder's name may have an end of a line in it."""
+    return CONTROL.sub(INSTEAD, text)
+
+
 def clean_line(text: str, most: int = MOST) -> str:
     """The same on one line, shortened: a stranger's text must not add lines that look like ours."""
     line = " ".join(text[: 4 * most].split())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flashdqn.core.contract import VecEnv, close_env, get_decoder, get_parts
 from flashdqn.core.drawing.view import View
+from flashdqn.core.errors import EnvError
 from flashdqn.envs.plain_view import PlainView
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import build_evaluation_env, find_task
@@ -23,9 +24,9 @@ class GameStage:
     view: View
     note: str = ""
 
-    def close(self) -> None:
-        """Close the environment and its processes."""
-        close_env(self.env)
+    def close(self) -> EnvError | None:
+        """Close the environment and its processes; returns what went wrong in there."""
+        return close_env(self.env)
 
 
 def open_stage(config: EnvConfig) -> GameStage:

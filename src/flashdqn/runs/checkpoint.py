@@ -35,6 +35,7 @@ from flashdqn.core.files import (
     RefusedFileError,
     describe_problem,
     hash_plain_file,
+    is_hollow_file,
     is_plain_folder,
     read_plain_file,
     read_signed_json,
@@ -49,6 +50,8 @@ WEIGHTS, STATE, MANIFEST = "weights.safetensors", "state.safetensors", "manifest
 KEEP_STATES = 2
 #: Files of up to this many bytes are read into memory at once.
 SMALL = 2**28
+#: A sparse file above this size is not read: that would take hours. A file system that compresses saves some space.
+MOST_HOLLOW = 2**36
 #: A checkpoint's folder is named by its step.
 NAME = re.compile(r"[0-9]{12,19}")
 #: Unfinished folders, and those that were replaced.
@@ -147,6 +150,8 @@ def _load_tensors(path: Path, name: str, manifest: Mapping[str, Any]) -> dict[st
             data = read_plain_file(file)
             _require_checksum(path, name, hashlib.sha256(data).hexdigest(), checksum)
             return load(data)
+        if is_hollow_file(file, more_than=MOST_HOLLOW):
+            raise _make_damage_error(path, f"{name} is almost empty, and as large as {MOST_HOLLOW:,} bytes")
         _require_checksum(path, name, hash_plain_file(file, size), checksum)
         return load_file(file)
     except FileNotFoundError:

@@ -81,6 +81,7 @@ class RunFolder:
         self.shown = path  # as the user wrote it, for messages
         self.checkpoints = path / "checkpoints"
         self._evaluation: tuple[int, float] | None = None  # the last one: its step and score
+        self._place: os.stat_result | None = None  # of the folder, while it is locked
         self._record: RunRecord | None = None  # read once: what happens to the file later is no matter
 
     def make_absolute(self) -> None:
@@ -152,13 +153,21 @@ class RunFolder:
                 raise CheckpointError(
                     f"{self.path} is being trained by another process: stop that first."
                 ) from None
+            self._place = self.path.stat()
             try:
                 yield
             finally:
+                self._place = None
                 with suppress(CheckpointError):
                     self.recover()
         finally:
             os.close(handle)
+
+    def check_in_place(self) -> None:
+        """Refuse to write into a folder that somebody has put in this one's place while it was locked."""
+        with suppress(FileNotFoundError):  # it is gone, which the write will tell
+            if self._place is not None and not os.path.samestat(self.path.stat(), self._place):
+                raise StorageError(f"{self.shown} was replaced by another folder while it was trained.")
 
     def config(
         self, permission: Permission = NO_PERMISSION, change: Callable[[Config], Config] | None = None
@@ -197,6 +206,7 @@ class RunFolder:
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Write a JSON file of this run, with a checksum."""
+        self.check_in_place()
         run = None if (record := self._read_record()) is None else record.run
         write_signed_json(self.path / name, mark_with_run(data, run))
 
@@ -249,6 +259,7 @@ class RunFolder:
         self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor] | None, counters: dict[str, Any]
     ) -> Path:
         """Save a checkpoint that says which run it belongs to. The tables that it describes are on disk first."""
+        self.check_in_place()
         try:
             self._sync_tables()
             origin = self._describe_origin()

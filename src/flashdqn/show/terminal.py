@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 
-from flashdqn.core.text import clean_text
+from flashdqn.core.text import clean_name, clean_text
 from flashdqn.show.advice import list_advice
 
 #: Errors of an output that nobody reads any more: a closed pipe, a terminal that is gone.
@@ -81,7 +81,8 @@ def show_summary(console: Console, run: Any) -> None:
     resumed, path = path + resume_flag(run.config), path + trust_flag(run.config)
 
     def say(text: str = "") -> None:
-        console.print(text, highlight=False, markup=False)
+        first, rest = ("\n", text[1:]) if text.startswith("\n") else ("", text)
+        console.print(first + clean_name(rest), highlight=False, markup=False)
 
     say()
     if not run.finished:

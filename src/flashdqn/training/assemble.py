@@ -12,7 +12,7 @@ from torch import Tensor
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, count_actions, get_decoder, is_resumable, stores_masks
-from flashdqn.core.errors import CheckpointError
+from flashdqn.core.errors import CheckpointError, EnvError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
 from flashdqn.learn.divergence import DataOrigin
 from flashdqn.learn.learner import Exchange, Learner, build_learner
@@ -74,8 +74,9 @@ class Parts:
             self.ring.load_state_dict(part("ring."))
             self.sampler.load_state_dict(part("sampler."))
             if is_resumable(self.env) or not fresh:
-                self.env.load_state_dict(part("env."))
+                self._load_env(part("env."), fresh)
             self.metrics.load_state_dict(part("metrics."))
+            self._check_observations()
             for name, state_ in part("generator.").items():
                 self.generators[name].set_state(state_)
         except (KeyError, RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -87,6 +88,32 @@ class Parts:
             self.ring.cut_off()
             self.metrics.cut_off()
         self.collector.resume()
+
+    def _load_env(self, state: dict[str, Tensor], fresh: bool) -> None:
+        try:
+            self.env.load_state_dict(state)
+        except (KeyError, RuntimeError) as error:
+            if not fresh:
+                raise
+            raise EnvError(
+                f"{self.env.name}: load_state_dict must take what state_dict has just returned, but it raised "
+                f"{type(error).__name__}: {error}. Save all that it reads, or set `resumable = False`."
+            ) from error
+
+    def list_missing_generators(self, state: Mapping[str, Tensor]) -> list[str]:
+        """The random generators that a state says nothing of: a training resumed from it would differ."""
+        return [name for name in self.generators if f"generator.{name}" not in state]
+
+    def _check_observations(self) -> None:
+        """Refuse stored observations that the network's first step cannot look up."""
+        decoder = get_decoder(self.env)
+        if callable(check := getattr(decoder, "check", None)):
+            stored = [self.ring.learned_from()[0]]
+            if self.demonstrations is not None:
+                shown = self.demonstrations.columns
+                stored += [shown.obs, shown.next_obs]
+            for obs in stored:
+                check(obs.flatten(0, -2))
 
 
 def assemble_parts(config: Config, env: VecEnv) -> Parts:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from flashdqn.core.contract import VecEnv, make_branches
-from flashdqn.core.ops import masked_argmax
+from flashdqn.core.errors import EnvError
+from flashdqn.core.ops import has_legal_action, masked_argmax
 from flashdqn.core.signals import StopRequestedError
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
@@ -73,9 +74,12 @@ def _play_games(
     returns = torch.zeros(env.num_envs, device=env.device)
     lengths = torch.zeros(env.num_envs, device=env.device)
     outcomes = torch.zeros((env.num_envs, len(env.outcome_names)), device=env.device)
+    stuck = torch.zeros_like(running)  # boards that had to play without a legal action
     for count in range(1, step_limit + 1):
         if stop():
             raise StopRequestedError
+        if mask is not None:
+            stuck |= running & ~has_legal_action(mask, branches)
         step = env.step(masked_argmax(head.q(online(obs)), mask, branches))
         obs, mask = step.obs, step.mask
         returns += step.reward * running
@@ -83,8 +87,14 @@ def _play_games(
         ended = running & (step.terminated | step.truncated)
         outcomes = torch.where(ended[:, None], env.outcomes, outcomes)
         running &= ~ended
-        if count % ASK_EVERY == 0 and not running.any():
+        if count % ASK_EVERY == 0 and not (running & ~stuck).any():
             break
+    if stuck.any():
+        raise EnvError(
+            f"{env.name}: `mask` must leave at least one legal action unless the episode ended, but "
+            f"{int(stuck.sum())} of {env.num_envs} evaluation games had none. Terminate an episode where "
+            "nothing can be done."
+        )
     done = ~running
     returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
     means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))

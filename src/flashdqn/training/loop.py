@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from flashdqn.compute.device import synchronize_device
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
-from flashdqn.core.errors import DivergedError
+from flashdqn.core.errors import CheckpointError, DivergedError
 from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
-from flashdqn.runs.records import DEMOS_FILE
+from flashdqn.runs.records import DEMOS_FILE, FORMAT
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
@@ -79,6 +81,7 @@ class Loop:
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint."""
         weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
+        self._check_generators(path, state)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
         for said in self.folder.rewind_to(path):
@@ -88,6 +91,15 @@ class Loop:
         self._timed = [path] if counters.get("timed", False) else []
         self.reporter.begin(counters["reported_step"], counters["reported_updates"])
         self.begun = True
+
+    def _check_generators(self, path: Path, state: Mapping[str, Tensor]) -> None:
+        """Refuse a checkpoint without all random generators; an older version may have written fewer."""
+        if not (missing := self.parts.list_missing_generators(state)):
+            return
+        said = f"{path} lacks random generators ({', '.join(missing)})"
+        if checkpoint.read_manifest(path).get("format", 1) >= FORMAT:
+            raise CheckpointError(f"{said}: a training resumed from it would not be the same.")
+        self.progress.note(f"{said}: these begin anew.")
 
     def run(self, interrupt: Interrupt | None = None, callbacks: Callbacks = NO_CALLBACKS) -> bool:
         """Train until the budget is spent or a callback says that it is enough (True), or a signal asks to stop

@@ -17,9 +17,17 @@ from torch import Tensor, nn
 
 from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.config import Config, ReplayConfig
-from flashdqn.core.contract import ObsSpec, VecEnv, count_actions, get_decoder, stores_masks
+from flashdqn.core.contract import (
+    ObsSpec,
+    VecEnv,
+    close_env,
+    count_actions,
+    get_decoder,
+    stores_masks,
+)
 from flashdqn.core.errors import ConfigError
-from flashdqn.envs.tasks import find_task
+from flashdqn.envs.task import EnvConfig
+from flashdqn.envs.tasks import build_evaluation_env, find_task
 from flashdqn.replay.prioritized import priority_bytes
 from flashdqn.replay.ring import ring_bytes, rows_for_capacity
 
@@ -74,7 +82,7 @@ def check_training_fits(config: Config, probe: VecEnv, kept: int = 0) -> None:
 
 def list_needs(config: Config, probe: VecEnv, kept: int = 0) -> list[Need]:
     """All that a training allocates besides its network."""
-    each, boards, games = bytes_per_env(config, probe), config.envs, config.eval.episodes
+    each, boards, games = bytes_per_env(config.env, probe), config.envs, config.eval.episodes
     batch, spec = config.update_size, probe.obs_spec
     read = 4 * math.prod(spec.shape if (decoder := get_decoder(probe)) is None else decoder.shape)
     sample = (
@@ -102,14 +110,14 @@ def list_needs(config: Config, probe: VecEnv, kept: int = 0) -> list[Need]:
     ]
 
 
-def bytes_per_env(config: Config, env: VecEnv) -> int:
+def bytes_per_env(config: EnvConfig, env: VecEnv) -> int:
     """Bytes that each environment takes, by one that is there."""
     state: list[Tensor] = []
     with suppress(Exception):  # a user's own environment, which may not have a state before its first step
         state = list(env.state_dict().values())
     held = sum(tensor.nbytes for tensor in state) // max(1, len(env.outcomes))
     seen = 2 * env.obs_spec.nbytes + env.num_actions * (1 + 4)
-    return held + seen + BESIDE + find_task(config.env.task).bytes_per_env(config.env)
+    return held + seen + BESIDE + find_task(config.task).bytes_per_env(config)
 
 
 def count_head_bytes(config: Config, device: torch.device) -> int:
@@ -147,6 +155,14 @@ def measure_kept_bytes(network: nn.Module, obs_spec: ObsSpec) -> int:
 def check_games_fit(each: int, count: int, device: torch.device) -> None:
     """Refuse to play more games at once than fit into memory; each takes `each` bytes."""
     check_needs([Need(f"Playing {count:,} games at once", count * each, "ask for fewer --episodes")], device)
+
+
+def check_envs_fit(config: EnvConfig, count: int, device: torch.device) -> None:
+    """Refuse to make more environments than fit into memory, by one of them."""
+    probe = build_evaluation_env(config, 1, device)
+    each = bytes_per_env(config, probe)
+    close_env(probe)
+    check_needs([Need(f"{count:,} environments", count * each, "ask for fewer")], device)
 
 
 def ring_config(config: Config) -> ReplayConfig:
@@ -196,7 +212,11 @@ def check_ring_fits(
     free = find_room(env.device, needed)
     if needed > free:
         fits = capacity * free // needed // unit
+        advice = f"use {setting} {fits} or less"
+        if not fits:
+            each = format_bytes(env.obs_spec.nbytes)
+            advice = f"an observation takes {each}, so that not even {setting} 1 fits"
         raise ConfigError(
             f"A ring of {capacity:,} transitions takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-            f"free on {env.device}: use {setting} {fits} or less."
+            f"free on {env.device}: {advice}."
         )

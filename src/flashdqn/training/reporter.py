@@ -24,6 +24,7 @@ from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
 from flashdqn.runs.tables import METRICS_FILE, read_table, write_columns
 from flashdqn.training.assemble import Parts
 from flashdqn.training.evaluate import Evaluation
+from flashdqn.training.metrics import EpisodeMeans
 from flashdqn.training.progress import Progress
 from flashdqn.training.ratio import Ratio
 from flashdqn.training.sinks import Sink, open_sinks
@@ -49,6 +50,7 @@ class Reporter:
         self._gpu: GpuUsage | None = None
         self._tells_gpu = False  # whether the table has a column for it
         self._unwritten: list[MetricsRow] = []  # the disk refused it: the next save tries again
+        self._complained = False  # about outcomes that are not finite
 
     def begin(self, step: int, updates: int) -> None:
         """Start at the beginning, or after the last report of a resumed run."""
@@ -105,6 +107,7 @@ class Reporter:
     def _close_window(self, seconds: float) -> MetricsRow:
         parts, counts = self.parts, self.parts.counts
         episodes = parts.metrics.read()
+        self._check_outcomes(episodes)
         sums = parts.learner.read_sums()
         phases = parts.phases.read()
         step, updates = counts.transitions, parts.learner.updates
@@ -137,6 +140,17 @@ class Reporter:
     def _read_gpu(self) -> float:
         """How busy the GPU was in the window, in percent; NaN if nobody knows."""
         return math.nan if self._gpu is None else round(self._gpu.read(), 1)
+
+    def _check_outcomes(self, means: EpisodeMeans) -> None:
+        """Say once which outcomes of ended episodes are not numbers: learning does not need them, but a reader of
+        the report does."""
+        wrong = [name for name, value in means.outcomes.items() if not math.isfinite(value)]
+        if means.episodes and wrong and not self._complained:
+            self._complained = True
+            self.progress.note(
+                f"{self.parts.env.name}: the outcomes of an ended episode must be finite, and these are not: "
+                f"{', '.join(wrong)}. The training does not need them, but tables and reports have gaps there."
+            )
 
     def _write_rows(self) -> None:
         while self._unwritten:

@@ -29,6 +29,13 @@ def _is_obs_spec(value: object) -> bool:
     return isinstance(value.shape, tuple) and all(map(_is_count, value.shape))
 
 
+def _is_decoder(value: object) -> bool:
+    shape = getattr(value, "shape", None)
+    sized = isinstance(shape, tuple) and all(map(_is_count, shape))
+    legal = getattr(value, "legal", "missing")
+    return value is None or (sized and callable(value) and (legal is None or callable(legal)))
+
+
 _ATTRIBUTES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     ("name", _is_name, "a string that is not empty"),
     ("num_envs", _is_count, "an int of at least 1"),
@@ -54,6 +61,11 @@ def check_attributes(env: VecEnv) -> None:
         value = getattr(env, attribute)
         if not is_right(value):
             raise EnvError(f"{rule}, but it is {value!r}. Set it before the environment is used.")
+    if not _is_decoder(decoder := getattr(env, "decoder", None)):
+        raise EnvError(
+            f"{name}: `decoder` must be None, or a function with a tuple of positive ints as `shape` and a method "
+            f"`legal` or None, but it is {decoder!r}. Leave it out if the network reads observations as they are."
+        )
     get_cause_names(env)
     branches = get_branches(env)
     if branches and (not all(map(_is_count, branches)) or sum(branches) != env.num_actions):

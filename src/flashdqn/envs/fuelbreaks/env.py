@@ -147,6 +147,7 @@ class FuelBreaks:
     def _check(self, state: Mapping[str, Tensor]) -> None:
         require_range("a scene", state["scene"], 0, len(self.scenes.burnable) - 1)
         require_range("a cell on fire", state["ignition"], 0, self.num_actions - 1)
+        self.decoder.check(state["obs"])
         require_range("an end", state["state"][:, rules.OVER], 0, 1)
         require_range("a budget", state["state"][:, rules.LEFT], 0, 2**31)
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashdqn.core.contract import ObsSpec
+from flashdqn.core.saved import require_range
 from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.landscape import FUEL_MODELS, LAYERS, NON_BURNABLE, Landscape
 
@@ -124,6 +125,11 @@ class Planes:
         share = left.to(torch.float32) / (FULL_BUDGET * self.cells)
         budget = share.view(-1, 1, 1, 1).expand_as(breaks)
         return torch.cat((known, intensities[scene] * standing, breaks, budget), 1)
+
+    def check(self, obs: Tensor) -> None:
+        """Refuse observations, [B, bytes], of a scene that there is not: its number is an index."""
+        scene, _ = read_header(obs)
+        require_range("the scene of an observation", scene, 0, len(self._own[1]) - 1)
 
     def legal(self, obs: Tensor) -> Tensor:
         """[B, bytes] → [B, H · W] bool: cells that burn and do not hold a break."""

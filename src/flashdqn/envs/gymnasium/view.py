@@ -65,7 +65,7 @@ class GymView:
             raise
         except (TypeError, ValueError):
             raise EnvError(f"{name} must draw [height, width, 3] uint8, and draws no array.") from None
-        if array.ndim == 3 and array.shape[2] == 3:
+        if array.ndim == 3 and array.shape[2] == 3 and array.size:
             if array.dtype == np.uint8:
                 return np.asarray(array, dtype=np.uint8)
             if array.dtype.kind == "f":  # MinAtar draws numbers from 0 to 1

@@ -12,6 +12,7 @@ from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
 from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import EnvError
+from flashdqn.core.saved import require_everywhere
 from flashdqn.core.types import Step
 from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 from flashdqn.envs.sfc import layout
@@ -26,6 +27,7 @@ from flashdqn.envs.sfc.episode import (
 )
 from flashdqn.envs.sfc.features import observation_length, observe_turn, ratio_or_zero
 from flashdqn.envs.sfc.layout import Net
+from flashdqn.envs.sfc.placement import rewrite_mask
 from flashdqn.envs.sfc.saved_state import check_network_state
 from flashdqn.envs.sfc.state import TABLES, make_net
 from flashdqn.envs.sfc.tables import Tables
@@ -159,6 +161,10 @@ class ServiceChains:
         """Continue from where `state_dict` was taken, on any device."""
         settings = "tables, data centers, bundles, number of networks"
         restore_state(self._tensors(), state, "service chains", settings, self._check)
+        # A kernel serves a request where the mask says that there is one.
+        Kernel(rewrite_mask, PARALLEL_FROM).bind(self.num_envs, *self.net)()
+        allowed = self.net.mask.cpu() == state["mask"].cpu()
+        require_everywhere(allowed, "the legal actions must be those of the lists")
 
     def _check(self, state: Mapping[str, Tensor]) -> None:
         check_network_state(state, self.net)

@@ -48,7 +48,12 @@ from flashdqn.envs.sfc.layout import (
     Net,
 )
 from flashdqn.envs.sfc.network import draw_links, draw_network_number, draw_sites, find_shortest_paths
-from flashdqn.envs.sfc.placement import allocate_instance, uninstall_instance, write_mask
+from flashdqn.envs.sfc.placement import (
+    allocate_instance,
+    forbid_all_but_waiting,
+    uninstall_instance,
+    write_mask,
+)
 from flashdqn.envs.sfc.requests import add_bundle, deadline_us, drop_late_requests, finish_services
 
 GOES_ON, TERMINATED, TRUNCATED = range(3)
@@ -191,9 +196,7 @@ def find_next_turn(i: Scalar, net: Net) -> Scalar:
             paid, end = advance_clock(i, net)
             earned += paid
             if end != GOES_ON:
-                for a in range(len(net.mask[i]) - 1):
-                    net.mask[i, a] = False
-                net.mask[i, len(net.mask[i]) - 1] = True
+                forbid_all_but_waiting(i, net)
                 net.state[i, DC] = net.order[i, 0]
                 net.state[i, OVER] = 1
                 return earned, end

@@ -7,7 +7,7 @@ not had one; P3 = 100 / remaining ms where less than 10 ms remain.
 
 from __future__ import annotations
 
-from flashdqn.compute.kernels import Scalar, inner
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.sfc.layout import (
     BANDWIDTH,
     BUNDLE,
@@ -21,6 +21,7 @@ from flashdqn.envs.sfc.layout import (
     NOBODY,
     NOW,
     NOWHERE,
+    OVER,
     PAY_NEEDED,
     PAY_SATISFIED,
     PLACE,
@@ -180,3 +181,21 @@ def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
         more = more or spare
     net.mask[i, 2 * count] = net.params[WAIT_ALWAYS] != 0 or not serves
     return serves or more
+
+
+@inner
+def forbid_all_but_waiting(i: Scalar, net: Net) -> None:
+    """Write the legal actions of an episode that is over."""
+    for a in range(len(net.mask[i]) - 1):
+        net.mask[i, a] = False
+    net.mask[i, len(net.mask[i]) - 1] = True
+
+
+@inner
+def rewrite_mask(i: Scalar, *arrays: Array) -> None:
+    """Write the legal actions that follow from the rest of a network's state."""
+    net = Net(*arrays)
+    if net.state[i, OVER] != 0:
+        forbid_all_but_waiting(i, net)
+    else:
+        write_mask(i, net.state[i, DC], net)

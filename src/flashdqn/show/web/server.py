@@ -36,6 +36,10 @@ PATIENCE = 30.0
 #: The longest first line of a request.
 MOST_LINE = 2000
 
+#: Headers that decide whether a request is answered: at most one of each, besides Host.
+SINGLE = ("origin", "sec-fetch-site", "content-length")
+
+_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _REQUEST = re.compile(r"[A-Z]+ [!-~]+ HTTP/1\.[01]")
 
 
@@ -148,11 +152,27 @@ class Handler(BaseHTTPRequestHandler):
         if not super().parse_request():
             self.close_connection = True
             return False
-        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+        if refusal := self._explain_odd_headers():
             self.close_connection = True
-            self._say(HTTPStatus.BAD_REQUEST, "A request has nothing after its headers.")
+            self._say(HTTPStatus.BAD_REQUEST, refusal)
             return False
         return True
+
+    def _explain_odd_headers(self) -> str | None:
+        """Why headers are refused that no browser sends; others might read them in another way than we do."""
+        names = [name.lower() for name in self.headers]
+        if self.headers.defects or not all(_NAME.fullmatch(name) for name in names):
+            return "A header is not written as in HTTP/1.1."
+        if any(names.count(name) > 1 for name in SINGLE):
+            return "A header is given twice."
+        if self.headers.get("Content-Length", "0") != "0" or "transfer-encoding" in names:
+            return "A request has nothing after its headers."
+        return None
+
+    def handle_expect_100(self) -> bool:
+        """Nothing is awaited after the headers."""
+        self.send_error(HTTPStatus.EXPECTATION_FAILED)
+        return False
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what the library refuses, such as other methods, as we refuse other things."""
@@ -195,7 +215,10 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.FORBIDDEN, "Only this server's own page may ask.")
 
     def _content(self) -> tuple[str, bytes]:
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError:  # half of an IPv6 address
+            raise RefusedError(HTTPStatus.NOT_FOUND, "There is nothing here.") from None
         if address.scheme or address.netloc:
             raise RefusedError(HTTPStatus.NOT_FOUND, "There is nothing here.")
         if address.path == "/":
