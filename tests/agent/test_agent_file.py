@@ -154,7 +154,7 @@ def test_other_boards_and_boards_that_do_not_fit(agent: Agent) -> None:
         flashdqn.evaluate(agent, env="CartPole-v1", episodes=2)
     with pytest.raises(ConfigError, match="did you mean 'size'"):
         flashdqn.evaluate(agent, env={"sise": 3})
-    with pytest.raises(ConfigError, match="episodes must be at least 1"):
+    with pytest.raises(ConfigError, match="episodes must be a whole number of at least 1"):
         flashdqn.evaluate(agent, episodes=0)
 
 

@@ -89,7 +89,10 @@ def test_it_can_be_watched_there(call: Called, finished_run: Run, tmp_path: Path
         (["--env.actions", "absolute"], "12 inputs and 4 actions"),
         (["--env.sise", "9"], "Unknown flag '--env.sise'; did you mean '--env.size'?"),
         (["--env.size", "99"], "size must lie in 4 … 32, and is 99"),
-        (["--env.size", "many"], "--env.size cannot be 'many'"),
+        (
+            ["--env.size", "many"],
+            "--env.size takes a whole number such as 64, 100k or 1e6, and 'many' is not",
+        ),
         (["--env.border-distance", "2"], "add --env.start random"),
     ],
 )

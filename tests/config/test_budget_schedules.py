@@ -95,6 +95,7 @@ def test_a_resumed_run_keeps_its_schedules(finished_run: Run) -> None:
 def test_keywords_follow_too(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Config] = []
     monkeypatch.setattr("flashdqn.api.start_run", lambda config, *_: seen.append(config))
+    monkeypatch.setattr("flashdqn.api.Run.from_end", lambda end: end)
     flashdqn.train("snake", steps=5000, progress=False)
     flashdqn.train("snake", progress=False, **{"steps": 5000, "explore.over": 70})
     flashdqn.train(base_config("snake"), steps=5000, progress=False)

@@ -102,9 +102,10 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             )
         kept = {key: info[key] for key in INFO_KEYS if key in info}
         if MASK_KEY in kept:
-            kept[MASK_KEY] = join_mask(kept[MASK_KEY])
             if self.num_actions:
                 check_mask_form(self.name, kept[MASK_KEY], self.num_actions)
+            else:  # an array for each part of an action
+                kept[MASK_KEY] = join_mask(kept[MASK_KEY])
         return kept
 
 

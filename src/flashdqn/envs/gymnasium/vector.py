@@ -206,9 +206,9 @@ class Vector:
             )
         mask = np.ones((self.num_envs, self.num_actions), dtype=np.bool_)
         for i in np.flatnonzero(there):
-            row_mask = join_mask(given[i])  # type: ignore[index]
-            if self.actions.branches and np.shape(row_mask) != (self.num_actions,):
-                row_mask = np.reshape(row_mask, -1)
+            row_mask = given[i]  # type: ignore[index]
+            if self.actions.branches:
+                row_mask = np.reshape(join_mask(row_mask), -1)
             check_mask_form(self.name, row_mask, self.num_actions)
             mask[i] = np.asarray(row_mask) != 0
         return mask
