@@ -128,7 +128,8 @@ def test_updates_are_counted() -> None:
 
 
 @pytest.fixture
-def parts() -> Parts:
+def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
+    monkeypatch.delenv("FLASHDQN_COMPILE")
     config = tiny_config(runtime__warmup=True)
     return assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
 

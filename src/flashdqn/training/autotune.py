@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -91,9 +92,10 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
     """Try plans until one works; with `auto` try all that are worth it, and keep the fastest.
 
     On the CPU, `auto` first uses only code that is compiled already. What is missing is compiled if the budget is
-    worth the wait.
+    worth the wait, or if `FLASHDQN_COMPILE=always` asks for it.
     """
-    if config.runtime.mode != "auto" or engine.parts.learner.device.type != "cpu":
+    always = os.environ.get("FLASHDQN_COMPILE") == "always"
+    if config.runtime.mode != "auto" or engine.parts.learner.device.type != "cpu" or always:
         return try_plans(config, engine, note)
     report_stage("trying what is compiled already")
     with refuse_compilation() as missing:
