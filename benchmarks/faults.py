@@ -16,6 +16,7 @@ import ast
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -60,6 +61,8 @@ def main() -> int:
         from fault_kinds.children import warm_up
 
         warm_up()
+    for name in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):  # `nohup` and `&` leave them ignored
+        signal.signal(name, signal.default_int_handler if name == signal.SIGINT else signal.SIG_DFL)
     rows: list[dict[str, Any]] = []
     for kind, seconds, found in try_kinds(kinds, arguments.effort, arguments.jobs):
         rows += [row | {"kind": kind, "seconds": seconds} for row in found]

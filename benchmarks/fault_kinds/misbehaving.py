@@ -280,7 +280,7 @@ class Deeds:
                 deeds[deed]()
         if deed in HARMLESS and self.counts[moment] == count:
             HARMLESS[deed]()
-        return deed in ANSWERS or deed in FINE_ANSWERS
+        return any(deed in globals().get(name, {}) for name in ("ANSWERS", "FINE_ANSWERS", "GAME_ANSWERS"))
 
 
 Deeds().at("import")

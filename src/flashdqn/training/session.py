@@ -20,6 +20,7 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError
 from flashdqn.core.files import remove_anything
+from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.signals import (
     Interrupt,
     Stopped,
@@ -129,7 +130,8 @@ def start_run(
                 folder = RunFolder.create(session.config, hardware)
                 folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
-                loop = make_closing_loop(session, folder, progress, Loop.start)
+                with end_stuck_process(lambda reason: remove_anything(folder.path)):  # nothing has begun
+                    loop = make_closing_loop(session, folder, progress, Loop.start)
                 return session.train(loop, pages, interrupt, callbacks)
 
 
