@@ -13,6 +13,12 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 # A torch in a folder of pip's find-links, such as one for the CPU alone, goes before the one of the index. With hashes
 # pip would prefer the index, so it is installed first, by its part of the lock.
 TORCH   := sed -n '/^torch==/,/[^\\]$$/p' requirements.lock
+# `make train TORCH_INDEX=ADDRESS`: the index to take torch from, such as the one for the CPU alone (README, Install). What
+# the user names is trusted: the lock knows the hashes of the default index.
+TORCH_INDEX ?=
+# Whether pip would now fetch the torch for CUDA, on a machine without an NVIDIA GPU.
+TOO_LARGE := test "$$(uname -sm)" = "Linux x86_64" -a ! -e /proc/driver/nvidia/version && \
+	! $(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null
 # Whether the torch that pip chose is the one for CUDA, which needs more packages.
 IS_CUDA := 'import importlib.metadata as m; raise SystemExit("nvidia" not in str(m.requires("torch")))'
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
@@ -29,8 +35,11 @@ $(STAMP): pyproject.toml requirements.lock requirements-cuda.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flashdqn needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV): about a minute the first time"
+	@test -z "$(TORCH_INDEX)" || $(INSTALL) --no-deps --index-url "$(TORCH_INDEX)" --constraint constraints.txt torch
 	@! $(INSTALL) --dry-run --no-index --no-deps --constraint constraints.txt torch >/dev/null 2>&1 || \
 		{ $(TORCH) | $(INSTALL) --no-index --no-deps --require-hashes --requirement /dev/stdin; }
+	@! { $(TOO_LARGE); } || echo "There is no NVIDIA GPU here, and PyTorch for CUDA takes 5 GB. For the small build:" \
+		"make TORCH_INDEX=ADDRESS train (README, Install)"
 	@$(INSTALL) --no-deps --requirement requirements.lock
 	@! $(BIN)/python -c $(IS_CUDA) || $(INSTALL) --no-deps --requirement requirements-cuda.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .

@@ -3,7 +3,7 @@
     python benchmarks/quality.py --jobs 2 --resume             # 3000 episodes each; continues where it stopped
     python benchmarks/quality.py --algos dqn rainbow --features flood --seeds 5
     python benchmarks/quality.py --algos iqn --device cuda     # on the GPU; several trainings share it with --jobs
-    python benchmarks/quality.py --write docs/results.md       # the page, from what was measured
+    python benchmarks/quality.py --write docs/results.md       # the page, from this and benchmarks/boards.py
 
 Every training runs in its own process, on one CPU thread or the GPU. Results are written after each, so an
 interrupted run loses only what was in progress. The score is that of the best checkpoint over 1000 new
@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+import boards
 from flashdqn import load
 from flashdqn.learn.algorithms import ALGORITHMS
 from measure import context, train_apart, write_json
@@ -135,6 +136,8 @@ def page(data: dict[str, Any]) -> str:
             f"{median['transitions']:,.0f} | {median['updates']:,.0f} | {median['seconds']:.0f} s |"
         )
     lines += ["", "</details>", ""]
+    if boards.RESULTS.exists():
+        lines += boards.write_section(json.loads(boards.RESULTS.read_text(encoding="utf-8")), interval)
     return "\n".join(lines)
 
 

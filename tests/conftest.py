@@ -24,6 +24,9 @@ from flashdqn.runs import checkpoint
 from flashdqn.runs.records import CONFIG_FILE, list_lasting_settings
 from marker_table import find_marks
 
+#: Which code a training runs must not depend on what other tests have compiled before; for processes, too.
+os.environ["FLASHDQN_COMPILE"] = "always"
+
 #: Everything about a tiny training; nested settings by their dotted names.
 TINY: dict[str, Any] = {
     "steps": 4000,

@@ -146,7 +146,8 @@ def test_evaluate_is_deterministic(agent: Agent, finished_run: Run) -> None:
     assert first == again != other
     assert agent.evaluate(20, seed=5) == other
     assert first.episodes == 20
-    assert agent.evaluate(100).mean_score == finished_run.score
+    games = finished_run.summary["evaluation"]["episodes"]
+    assert agent.evaluate(games).mean_score == finished_run.score
 
 
 def test_load_takes_the_best_or_the_one_named(finished_run: Run, agent: Agent) -> None:

@@ -75,6 +75,7 @@ class Child:
 def warm_up() -> None:
     """Import what commands need, compile the kernels of the tiny runs, and stay on one thread."""
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+    os.environ["FLASHDQN_COMPILE"] = "always"  # what is compiled must not depend on what ran before
     os.environ.setdefault("MPLBACKEND", "agg")
     import gymnasium  # noqa: F401
     import torch

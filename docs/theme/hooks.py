@@ -3,6 +3,7 @@
 - A link out of docs/, to an example say, leads to a page that shows the file.
 - A block of commands without a language is highlighted as such.
 - A list may follow its paragraph without an empty line, as on a code host.
+- A picture leads to itself: on a phone it is too small to read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ OUTWARD = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
 LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".md": "markdown"}
 SHOWN = 20_000  # characters of a file: results may be long
 
+PICTURE = re.compile(r'(<a [^>]*>)?(<img [^>]*\bsrc="(images/[^"]+)"[^>]*>)')
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 COMMANDS = re.compile(
     r"^```\n(?=(?:\$ )?(?:flashdqn|python|make|pip|torchrun|source|cd|tensorboard|wandb|mlflow) )", re.M
@@ -46,6 +48,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown,
     )
     return with_room_for_lists(COMMANDS.sub("```bash\n", markdown))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Pictures that do not lead elsewhere lead to themselves."""
+    return PICTURE.sub(lambda found: found[0] if found[1] else f'<a href="{found[3]}">{found[2]}</a>', html)
 
 
 def with_room_for_lists(markdown: str) -> str:

@@ -20,29 +20,44 @@ if TYPE_CHECKING:
     from flashdqn import config, envs
     from flashdqn.agent.agent import Agent, load
     from flashdqn.agent.onnx import OnnxAgent, load_onnx
-    from flashdqn.api import make_env, train
+    from flashdqn.api import evaluate, make_env, train
+    from flashdqn.api.run import Run
     from flashdqn.config import Config, presets
     from flashdqn.core import errors, types
-    from flashdqn.core.errors import CheckpointError, ConfigError, DivergedError, EnvError, FlashDQNError
+    from flashdqn.core.errors import (
+        CallbackError,
+        CheckpointError,
+        ConfigError,
+        DivergedError,
+        EnvError,
+        FlashDQNError,
+    )
     from flashdqn.learn import algorithms
-    from flashdqn.training.summary import Run
+    from flashdqn.training.callbacks import CheckpointEvent, EvaluationEvent, ReportEvent
+    from flashdqn.training.evaluate import Evaluation
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "CallbackError",
     "CheckpointError",
+    "CheckpointEvent",
     "Config",
     "ConfigError",
     "DivergedError",
     "EnvError",
+    "Evaluation",
+    "EvaluationEvent",
     "FlashDQNError",
     "OnnxAgent",
+    "ReportEvent",
     "Run",
     "algorithms",
     "config",
     "envs",
     "errors",
+    "evaluate",
     "load",
     "load_onnx",
     "make_env",
@@ -64,14 +79,20 @@ _MODULES = {
 #: The module of each other name.
 _HOMES = {
     "Agent": "flashdqn.agent.agent",
+    "CallbackError": "flashdqn.core.errors",
     "CheckpointError": "flashdqn.core.errors",
+    "CheckpointEvent": "flashdqn.training.callbacks",
     "Config": "flashdqn.config",
     "ConfigError": "flashdqn.core.errors",
     "DivergedError": "flashdqn.core.errors",
     "EnvError": "flashdqn.core.errors",
+    "Evaluation": "flashdqn.training.evaluate",
+    "EvaluationEvent": "flashdqn.training.callbacks",
     "FlashDQNError": "flashdqn.core.errors",
     "OnnxAgent": "flashdqn.agent.onnx",
-    "Run": "flashdqn.training.summary",
+    "ReportEvent": "flashdqn.training.callbacks",
+    "Run": "flashdqn.api.run",
+    "evaluate": "flashdqn.api",
     "load": "flashdqn.agent.agent",
     "load_onnx": "flashdqn.agent.onnx",
     "make_env": "flashdqn.api",

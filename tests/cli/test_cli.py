@@ -38,8 +38,6 @@ from flashdqn.training.loop import Loop
 from flashdqn.training.progress import LiveDisplay, Plain, choose_progress
 from flashdqn.training.session import start_run
 
-WARMING_UP = "Warming up: compiling and allocating, before the clock starts\n"
-
 Called = Callable[..., tuple[int, str, str]]
 
 
@@ -72,7 +70,8 @@ def files_in(folder: Path) -> dict[Path, bytes]:
 
 def assert_one_sentence(code: int, out: str, err: str) -> None:
     assert code == 2
-    assert out in ("", WARMING_UP)
+    # a busy machine may take so long that more than one line says what it does
+    assert all(line.startswith(("Warming up: ", "Compiling ")) for line in out.splitlines())
     assert err.startswith("flashdqn: ")
     assert err.count("\n") == 1
     assert "Traceback" not in err
@@ -86,7 +85,7 @@ BAD_FLAGS = {
     "a preset like nothing": (["chess"], "known are: snake, snake-flood, snake-grid"),
     "an unknown flag": (["snake", "--env.sise", "8"], "'--env.sise'; did you mean '--env.size'?"),
     "a flag with =": (["snake", "--replay.nstep=3"], "'--replay.nstep'; did you mean '--replay.n-step'?"),
-    "a flag like nothing": (["snake", "--qqq", "8"], "'--qqq'; `flashdqn train --help` lists them all"),
+    "a flag like nothing": (["snake", "--qqq", "8"], "'--qqq'; `flashdqn train --help-all` lists them all"),
     "two presets": (["snake", "snake-grid"], "one word too many"),
     "a ratio below 0": (
         ["snake", "--train-ratio", "-0.5"],
@@ -96,9 +95,15 @@ BAD_FLAGS = {
     "an endless ratio": (["snake", "--train-ratio", "inf"], "train_ratio"),
     "no environments": (["snake", "--envs", "0"], "envs must be at least 1, and is 0"),
     "fewer than none": (["snake", "--envs=-3"], "envs must be at least 1, and is -3"),
-    "words for numbers": (["snake", "--envs", "many"], "--envs cannot be 'many'"),
-    "words for steps": (["snake", "--steps", "many"], "--steps cannot be 'many'"),
-    "no value": (["snake", "--envs"], "Missing value for argument '--envs'"),
+    "words for numbers": (
+        ["snake", "--envs", "many"],
+        "--envs takes a whole number such as 64, 100k or 1e6",
+    ),
+    "words for steps": (
+        ["snake", "--steps", "many"],
+        "--steps takes a whole number such as 64, 100k or 1e6",
+    ),
+    "no value": (["snake", "--envs"], "--envs needs a value: a whole number such as 64"),
     "a choice that is none": (
         ["snake", "--env.features", "all"],
         "'basic', 'flood', 'selective', 'enhanced'",
@@ -160,7 +165,7 @@ def test_an_output_folder_that_cannot_be_written(kind: str, call: Called, tmp_pa
         (["eval", "."], ". is not a run folder: it has no config.json"),
         (["eval", "x", "--episods", "3"], "did you mean '--episodes'?"),
         (["eval", "x", "y"], "one word too many"),
-        (["eval", "x", "--episodes", "few"], "--episodes cannot be 'few'"),
+        (["eval", "x", "--episodes", "few"], "--episodes takes a whole number"),
         (["eval", "x", "--episodes", "0"], "--episodes must be at least 1"),
         (["train", "--resume"], "--resume needs a value"),
         (["train", "--resume", "nowhere"], "nowhere does not exist"),
@@ -335,12 +340,13 @@ def test_flags_of_every_kind() -> None:
 
 
 def test_help_names_every_setting(call: Called) -> None:
-    code, out, err = call("train", "--help")
+    code, out, err = call("train", "--help-all")
     assert (code, err) == (0, "")
+    shown = out.replace("[no-]", "")
     for name in flag_names(Config()):
         if name != "preset":
-            assert re.search(rf"--{re.escape(name)}\b", out), name
-    for word in ("--config", "--resume", "--train-steps-ratio", "balanced", "1.5m", "Ctrl-C"):
+            assert re.search(rf"--{re.escape(name)}\b", shown), name
+    for word in ("--config", "--resume", "--train-steps-ratio", "balanced", "1.5m"):
         assert word in out
 
 
@@ -374,7 +380,7 @@ def test_eval_says_json_and_nothing_else(call: Called, finished_run: Run) -> Non
     assert result["mean_length"] > 0
     assert call("eval", finished_run.path, "--episodes", "30", "--json")[1] == out
     assert call("eval", finished_run.path, "--episodes", "30", "--json", "--seed", "3")[1] != out
-    whole = json.loads(call("eval", finished_run.path, "--json")[1])
+    whole = json.loads(call("eval", finished_run.path, "--episodes", "4", "--json")[1])
     assert whole == finished_run.summary["evaluation"]
 
 
@@ -417,7 +423,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_offered(
     code, out, _ = call("train", *offer)
     assert code == 0
     assert finished_run.summary["weights"] in out  # the damaged part was done again, to the same end
-    assert "Score over 100 evaluation games" in out
+    assert "Score over 4 evaluation games" in out
 
 
 def test_when_every_checkpoint_is_damaged(call: Called, run_copy: Path) -> None:
@@ -570,7 +576,7 @@ def test_plain_lines_without_a_terminal(call: Called, tmp_path: Path) -> None:
     assert "evaluation: score" in out
     (run,) = (tmp_path / "out").iterdir()
     for word in (
-        "Score over 100 evaluation games",
+        "Score over 4 evaluation games",
         "Weights",
         "curve.png",
         "report.html",
@@ -667,7 +673,7 @@ def test_a_real_terminal_gets_the_live_display(tmp_path: Path, monkeypatch: pyte
     assert code == 0
     assert "\x1b[" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    for word in (*FIGURES, *PHASES, "Score over 100 evaluation games"):
+    for word in (*FIGURES, *PHASES, "Score over 4 evaluation games"):
         assert word in plain, word
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h")  # the cursor comes back
 

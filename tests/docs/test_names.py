@@ -14,6 +14,7 @@ from doc_commands import command_modules
 from doc_pages import ROOT, Command, pages, spans
 
 from flashdqn.cli.arguments import flag_names
+from flashdqn.cli.flags import SHORT_NAMES
 from flashdqn.config import Config
 from flashdqn.envs.tasks import iterate_tasks
 
@@ -24,7 +25,7 @@ FLAG = re.compile(r"--(?:no-)?[a-z0-9]+(?:[.-][a-z0-9]+)*")
 #: files that a run, a reader or another program writes
 WRITTEN = re.compile(
     r"(?:FOLDER|RUN|runs/[^/]+|\.\./theirs)/.*|my_\w+.*|your_script\.py|train\.py|SCRIPT\.py"
-    r"|(?:config|columns|summary|best|loggers|flashdqn|report|seed)\.json|.*/(?:test_findings_)?waiting\.py|.*/NAME\.json"
+    r"|(?:config|columns|summary|best|agent|loggers|flashdqn|report|seed)\.json|.*/(?:test_findings_)?waiting\.py|.*/NAME\.json"
 )
 
 
@@ -74,6 +75,7 @@ def flags() -> frozenset[str]:
                 known.update(field.name.replace("_", "-") for field in dataclasses.fields(kind))
     for program in (*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("*.py")):
         known.update(re.findall(r'"--([\w.-]+)"', program.read_text(encoding="utf-8")))
+    known.update(SHORT_NAMES)
     return frozenset(known)
 
 

@@ -86,8 +86,31 @@ def test_it_works_in_a_browser_as_plain_files(site: Path, browser: Any) -> None:
     page.click(".md-content a[href='api.html']")
     assert page.inner_text("h1").startswith("Python API")
     page.close()
-    assert not [what for what in failed if not what.endswith("/search/search_index.js")]
+    assert not failed
     assert asked
+    assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_search_needs_no_server(site: Path, browser: Any, width: int) -> None:
+    """From a file: what is found leads to its page, where it is marked."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    asked: list[str] = []
+    failed: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: failed.append(str(error)))
+    page.goto((site / "tasks.html").as_uri())
+    if width < 1000:
+        page.click(".md-header label[for='__search']")
+        page.wait_for_selector("body:has(#__search:checked)")
+    page.locator(".md-search__input").press_sequentially("munchausen")
+    found = page.locator(".md-search-result__link[href*='algorithms.html']").first
+    found.wait_for()
+    found.click()
+    page.wait_for_selector("h1:has-text('DQN family')")
+    assert page.locator("mark:has-text('unchausen')").count() > 0
+    page.close()
+    assert not failed
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
@@ -103,6 +126,11 @@ def test_lists_and_commands_look_like_such(site: Path) -> None:
     assert re.search(r"<li>Adam instead of RMSProp", page)
     assert not re.search(r"<p>[^<]*\n- ", page)
     assert 'class="language-bash highlight"' in page
+
+
+def test_pictures_lead_to_themselves(site: Path) -> None:
+    page = (site / "results.html").read_text(encoding="utf-8")
+    assert re.search(r'<a href="(images/[^"]+)"><img [^>]*src="\1"', page)
 
 
 def test_what_is_folded_is_still_a_table(site: Path) -> None:

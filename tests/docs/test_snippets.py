@@ -24,7 +24,7 @@ from flashdqn import Config, Run
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
 from flashdqn.export.flow import Wanted, export_policy
-from flashdqn.training.session import start_run
+from flashdqn.training.session import SessionEnd, start_run
 
 #: What a program on a page may take as imported.
 GIVEN = (
@@ -86,8 +86,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def small_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings that a program starts are over in a second."""
 
-    def small(config: Config, progress: Any, pages: Any) -> Run:
-        return start_run(apply_settings(config, SMALL), progress, pages)
+    def small(config: Config, *parts: Any) -> SessionEnd:
+        return start_run(apply_settings(config, SMALL), *parts)
 
     monkeypatch.setattr("flashdqn.api.start_run", small)
 
@@ -133,7 +133,7 @@ PAGE = ROOT / "docs" / "page.md"
     [
         ("flashdqn train snake --lern.lr 1e-3", "did you mean '--learn.lr'"),
         ("flashdqn train snaek", "did you mean 'snake'"),
-        ("flashdqn train snake --learn.lr fast", "cannot be 'fast'"),
+        ("flashdqn train snake --learn.lr fast", "'fast' is not"),
         ("flashdqn train snake --algo rainbows", "did you mean 'rainbow'"),
         ("flashdqn watch RUN --wide 3", "Unknown flag '--wide'"),
         ("flashdqn doctor --second 3 train.py", "did you mean '--seconds'"),

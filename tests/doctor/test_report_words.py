@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +12,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from report_examples import NAN, example, findings, windows
+from rich.console import Console
 
 from flashdqn.doctor.report.contents import GrowingContainer
-from flashdqn.doctor.report.page_charts import COLORS
+from flashdqn.doctor.report.page_charts import COLORS, draw_time_charts
 from flashdqn.doctor.report.series import (
     build_courses,
     compute_window_shares,
     count_first_windows,
+    drop_unfinished_window,
     mean_episode_length,
     merge_windows,
 )
+from flashdqn.doctor.report.terminal import show_report
 from flashdqn.doctor.report.words import (
     BOUNDS,
     PHASES,
@@ -128,3 +132,19 @@ def test_the_manual_explains_every_phase_and_bound() -> None:
     manual = Path(__file__).parents[2].joinpath("docs", "doctor.md").read_text(encoding="utf-8")
     assert [name for name in PHASES if f"| {name} |" not in manual] == []
     assert [name for name in BOUNDS if f"| {name} |" not in manual] == []
+
+
+def test_a_window_that_the_end_cut_off_is_no_drop() -> None:
+    whole = windows(20)
+    last = replace(whole[-1], start=20.0, seconds=0.3, transitions=2, updates=0)
+    assert drop_unfinished_window((*whole, last)) == list(whole)
+    assert drop_unfinished_window(whole) == list(whole)
+    assert drop_unfinished_window((last,)) == [last]
+    assert drop_unfinished_window(()) == []
+    cut = example(windows=(*whole, last))
+    shown = io.StringIO()
+    show_report(cut, Console(file=shown, width=80))
+    kept = io.StringIO()
+    show_report(example(windows=whole), Console(file=kept, width=80))
+    assert shown.getvalue() == kept.getvalue()
+    assert draw_time_charts(cut) == draw_time_charts(example(windows=whole))

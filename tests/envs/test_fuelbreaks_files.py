@@ -11,10 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from flashdqn.cli.other_tools import MEANINGS, translate_settings
+from flashdqn.cli.other_tools import translate_settings
 from flashdqn.cli.train import resolve_base_config
-from flashdqn.config.presets import base_config
-from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.pictures import burn_probability, draw_layers, draw_plan
@@ -61,14 +59,6 @@ def test_familiar_names_become_our_settings_aloud(tmp_path: Path, capsys: pytest
     said = capsys.readouterr().out
     assert all(f"{name} " in said for name in FAMILIAR)
     assert "steps_per_episode 12 → env.budget 12" in said
-
-
-def test_every_familiar_name_means_a_setting_that_there_is() -> None:
-    for name, meaning in MEANINGS.items():
-        settings, notes = translate_settings({name: FAMILIAR.get(name, 0.01)})
-        assert meaning.setting in settings
-        assert len(notes) == 1
-        apply_settings(base_config("fuelbreaks-small"), settings)
 
 
 @pytest.mark.parametrize(

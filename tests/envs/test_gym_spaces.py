@@ -71,8 +71,8 @@ CASES: dict[str, tuple[spaces.Space[Any], tuple[int, ...], torch.dtype, Any]] = 
     ),
     "dict in dict, with bytes": (
         spaces.Dict({"b": bytes_box(2, 2, 1), "a": spaces.Dict({"x": spaces.MultiBinary(2)})}),
-        (6,),
-        FLOAT,
+        (12,),  # two floats and four bytes
+        BYTE,
         lambda x: x["a"]["x"].tolist() + (x["b"].transpose(2, 0, 1).reshape(-1) / np.float32(255)).tolist(),
     ),
     "dict of one image": (
@@ -93,6 +93,7 @@ def test_every_space(case: str, mode: AutoresetMode) -> None:
     assert (env.obs_spec.shape, env.obs_spec.dtype) == (shape, dtype)
 
     def same(obs: torch.Tensor, shown: Any) -> None:
+        obs = obs if env.decoder is None else env.decoder(obs)
         wanted = np.asarray(expected(shown), dtype=obs.numpy().dtype)
         np.testing.assert_array_equal(obs[0].numpy(), wanted)
 

@@ -13,6 +13,7 @@ import gym_envs
 import numpy as np
 import pytest
 import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from toy_envs import MaskedBandit
 
 import flashdqn
@@ -21,6 +22,7 @@ from flashdqn.core.errors import EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.types import Step
 from flashdqn.envs.guarded_env import GuardedEnv
+from flashdqn.envs.gymnasium.env import GymVecEnv
 from flashdqn.show.report import RUN_PAGES
 
 SMALL: dict[str, Any] = {
@@ -159,6 +161,71 @@ def test_a_wrong_answer_is_told_in_words(
     close_env(env)
 
 
+class Masked(gym_envs.Walk):
+    """Gives a mask with every observation; only the second environment's are spoiled."""
+
+    made = 0
+    wrong: Any = None
+
+    def __init__(self) -> None:
+        super().__init__(limit=9)
+        self.spoiled = Masked.made % 2 == 1
+        Masked.made += 1
+
+    def reset(self, **named: Any) -> Any:
+        obs, _ = super().reset(**named)
+        return obs, {"action_mask": np.ones(3, dtype=np.int8)}
+
+    def step(self, action: Any) -> Any:
+        answer = super().step(action)
+        return (*answer[:4], {"action_mask": self.wrong if self.spoiled else np.ones(3, dtype=np.int8)})
+
+
+def make_masked() -> Masked:
+    return Masked()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (np.ones(5), r"an array of float64 of shape \[5\]"),
+        (np.ones((1, 3)), r"an array of float64 of shape \[1, 3\]"),
+        (None, "None"),
+        ("yes", "the text 'yes'"),
+        ([[1], [1, 2]], "a list of 2"),
+    ],
+)
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_a_wrong_mask_is_told_with_both_shapes(
+    monkeypatch: pytest.MonkeyPatch, wrong: Any, said: str, vectorization: str
+) -> None:
+    monkeypatch.setattr(Masked, "wrong", wrong)
+    monkeypatch.setattr(Masked, "made", 1)  # one is made to look at its spaces
+    env = flashdqn.make_env(f"gym:{__name__}:make_masked", 2, vectorization=vectorization, workers=1)
+    with pytest.raises(
+        EnvError, match=rf"info\['action_mask'\] must have the shape \[3\], .*, and is {said}\."
+    ):
+        env.step(torch.zeros(2, dtype=torch.int64))
+    close_env(env)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_vector_environment_of_another_shape_is_told_with_both(late: bool) -> None:
+    class Wide(SyncVectorEnv):
+        def reset(self, **named: Any) -> Any:
+            obs, info = super().reset(**named)
+            return obs if late else np.zeros((2, 7)), info
+
+        def step(self, action: Any) -> Any:
+            return (np.zeros((2, 7)), *super().step(action)[1:])
+
+    vector = Wide([gym_envs.Walk, gym_envs.Walk], autoreset_mode=AutoresetMode.NEXT_STEP)
+    with pytest.raises(
+        EnvError, match=r"^wide: a batch of .* the shape \[2, 2\] of its space, and has \[2, 7\]"
+    ):
+        GymVecEnv(vector, "wide").step(torch.zeros(2, dtype=torch.int64))
+
+
 def test_infos_may_hold_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Answering, "spoil", staticmethod(lambda a: (*a[:4], {"x": lambda: 1})))
     env = flashdqn.make_env(f"gym:{__name__}:make_answering", 2, vectorization="async", workers=1)
@@ -194,3 +261,16 @@ def test_a_batched_game_is_guarded(
     assert env.mask is not None
     with pytest.raises(EnvError, match=said):
         env.step(env.mask.int().argmax(1))
+
+
+def test_a_mask_of_another_shape_is_told_before_it_is_used() -> None:
+    class Narrow(MaskedBandit):
+        @property
+        def mask(self) -> torch.Tensor:
+            return super().mask[:, :2]
+
+    env = GuardedEnv(Narrow(num_envs=2, time_limit=4), Guard("game", 30.0))
+    with pytest.raises(
+        EnvError, match=r"`mask` after reset must be .* of shape \[2, 3\] .* its shape is \[2, 2\]"
+    ):
+        env.reset(0)

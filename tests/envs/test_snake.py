@@ -116,13 +116,14 @@ def assert_same(obs: torch.Tensor, expected: np.ndarray) -> None:
 @st.composite
 def configs(draw: st.DrawFn) -> SnakeConfig:
     size = draw(st.sampled_from([4, 5, 6, 7, 8, 10]))
+    start: Any = draw(st.sampled_from(["center", "random"]))
     return SnakeConfig(
         size=size,
         actions=draw(st.sampled_from(["relative", "absolute"])),
         features=draw(st.sampled_from(["enhanced", "enhanced", *FEATURES])),
         start_length=draw(st.integers(2, size // 2 + 1)),
-        start=draw(st.sampled_from(["center", "random"])),
-        border_distance=draw(st.integers(0, (size - 1) // 2)),
+        start=start,
+        border_distance=draw(st.integers(0, (size - 1) // 2)) if start == "random" else 0,
         max_steps=draw(st.sampled_from([0, 0, 1, 17, 60])),
         hunger=draw(st.sampled_from([0.0, 0.5, 2.0])),
         win_reward=draw(st.sampled_from([0.0, 3.7])),
@@ -351,7 +352,8 @@ def test_a_board_can_be_read() -> None:
         ({"start": "corner"}, "center, random"),
         ({"start_length": 1}, "does not fit"),
         ({"start_length": 7}, "does not fit a board of side 10"),
-        ({"border_distance": 5}, "0 to 4"),
+        ({"border_distance": 5, "start": "random"}, "0 to 4"),
+        ({"border_distance": 2}, "add --env.start random, or leave it out"),
         ({"max_steps": -1}, "max_steps"),
         ({"hunger": -1.0}, "hunger"),
         ({"hunger": 0.001}, "hunger"),

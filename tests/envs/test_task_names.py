@@ -19,10 +19,13 @@ ALLOWED = {
     "envs/user_env.py": "the task `own` itself; its message says how a Gymnasium environment is written",
     "cli/landscapes.py": "a command about the files of one task",
     "cli/main.py": "the line about that command",
-    "cli/other_tools.py": "names that users of other fuel-break trainers know",
+    "cli/other_tools.py": "names that users of other trainers know",
     "cli/train.py": "the default preset of the command",
     "cli/report.py": "a command to try, in a message",
-    "api.py": "the default preset of the function `train`",
+    "cli/profile.py": "commands to try, on its page of help",
+    "api/__init__.py": "the default preset of the function `train`",
+    "config/given_env.py": "a name without a prefix is Gymnasium's; a message gives names to try",
+    "envs/live_env.py": "an environment that the user passes is one of Gymnasium's",
 }
 #: Packages in which a task may be named: its own, and the doctor, which knows other people's Gymnasium.
 PACKAGES = ("envs/snake/", "envs/sfc/", "envs/fuelbreaks/", "envs/gymnasium/", "doctor/")

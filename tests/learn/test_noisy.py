@@ -290,7 +290,7 @@ def test_a_loaded_agent_is_deterministic(tiny_run: Callable[..., Run], change: d
     obs = torch.randn(4, *agent.obs_spec.shape, generator=torch.Generator().manual_seed(0))
     assert torch.equal(agent.q(obs), agent.q(obs))
     assert agent.evaluate(5) == agent.evaluate(5)
-    assert agent.evaluate(100).to_dict() == run.summary["evaluation"]
+    assert agent.evaluate(run.config.eval.episodes).to_dict() == run.summary["evaluation"]
     for layer in noisy_layers(agent.network):
         layer.noise_in.fill_(1e6)
     assert torch.isfinite(agent.q(obs)).all()

@@ -258,6 +258,40 @@ def test_values_stand_beside_the_board(watched: Watched) -> None:
     assert ["straight", "right", "left"][values.index(max(values))] == chosen
 
 
+def test_bars_begin_at_zero(watched: Watched) -> None:
+    """Negative values to the left of one line, positive ones to its right; the axis never shrinks."""
+    watched.page.evaluate(
+        """() => { Player.prototype.growAxis = (grow => function (turns) { window.player = this;
+        grow.call(this, turns); })(Player.prototype.growAxis); }"""
+    )
+    watched.press("new-seed")
+    watched.until("data.seed === '6'")
+    drawn = watched.page.evaluate(
+        """() => { const player = window.player; Object.assign(player, { low: 0, high: 0 });
+        const turn = { ...player.turns[0], q: [-11.9, 0, 4], mask: null };
+        player.growAxis([turn]); player.showValues(turn);
+        const axis = [player.low, player.high];
+        player.growAxis([{ ...turn, q: [-1, 1, 2] }]);
+        const box = one => one.getBoundingClientRect();
+        return { same: player.low === axis[0] && player.high === axis[1], axis,
+          zero: box(document.querySelector('.q-scale').children[1]),
+          marks: [...document.querySelector('.q-scale').children].map(mark => mark.textContent),
+          fills: [...document.querySelectorAll('.q-values .track')].map(track => {
+            const fill = track.querySelector('.fill'), zero = parseFloat(getComputedStyle(track, '::after').left);
+            return [box(fill).left - box(track).left - zero, box(fill).right - box(track).left - zero];
+          }) }; }"""
+    )
+    assert drawn["axis"] == [-20, 5]
+    assert drawn["same"]
+    assert drawn["marks"] == ["-20", "0", "5"]
+    (left, at_zero), (none, still_none), (from_zero, right) = drawn["fills"]
+    assert left < -20
+    assert at_zero == pytest.approx(0, abs=1.5)
+    assert none == pytest.approx(still_none)
+    assert from_zero == pytest.approx(0, abs=1.5)
+    assert right > 10
+
+
 def test_two_pages_do_not_disturb_each_other(browser: Any, address: str) -> None:
     one, two = Watched(browser, address), Watched(browser, address)
     two.slide(".checkpoint", 0)

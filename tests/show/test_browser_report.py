@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import forge_settings
 from flashdqn import Run
 from flashdqn.show.compare import write_comparison
 
@@ -102,3 +103,39 @@ def test_a_comparison_opens_as_a_file(browser: Any, finished_run: Run, tmp_path:
     assert opened.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     assert opened.complaints == []
     opened.context.close()
+
+
+def test_no_score_is_hidden_on_a_phone(
+    browser: Any, run_copy: Path, finished_run: Run, tmp_path: Path
+) -> None:
+    """At 400 pixels every cell of the comparison's tables lies on the screen; at 1280 they are tables."""
+    forge_settings(run_copy, lambda record: record["config"]["learn"].update(lr=0.123))
+    path = write_comparison([finished_run.path, run_copy], tmp_path / "comparison.html")
+    opened = Opened(browser, path)
+    page = opened.page
+    for width, shown in ((400, "none"), (1280, "table-row")):
+        page.set_viewport_size({"width": width, "height": 800})
+        heads = page.eval_on_selector_all(
+            ".stacked .head", "all => all.map(x => getComputedStyle(x).display)"
+        )
+        assert heads == [shown] * 3
+        beyond = page.eval_on_selector_all(
+            ".stacked td", "all => all.filter(x => x.getBoundingClientRect().right > innerWidth).length"
+        )
+        assert beyond == 0
+    assert page.locator(".stacked td[data-name='score (95%)']").count() == 2
+    assert opened.complaints == []
+    opened.context.close()
+
+
+def test_wide_tables_keep_their_first_column(report: Opened) -> None:
+    page = report.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    table = page.locator("table:has(th:text-is('mean_score'))")
+    table.evaluate("table => { table.scrollLeft = 10000; }")
+    assert table.evaluate("table => table.scrollLeft") > 0
+    places = table.evaluate(
+        "table => [table, table.querySelector('td')].map(one => Math.round(one.getBoundingClientRect().left))"
+    )
+    assert places[0] == places[1]
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")

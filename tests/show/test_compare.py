@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,9 @@ def test_the_command_compares(runs: list[Path], tmp_path: Path, capsys: pytest.C
     assert "Comparison of 3 runs" in capsys.readouterr().out
     page = out.read_text(encoding="utf-8")
     assert "3 runs, 2 settings" in page
-    assert "<td>replay.n_step</td><td>1</td><td>3</td>" in page
+    cells = re.sub(r' data-name="[^"]*"', "", page)
+    assert "<td>replay.n_step</td><td>1</td><td>3</td>" in cells
+    assert "<th>settings</th><th>score (95%)</th>" in page
     for title in ("Evaluation, against transitions", "Evaluation, against training time", "Throughput",
                   "While exploring, against transitions"):  # fmt: skip
         assert title in page

@@ -34,7 +34,7 @@ from flashdqn.runs.columns import (
 )
 from flashdqn.runs.tables import read_table
 from flashdqn.show import recording, report
-from flashdqn.show.report import find_preset_changes, write_report
+from flashdqn.show.report import find_preset_changes, make_report_page, write_report
 from flashdqn.show.report_charts import compute_phase_shares
 from flashdqn.show.report_files import read_run
 from flashdqn.show.report_series import Series, downsample_series, read_series
@@ -283,6 +283,23 @@ def test_the_command_writes_where_it_is_told(
         cli.dispatch_command(["report", str(run_copy), "--out", str(tmp_path / "no" / "x.html")])
     with pytest.raises(flashdqn.CheckpointError, match="does not exist"):
         cli.dispatch_command(["report", str(tmp_path / "nothing")])
+
+
+def test_a_run_in_training_shows_what_it_has(run_copy: Path) -> None:
+    """Before the end the last evaluation's score; before the first figures no empty units, and what to wait for."""
+    (run_copy / "summary.json").unlink()
+    page = make_report_page(read_run(run_copy))
+    assert "not finished yet" in page
+    assert "last evaluation" in page
+    for file in ("metrics.csv", "evaluations.csv"):
+        (run_copy / file).unlink()
+    shutil.rmtree(run_copy / "checkpoints")
+    page = make_report_page(read_run(run_copy))
+    assert "Nothing was logged yet" in page
+    assert "No game could be recorded: " in page
+    assert "Error:" not in page.split("<script>")[0]
+    assert "– episodes" not in page
+    assert "– per transition" not in page
 
 
 def test_a_folder_whose_name_has_two_lines(run_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from flashdqn import Run
 from flashdqn.cli import main as cli
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError
 from flashdqn.envs.stage import GameStage, open_stage
+from flashdqn.show.bars import draw_signed_bar
 from flashdqn.show.play import GameTurn, play_turns
 from flashdqn.show.players import Players
 from flashdqn.show.watch_terminal import (
     Pace,
+    ValueAxis,
     choose_listed_actions,
     draw_action_values,
     draw_terminal_frame,
@@ -163,6 +166,47 @@ def test_the_pace_is_kept_without_hurrying_after_a_pause() -> None:
     slept.clear()
     free.wait()
     assert slept == []
+
+
+def test_bars_begin_at_zero_and_their_axis_does_not_jump() -> None:
+    stage, axis = open_stage(small_snake()), ValueAxis()
+
+    def draw(*values: float) -> list[str]:
+        turn = GameTurn(0, (), values, None, 0, 0.0, 0.0, [])
+        out = io.StringIO()
+        Console(file=out, width=100).print(draw_action_values(stage.view, turn, axis))
+        return out.getvalue().splitlines()
+
+    lines = draw(-11.9, 0.0, 8.0)
+    zeros = {line.index("│") for line in lines[1:]}
+    assert len(zeros) == 1
+    left, none, right = (line.split("│") for line in lines[1:])
+    assert "█" in left[0]
+    assert "█" not in left[1]
+    assert "█" not in none[0] + none[1]
+    assert "█" not in right[0]
+    assert "█" in right[1]
+    assert "from -20 to 10" in lines[0]
+    assert draw(-0.1, -0.2, 0.1)[0] == lines[0]
+    assert "from -20 to 50" in draw(-0.1, 21.0, 0.1)[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "drawn"),
+    [
+        (1.0, 0.0, 1.0, "│██████"),
+        (-1.0, -1.0, 0.0, "██████│"),
+        (-0.5, -1.0, 0.0, "   ███│"),
+        (-0.2, -1.0, 1.0, "  ▐│   "),
+        (-1e-9, -1.0, 1.0, "  ▐│   "),
+        (0.5, -1.0, 1.0, "   │█▌ "),
+        (0.0, 0.0, 0.0, "│      "),
+        (math.nan, -1.0, 1.0, "   │   "),
+        (1e-9, -1.0, 1e-9, "      │"),
+    ],
+)
+def test_a_signed_bar(value: float, low: float, high: float, drawn: str) -> None:
+    assert draw_signed_bar(value, low, high, 7) == drawn
 
 
 def test_an_environment_that_cannot_be_closed_is_told_after_the_game(

@@ -79,7 +79,7 @@ def test_frames_teach_what_whole_stacks_teach(
 ) -> None:
     """Bit by bit: the same samples, of the same stacks."""
     frames = train(tmp_path / "frames", **VARIANTS[name])
-    monkeypatch.setattr("flashdqn.envs.gymnasium.task.FrameStack", WholeStacks)
+    monkeypatch.setattr("flashdqn.envs.frame_stack.FrameStack", WholeStacks)
     stacks = train(tmp_path / "stacks", **VARIANTS[name])
     assert frames.summary["updates"] == stacks.summary["updates"] > 10
     assert frames.summary["weights"] == stacks.summary["weights"]
@@ -132,7 +132,7 @@ def test_frames_teach_what_whole_stacks_teach_on_cuda(
 ) -> None:
     changes = {"device": "cuda", "runtime.mode": mode}
     frames = train(tmp_path / "frames", **changes)
-    monkeypatch.setattr("flashdqn.envs.gymnasium.task.FrameStack", WholeStacks)
+    monkeypatch.setattr("flashdqn.envs.frame_stack.FrameStack", WholeStacks)
     stacks = train(tmp_path / "stacks", **changes)
     one, other = (
         checkpoint.load_checkpoint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from pathlib import Path
@@ -12,8 +13,9 @@ from test_modes import make, small
 
 from flashdqn.core.errors import CheckpointError, EnvError, FlashDQNError
 from flashdqn.runs.folder import RunFolder
+from flashdqn.runs.tables import read_metrics
 from flashdqn.training.metrics import EpisodeMeans
-from flashdqn.training.progress import Plain, Silent
+from flashdqn.training.progress import Plain, Silent, gpu_text
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
 from flashdqn.training.warmup import NOTHING_YET
@@ -93,6 +95,58 @@ def test_a_window_without_an_iteration_has_no_speed(tmp_path: Path, clock: Clock
     progress.tick(1.0, 1064, 0, 2.0)
     progress.report(row)
     assert "– steps/s" in console.export_text()
+
+
+class BusyGpu:
+    """What stands in for the watch of a GPU."""
+
+    closed = False
+
+    def read(self) -> float:
+        return 87.04
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_use_of_the_gpu_is_told_where_it_is_known(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = BusyGpu()
+    monkeypatch.setattr("flashdqn.training.reporter.watch_gpu", lambda device: gpu)
+    reporter = reporter_in(tmp_path)
+    train(reporter, clock, 1000, 1.0)
+    row = reporter.report(1.0)
+    assert row.gpu_percent == 87.0
+    reporter.close()
+    assert gpu.closed
+    assert read_metrics(tmp_path)[0].gpu_percent == 87.0
+    shown = Console(record=True, width=300, file=io.StringIO())
+    Plain(shown).report(row)
+    assert "GPU busy 87%" in shown.export_text()
+    # resumed where nobody knows it: the table keeps its columns
+    monkeypatch.setattr("flashdqn.training.reporter.watch_gpu", lambda device: None)
+    again = reporter_in(tmp_path)
+    train(again, clock, 1000, 1.0)
+    row = again.report(2.0)
+    assert row.gpu_percent is not None
+    assert math.isnan(row.gpu_percent)
+    assert len(read_metrics(tmp_path)) == 2
+    assert "GPU" not in gpu_text(row)
+
+
+def test_a_table_without_it_stays_without_it(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporter = reporter_in(tmp_path)
+    train(reporter, clock, 1000, 1.0)
+    assert reporter.report(1.0).gpu_percent is None
+    monkeypatch.setattr("flashdqn.training.reporter.watch_gpu", lambda device: BusyGpu())
+    again = reporter_in(tmp_path)
+    train(again, clock, 1000, 1.0)
+    assert again.report(2.0).gpu_percent is None
+    assert len(read_metrics(tmp_path)) == 2
+    assert not list(tmp_path.glob("*damaged*"))
 
 
 def test_outcomes_that_are_no_numbers_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

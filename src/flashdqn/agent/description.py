@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from flashdqn.core.errors import CheckpointError
@@ -35,6 +35,8 @@ class Description:
     steps: int  # transitions that the weights were trained on
     weights: str  # sixteen digits that change when any weight changes
     version: str  # of flashdqn
+    #: choices in each part of an action; empty where an action is a single choice
+    branches: tuple[int, ...] = ()
 
     def to_texts(self) -> dict[str, str]:
         """Every field as JSON, by its name."""
@@ -49,15 +51,18 @@ class Description:
                 f"says {texts.get('format')!r}. Make one with `flashdqn export RUN`."
             )
         try:
-            values = {field.name: parse_json(texts[field.name]) for field in fields(cls)}
+            given = [field.name for field in fields(cls) if field.name in texts or field.default is MISSING]
+            values = {name: parse_json(texts[name]) for name in given}
         except (KeyError, ValueError) as error:
             raise CheckpointError(
                 f"The metadata of {file} cannot be read: {clean_line(str(error), 200)}."
             ) from None
         for name, fits in RULES.items():
-            if not fits(values[name]):
+            if name in values and not fits(values[name]):
                 raise CheckpointError(f"The metadata of {file} cannot be right: look at '{name}'.")
-        values |= {name: tuple(values[name]) for name in ("observation_shape", "actions")}
+        values |= {name: tuple(values.get(name, ())) for name in ("observation_shape", "actions", "branches")}
+        if values["branches"] and sum(values["branches"]) != len(values["actions"]):
+            raise CheckpointError(f"The metadata of {file} cannot be right: look at 'branches'.")
         return cls(**values)
 
 
@@ -80,6 +85,7 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "actions": lambda value: (
         isinstance(value, list) and bool(value) and all(isinstance(x, str) for x in value)
     ),
+    "branches": lambda value: isinstance(value, list) and all(is_whole(x, 1) for x in value),
     "first_action": lambda value: is_whole(value, -(2**63)),
     "masked": lambda value: isinstance(value, bool),
     "score": lambda value: value is None or type(value) in (int, float),

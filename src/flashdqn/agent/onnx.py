@@ -30,7 +30,7 @@ class OnnxAgent:
 
     @property
     def num_actions(self) -> int:
-        """The number of actions."""
+        """The number of actions; of choices in all parts, where an action has several."""
         return len(self.description.actions)
 
     def q(self, obs: Any) -> Array:
@@ -40,13 +40,16 @@ class OnnxAgent:
         return q[0] if single else q
 
     def act(self, obs: Any, mask: Any = None) -> Any:
-        """The best legal action: an int for one observation, an array of them for a batch."""
+        """The best legal action: an int for one observation, an array of them for a batch. Where an action has
+        several parts, it is an array with the choice in each, from 0."""
         batch, single = self._batch(obs)
         action = self.answer(batch, mask)[0]
-        return int(action[0]) if single else action
+        if not single:
+            return action
+        return action[0] if self.description.branches else int(action[0])
 
     def answer(self, batch: Array, mask: Any) -> tuple[Array, Array]:
-        """Actions [B] and values [B, A] of a batch that already has the right shape and dtype."""
+        """Actions [B] (with D parts, [B, D]) and values [B, A] of a batch of the right shape and dtype."""
         inputs = {"obs": batch}
         if self.description.masked:
             shape = (len(batch), self.num_actions)
@@ -99,9 +102,7 @@ def open_session(file: Path, threads: int) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # nothing: errors are raised, too
     # A graph may ask for weights from other files: where it may look, there are none.
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", os.devnull
-    )
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     try:
         return onnxruntime.InferenceSession(
             data, options, providers=["CPUExecutionProvider"], enable_fallback=False

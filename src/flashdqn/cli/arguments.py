@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from flashdqn.cli.flags import SHORT_NAMES, list_flags, read_arguments
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import check_values, describe_value
 from flashdqn.core.suggestions import suggest_nearest
@@ -19,10 +20,36 @@ from flashdqn.core.text import clean_line
 from flashdqn.core.user_code import Permission, names_code
 from flashdqn.envs.tasks import TASKS
 
+#: Names that other trainers have for a flag.
+FOREIGN_NAMES = {
+    "learning-rate": "lr",
+    "discount": "gamma",
+    "discount-factor": "gamma",
+    "num-envs": "envs",
+    "n-envs": "envs",
+    "timesteps": "steps",
+    "total-timesteps": "steps",
+    "num-steps": "steps",
+    "time": "max-time",
+    "buffer-size": "replay.capacity",
+    "learning-starts": "learn.starts",
+    "train-freq": "train-ratio",
+    "exploration-fraction": "explore.over",
+    "tau": "learn.target-tau",
+    "target-update": "learn.target-every",
+    "threads": "runtime.threads",
+    "mode": "runtime.mode",
+    "algorithm": "algo",
+}
+
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
     """Arguments as a dataclass; tyro's complaints become one sentence."""
     more = {} if default is None else {"default": default}
+    name = command.split()[0]
+    if not {"-h", "--help"} & set(arguments):
+        flags = list_flags(kind, default)
+        arguments = read_arguments(arguments, flags, lambda word: refuse_flag(name, word, known))
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -32,12 +59,12 @@ def parse(command: str, kind: Any, arguments: list[str], known: list[str], defau
     except SystemExit as stop:
         if not stop.code:
             raise
-        advice = f"`flashdqn {command.split()[0]} --help` says what is allowed"
+        advice = f"`flashdqn {name} --help` says what is allowed"
         text = clean_line(first_paragraph(complaint.getvalue()).rstrip("."), 300)
         if found := re.match(r"Error parsing (--[\w.-]+):", text):
             text = f"{found[1]} cannot be {describe_value(find_flag_values(arguments, found[1])[-1:])[1:-1]}"
         raise ConfigError(f"{text}; {advice}.") from None
-    refuse_unknown(command.split()[0], unknown, known)
+    refuse_unknown(name, unknown, known)
     check_values(parsed, "--", dashes=True)
     return parsed
 
@@ -62,8 +89,21 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
             else "it takes one run"
         )
         raise ConfigError(f"{describe_value(word)} is one word too many: {order}.")
-    hint = suggest_nearest(word.replace("_", "-"), [f"--{name}" for name in known])
-    hint = hint if "did you mean" in hint else f"; `flashdqn {command} --help` lists them all."
+    refuse_flag(command, word, known)
+
+
+def refuse_flag(command: str, word: str, known: list[str]) -> None:
+    """Refuse an unknown flag, and suggest the one that was probably meant."""
+    names = [*known, *(short for short, name in SHORT_NAMES.items() if name in known)]
+    plain = word.lstrip("-").replace("_", "-")
+    inside = [name for name in names if name.rpartition(".")[2] == plain]
+    meant = plain if plain in names else FOREIGN_NAMES.get(plain, inside[0] if inside else "")
+    hint = suggest_nearest(f"--{plain}", [f"--{name}" for name in names])
+    if meant in names:
+        hint = f"; did you mean '--{meant}'?"
+    elif "did you mean" not in hint:
+        helps = "--help-all" if command in ("train", "profile") else "--help"
+        hint = f"; `flashdqn {command} {helps}` lists them all."
     raise ConfigError(f"Unknown flag {describe_value(word)}{hint}")
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.table import Table
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.cli.latest import choose_run
 from flashdqn.core.ranges import Between
 from flashdqn.core.text import clean_name
 from flashdqn.show.terminal import SteadyConsole
@@ -32,8 +34,8 @@ class ExportArguments:
     often the file chooses the same action as PyTorch, how well it plays, how large it is and how long it takes.
     """
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """A run folder, or one checkpoint in it."""
+    run: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
+    """A run folder, or one checkpoint in it; without one, the latest run in runs."""
     to: Literal["onnx", "torchscript"] = "onnx"
     """onnx: for onnxruntime in any language (pip install 'flashdqn[export]'). torchscript: for PyTorch, C++ too."""
     int8: bool = False
@@ -57,9 +59,11 @@ def run_command(arguments: list[str]) -> int:
     permission.allow_working_folder()
     known = [field.name for field in dataclasses.fields(ExportArguments)][1:]
     parsed = parse("export", ExportArguments, arguments, known)
+    parsed = dataclasses.replace(parsed, run=choose_run(parsed.run, "export"))
     from flashdqn.export.flow import Wanted
     from flashdqn.export.flow import export_policy as run_export
 
+    register_gymnasium_envs()
     console = SteadyConsole(soft_wrap=True)
     settings = {name: value for name, value in vars(parsed).items() if name not in ("json", "trust")}
 
@@ -97,7 +101,8 @@ def show_export_results(done: Exported, console: SteadyConsole) -> None:
     say.append(f"File    {done.file}")
     mask = f" and mask [batch, {len(about.actions)}] bool" if about.masked else ""
     say.append(f"In      obs [batch, {shape}] {about.observation_dtype}{mask}")
-    say.append(f"Out     action [batch] int64, q [batch, {len(about.actions)}] float32")
+    parts = f"batch, {len(about.branches)}" if about.branches else "batch"
+    say.append(f"Out     action [{parts}] int64, q [batch, {len(about.actions)}] float32")
     names = ", ".join(f"{i} {name}" for i, name in enumerate(about.actions))
     say.append(f"Actions {names}")
     if done.file.suffix == ".onnx":

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
 from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.memory import explain_shortage
@@ -54,7 +53,6 @@ def answer_command(arguments: Sequence[str]) -> int:
         if list(arguments[:1]) != ["doctor"]:  # which runs the user's own script, as Python itself would
             ignore_settings_files()
             protect_children()
-        register_gymnasium_envs()
         return dispatch_command(arguments)
     except FlashDQNError as error:
         about_files = isinstance(error, EnvError) and not set(arguments[:1]) & set(PLAYING)
@@ -87,7 +85,7 @@ def check_exit(error: SystemExit, arguments: Sequence[str]) -> int:
     """The exit code where something has called `sys.exit`: the help and the reader of the flags may; the code of an
     environment or a network cannot make a success of it."""
     code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-    if code == ConfigError.exit_code or {"-h", "--help"} & set(arguments):
+    if code == ConfigError.exit_code or {"-h", "--help", "--help-all"} & set(arguments):
         return code
     return print_error(FlashDQNError(f"The code that this command runs called sys.exit({error.code!r})."), 1)
 

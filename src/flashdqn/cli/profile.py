@@ -11,8 +11,18 @@ from typing import Annotated
 
 import tyro
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
-from flashdqn.cli.train import ALGO_HELP, check_receivers, replace_budget, resolve_base_config
+from flashdqn.cli.help import HelpPage, wants_help
+from flashdqn.cli.train import (
+    ALGO_HELP,
+    check_receivers,
+    fit_schedules,
+    print_help,
+    replace_budget,
+    resolve_base_config,
+    take_share_flags,
+)
 from flashdqn.config import Config, Seconds
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import check_writable_file, write_output
@@ -22,30 +32,7 @@ from flashdqn.show.terminal import SteadyConsole
 
 @dataclass(frozen=True)
 class ProfileArguments:
-    """Why is this training as fast as it is, and what would make it faster?
-
-    Takes the options of `flashdqn train`, trains for a few seconds, and says where the time of a transition goes.
-    Then come experiments: your configuration and variants of it, each with ONE setting changed, take turns. A
-    table says how much faster each is, whether that is more than chance, and what it does to learning. A few
-    sentences then say which flags to use.
-      flashdqn profile snake-flood
-      flashdqn profile snake-flood --train-ratio quality --seconds 5m
-      flashdqn profile snake --only boards,threads --rounds 15
-      flashdqn profile gym:CartPole-v1 --only phases --json cartpole.json
-      flashdqn profile --config runs/snake-20261115-120000/config.json
-
-    The experiments, by group:
-      ratio     no-training, ratio-half, ratio-double; iteration: one update per step of all boards
-      boards    boards-32, boards-64, boards-256, boards-1024: at the same ratio of updates to data
-      features  no-flood: Snake without flood-fill
-      batch     batch-half, batch-double
-      threads   threads-1, and as many as there are cores (CPU only; the trainer chooses by itself)
-      logging   no-tensorboard, no-logging
-      modes     mode-eager, mode-native, mode-graph, mode-compile: those that this device supports
-
-    Faster is not always better: no training at all is fastest. So look at the columns beside the speed-up.
-    Nothing is kept: there is no run folder, and --out is not touched. Ctrl-C shows the results so far.
-    """
+    """A profile: the options of `flashdqn train`, and its own."""
 
     training: Annotated[Config, tyro.conf.arg(name="")]
     only: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
@@ -61,19 +48,60 @@ class ProfileArguments:
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write it as a page with charts."""
     algo: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=ALGO_HELP)] = None
-    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
-    """Settings from a file, for example a run's config.json."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Settings from a JSON or TOML file, for example a run's config.json."""
     trust: Trust = False
+
+
+HELP_PAGE = HelpPage(
+    "flashdqn profile [PRESET] [options]",
+    "Why is this training as fast as it is, and what would make it faster? Takes the options of `flashdqn train`, "
+    "trains for a few seconds, and says where the time goes. Then your configuration and variants with ONE setting "
+    "changed take turns, and a table says how much faster each is, and what it does to learning.",
+    (
+        "flashdqn profile snake-flood --train-ratio quality --seconds 5m",
+        "flashdqn profile snake --only boards,threads --rounds 15",
+        "flashdqn profile gym:CartPole-v1 --only phases --json cartpole.json",
+    ),
+    (
+        (
+            "Its own flags:",
+            {
+                "only": "only these experiments or groups; `phases`: none",
+                "skip": "all experiments except these",
+                "rounds": "turns of every experiment",
+                "seconds": "time for all of them: 90s, 5m",
+                "json": "also write everything that was measured",
+                "html": "also write it as a page with charts",
+            },
+        ),
+    ),
+    "No run folder is made, and --out is not touched. Ctrl-C shows the results so far.",
+    (
+        "The experiments, by group:",
+        "  ratio     no-training, ratio-half, ratio-double, iteration: one update a step",
+        "  boards    boards-32, boards-64, boards-256, boards-1024, at the same ratio",
+        "  features  no-flood: Snake without flood-fill",
+        "  batch     batch-half, batch-double",
+        "  threads   threads-1, and as many as there are cores (CPU only)",
+        "  logging   no-tensorboard, no-logging",
+        "  modes     mode-eager, mode-native, mode-graph, mode-compile",
+    ),
+)
 
 
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn profile`: measure, show, and write."""
+    if wants_help(arguments):
+        print_help(HELP_PAGE, ProfileArguments, arguments)
+        return 0
+    parsed = parse_profile(arguments)
     from flashdqn.profile.display import make_hidden_display, make_observer
     from flashdqn.profile.page import write_profile_page
     from flashdqn.profile.profile import Options, take_profile
     from flashdqn.profile.terminal import show_profile
 
-    parsed = parse_profile(arguments)
+    register_gymnasium_envs()
     for path in (parsed.json, parsed.html):
         if path is not None:
             check_writable_file(path)
@@ -114,11 +142,13 @@ def parse_profile(arguments: list[str]) -> ProfileArguments:
         "train-steps-ratio",
     ]
     default = ProfileArguments(training=base)
+    rest, shares = take_share_flags(rest)
     parsed: ProfileArguments = parse(
         "profile [PRESET]", ProfileArguments, rest, [*own, *flag_names(base)], default
     )
     check_receivers(parsed.training, arguments, permission)
-    return ProfileArguments(**vars(parsed) | {"training": replace_budget(parsed.training, rest)})
+    training = fit_schedules(replace_budget(parsed.training, rest), base, rest, shares)
+    return ProfileArguments(**vars(parsed) | {"training": training})
 
 
 def split_names(text: str) -> tuple[str, ...]:

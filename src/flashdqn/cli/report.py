@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
 from flashdqn.core.errors import CheckpointError, ConfigError, UntrustedError
 from flashdqn.core.files import check_writable_file
@@ -38,16 +39,17 @@ class ReportArguments:
 
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn report`."""
-    from flashdqn.runs.folder import RunFolder
-    from flashdqn.runs.records import CONFIG_FILE
-    from flashdqn.show.compare import write_comparison
-    from flashdqn.show.report import write_report
-
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
     parsed = parse("report", ReportArguments, arguments, ["out", "trust"])
     if not parsed.runs:
         raise ConfigError("Which run? For example: flashdqn report runs/snake-flood-20261115-120000")
+    from flashdqn.runs.folder import RunFolder
+    from flashdqn.runs.records import CONFIG_FILE
+    from flashdqn.show.compare import write_comparison
+    from flashdqn.show.report import write_report
+
+    register_gymnasium_envs()
     folders = list(dict.fromkeys(RunFolder.open(path).path.resolve() for path in parsed.runs))
     check_writable_file(
         parsed.out or (folders[0] / "report.html" if len(folders) == 1 else DEFAULT_COMPARISON)

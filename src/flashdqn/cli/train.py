@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
+from flashdqn.cli.flags import SHORT_NAMES, list_flags
+from flashdqn.cli.help import HelpPage, wants_help, write_help
+from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 from flashdqn.config import Config
+from flashdqn.config.schedules import SCHEDULES, apply_shares, parse_share, scale_schedules
 from flashdqn.config.settings import (
     BUDGETS,
     apply_settings,
     drop_old_budget,
+    flatten_keys,
     list_named_code,
     list_receivers,
     read_settings_file,
@@ -24,6 +31,10 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
 from flashdqn.show.terminal import SteadyConsole, show_summary
+from flashdqn.training.progress import Progress, choose_progress
+
+if TYPE_CHECKING:
+    from flashdqn.training.summary import SessionEnd
 
 DEFAULT_PRESET = "snake-flood"
 ALGO_HELP = f"An algorithm on top of the preset: {', '.join(ALGORITHMS)}; a file and flags come on top of it."
@@ -31,40 +42,63 @@ ALGO_HELP = f"An algorithm on top of the preset: {', '.join(ALGORITHMS)}; a file
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """Train an agent.
-
-    Start from a PRESET (`flashdqn presets` lists them) and change what you like:
-      flashdqn train snake-flood
-      flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3
-      flashdqn train snake --train-ratio balanced --seed 7 --out results
-      flashdqn train snake-flood --algo rainbow --learn.v-max 200
-      flashdqn train gym:CartPole-v1 --steps 100000
-      flashdqn train my_module:make_env --env.kwargs '{"level": 2}'
-      flashdqn train --resume runs/snake-20261115-120000 --steps 5000000
-
-    Ctrl-C finishes the iteration, saves, and says how to continue; a second Ctrl-C stops at once. SIGTERM, SIGHUP,
-    SIGQUIT, SIGXCPU, SIGUSR1, SIGUSR2, SIGPWR and timers save and leave in the same way.
-    Exit codes: 0 the budget is spent; 1 a failure of the environment, the numbers, the disk or the memory; 2 a
-    mistake in the command or the settings; 75 a signal has ended it: resume it; 130 Ctrl-C has.
-    """
+    """Train an agent: a preset's settings and what the flags change."""
 
     training: Annotated[Config, tyro.conf.arg(name="")]
     algo: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=ALGO_HELP)] = None
-    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json|FILE.toml")] = None
-    """Settings from a file, for example a run's config.json; flags given here come on top."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Settings from a JSON or TOML file, for example a run's config.json; flags given here come on top."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Continue a run with its own settings; a new budget may be given. Or continue from one of its checkpoints:
     everything after that checkpoint is done again."""
     trust: Trust = False
 
 
+HELP_PAGE = HelpPage(
+    "flashdqn train [PRESET] [options]",
+    "Train an agent. `flashdqn presets` lists the presets; gym:NAME is a Gymnasium environment, module:Name your "
+    "own. Every setting is a flag:",
+    (
+        "flashdqn train snake-flood",
+        "flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3",
+        "flashdqn train gym:CartPole-v1 --steps 100k --lr 1e-3 --hidden 256,256",
+        "flashdqn train --resume runs/snake-20261115-120000 --steps 5M",
+    ),
+    (
+        (
+            "The flags that matter, and their values here:",
+            {
+                "steps": "stop after this many transitions: 50000, 1e5, 100k",
+                "max-time": "stop after this much training: 90s, 1.5m, 2h",
+                "algo": "dqn, double, rainbow, …: `flashdqn presets`",
+                "envs": "environments that are played at once",
+                "learn.lr": "learning rate",
+                "learn.gamma": "discount per step",
+                "learn.batch-size": "transitions in a gradient step",
+                "network.hidden": "sizes of the hidden layers",
+                "seed": "seed of all random numbers",
+                "device": "where everything runs",
+            },
+        ),
+        (
+            "Runs and files:",
+            {
+                "resume": "continue a run, with its settings and perhaps a new budget",
+                "config": "settings from a file, such as a run's config.json",
+                "out": "folder for the run folders",
+            },
+        ),
+    ),
+    "Ctrl-C saves and says how to go on. Exit codes: 0 done, 1 failure, 2 mistake, 75 signal (resume it), 130 "
+    "Ctrl-C.",
+)
+
+
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn train`."""
-    from flashdqn.api import check_resume
-    from flashdqn.show.report import make_run_pages
-    from flashdqn.training.progress import choose_progress
-    from flashdqn.training.session import resume_run, start_run
-
+    if wants_help(arguments):
+        print_help(HELP_PAGE, TrainArguments, arguments)
+        return 0
     permission, arguments = read_permission(arguments, preset=True)
     permission.allow_working_folder()
     base, resume, rest = resolve_base_config(arguments, permission)
@@ -72,12 +106,34 @@ def run_command(arguments: list[str]) -> int:
     check_receivers(config, arguments, permission)
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
-    if resume is not None:
-        done = resume_run(check_resume(base, config), resume, progress, make_run_pages(config))
-    else:
-        done = start_run(config, progress, make_run_pages(config))
+    progress.prepare()  # before PyTorch is imported
+    try:
+        done = run_training(config, base, resume, progress)
+    finally:
+        progress.prepared()
     show_summary(console, done)
     return done.exit_code
+
+
+def run_training(config: Config, base: Config, resume: Path | None, progress: Progress) -> SessionEnd:
+    """Start a run, or resume one whose own settings are `base`."""
+    from flashdqn.api import check_resume
+    from flashdqn.show.report import make_run_pages
+    from flashdqn.training.session import resume_run, start_run
+
+    register_gymnasium_envs()
+    if resume is not None:
+        return resume_run(check_resume(base, config), resume, progress, make_run_pages(config))
+    return start_run(config, progress, make_run_pages(config))
+
+
+def print_help(page: HelpPage, kind: Any, arguments: list[str]) -> None:
+    """Print the help that the words ask for, with the values of the preset that they name."""
+    from flashdqn.config.presets import base_config
+
+    named = arguments[0] if arguments and not arguments[0].startswith("-") else DEFAULT_PRESET
+    flags = list_flags(kind, kind(training=base_config(named)))
+    SteadyConsole(soft_wrap=True).print(write_help(page, flags, arguments), highlight=False, markup=False)
 
 
 def resolve_base_config(
@@ -86,7 +142,6 @@ def resolve_base_config(
     """The settings that the flags are applied to: a run's, or a preset's with an algorithm and a file on top. A
     file may import only what is permitted."""
     from flashdqn.config.presets import base_config
-    from flashdqn.runs.folder import RunFolder
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None
     resume, file = flag_value(arguments, "--resume"), flag_value(arguments, "--config")
@@ -96,9 +151,11 @@ def resolve_base_config(
             raise ConfigError(
                 "--resume takes its settings from the run: leave out the preset, --algo and --config."
             )
+        from flashdqn.runs.folder import RunFolder
+
         return RunFolder.open(Path(resume)).config(permission), Path(resume), arguments
     settings = read_settings_file(Path(file)) if file is not None else {}
-    settings, default = translate_file_settings(settings)
+    settings, default = translate_file_settings(settings, named)
     preset = str(settings.get("preset", default))
     if named is None and file is not None:
         permission.require(find_names(preset.removeprefix("own:").removeprefix("gym:")), Path(file))
@@ -107,6 +164,7 @@ def resolve_base_config(
         base = apply_algorithm(base, str(algo))
     settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
     config = apply_settings(base, settings)
+    config = scale_schedules(config, base.steps, list_setting_names(settings))
     if file is not None:
         own = list_named_code(base) if named else ()  # what the first word of this command line names
         permission.require([name for name in list_named_code(config) if name not in own], Path(file))
@@ -120,30 +178,82 @@ def check_receivers(config: Config, arguments: list[str], permission: Permission
         permission.require_sending(list_receivers(config), Path(file))
 
 
-def translate_file_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """A file's settings and their preset. Names from other tools are translated; each translation is printed."""
-    from flashdqn.cli.other_tools import PRESET, translate_settings, uses_other_tool_keys
+def translate_file_settings(settings: dict[str, Any], named: str | None) -> tuple[dict[str, Any], str]:
+    """A file's settings and their preset. Names from other tools are translated if it is known what they are for;
+    each translation is printed."""
+    from flashdqn.cli.other_tools import (
+        find_claimed_preset,
+        refuse_unclear_keys,
+        translate_settings,
+        uses_other_tool_keys,
+    )
 
     if not uses_other_tool_keys(settings):
         return settings, DEFAULT_PRESET
+    claimed = find_claimed_preset(settings)
+    if not (claimed or named or settings.get("preset")):
+        refuse_unclear_keys(settings)
     settings, notes = translate_settings(settings)
+    if claimed and not named and "preset" not in settings:
+        notes.insert(0, f"The file is for the preset {claimed}")
     console = SteadyConsole(soft_wrap=True)
     for note in notes:
         console.print(note, markup=False, highlight=False)
-    return settings, PRESET
+    return settings, claimed or DEFAULT_PRESET
 
 
 def parse_training(base: Config, arguments: list[str]) -> Config:
     """Apply the flags to `base`."""
+    arguments, shares = take_share_flags(arguments)
     known = ["algo", "config", "resume", "trust", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
-    return replace_budget(parsed.training, arguments)
+    return fit_schedules(replace_budget(parsed.training, arguments), base, arguments, shares)
+
+
+def fit_schedules(config: Config, base: Config, words: list[str], shares: dict[str, Fraction]) -> Config:
+    """Let the schedules follow a budget among the flags. Those that flags or a file give stay; a resumed run keeps
+    all of them."""
+    given = list_given(words)
+    if "resume" not in given:
+        if (file := flag_value(words, "--config")) is not None:
+            settings = read_settings_file(Path(file))
+            foreign = uses_other_tool_keys(settings)
+            given |= list_setting_names(translate_settings(settings)[0] if foreign else settings)
+        config = scale_schedules(config, base.steps, given | set(shares))
+    return apply_shares(config, shares)
+
+
+def take_share_flags(arguments: list[str]) -> tuple[list[str], dict[str, Fraction]]:
+    """The words without schedules that are given as shares of the budget; and these, by their setting."""
+    rest = list(arguments)
+    shares: dict[str, Fraction] = {}
+    for setting in SCHEDULES:
+        flag = f"--{setting.replace('_', '-')}"
+        for at, word in reversed(list(enumerate(rest))):
+            name, equals, value = word.partition("=")
+            if name.replace("_", "-") != flag or (not equals and at + 1 == len(rest)):
+                continue
+            share = parse_share(value if equals else rest[at + 1])
+            if share is not None:
+                shares.setdefault(setting, share)
+                del rest[at : at + (1 if equals else 2)]
+    return rest, shares
+
+
+def list_given(arguments: list[str]) -> set[str]:
+    """The settings that flags give, by their dotted names."""
+    words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
+    names = {word.removeprefix("--").replace("_", "-") for word in words}
+    return {SHORT_NAMES.get(name, name).replace("-", "_") for name in names}
+
+
+def list_setting_names(settings: dict[str, Any]) -> set[str]:
+    """The dotted names of settings that may be nested."""
+    return {name.replace("-", "_") for name in flatten_keys(settings)}
 
 
 def replace_budget(config: Config, arguments: list[str]) -> Config:
     """Let a budget among the flags replace the preset's."""
-    flags = {
-        word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")
-    }
+    flags = list_given(arguments)
     given = {name: getattr(config, name) for name in BUDGETS if name in flags}
     return dataclasses.replace(config, **drop_old_budget(given)) if given else config

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
-from flashdqn.compute.seeds import purpose_seed
+from flashdqn.cli.env_flags import EnvChange, split_env_flags
+from flashdqn.cli.latest import choose_run
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.files import check_writable_file
 from flashdqn.core.ranges import MANY, Between, describe_value
@@ -36,10 +38,12 @@ class WatchArguments:
       flashdqn watch RUN --gif game.gif
       flashdqn watch RUN --png moment.png --frame 100
       flashdqn watch RUN --checkpoint 500049
+      flashdqn watch RUN --env.size 15
+    Any --env.… flag of its task changes the games, if the network can take them.
     """
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """A run folder (its best checkpoint plays), or one checkpoint in it."""
+    run: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
+    """A run folder (its best checkpoint plays), or one checkpoint in it; without one, the latest run in runs."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Another checkpoint, by its number of steps; `untrained` is the network before its first step."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="N"), Between(0, 2**53 - 1)] = None
@@ -69,13 +73,16 @@ class WatchArguments:
 
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn watch`."""
-    from flashdqn.show.players import Players
-
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
+    games, arguments = split_env_flags(arguments)
     known = [field.name for field in dataclasses.fields(WatchArguments)][1:]
     parsed = check_watch_arguments(parse("watch", WatchArguments, arguments, known))
-    players = Players(parsed.run, parsed.device, permission)
+    run = choose_run(parsed.run, "watch")
+    from flashdqn.show.players import Players
+
+    register_gymnasium_envs()
+    players = Players(run, parsed.device, permission, EnvChange("watch", games))
     if parsed.checkpoint is not None:
         players.first = find_checkpoint_name(players, parsed.checkpoint)
     console = SteadyConsole(soft_wrap=not sys.stdout.isatty())
@@ -125,6 +132,8 @@ def find_checkpoint_name(players: Players, wanted: str) -> str:
 
 def first_seed(parsed: WatchArguments, seed: int) -> int:
     """The seed that was asked for, or one from the run's seed that is short enough to type."""
+    from flashdqn.compute.seeds import purpose_seed
+
     return parsed.seed if parsed.seed is not None else purpose_seed(seed, "watch") % 1000
 
 

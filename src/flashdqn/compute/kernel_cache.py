@@ -31,6 +31,7 @@ from flashdqn.compute.cache_entries import (
     store_entry,
 )
 from flashdqn.compute.cache_folder import find_cache_folder, say_once
+from flashdqn.compute.compilation import begin_compilation, end_compilation
 from flashdqn.compute.fingerprint import fingerprint_kernel, unwrap_function
 from flashdqn.core.files import open_plain_file
 
@@ -98,8 +99,11 @@ class DriverCache:
                 packed = find_entry(self.name, key)
             except Exception as error:
                 say_once("damage", f"The cache cannot be read ({error}); the code is compiled again.")
-                return None
-            return None if packed is None else self._unpack(packed, sig, key, target_context)
+                packed, key = None, ""
+            found = None if packed is None else self._unpack(packed, sig, key, target_context)
+        if found is None:
+            begin_compilation(self.name)
+        return found
 
     def _unpack(self, packed: bytes, sig: Any, key: str, target_context: Any) -> Any:
         try:
@@ -112,6 +116,7 @@ class DriverCache:
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the code if that is possible."""
+        end_compilation(self.name)
         try:
             if self._codec.can_keep(data):
                 packed = self._codec.dumps((sig, self._codec.reduce(data)))

@@ -26,7 +26,7 @@ class ReplayConfig:
     beta: Annotated[float, Between(0, 1)] = 0.4
     """Exponent β of the importance weights at the start; it rises to 1 (prioritized only)."""
     beta_over: Annotated[int, Between(1, MANY)] = 5_000_000
-    """Number of transitions over which β rises linearly to 1."""
+    """Number of transitions over which β rises linearly to 1, or a share of the budget: 50%."""
     priority_eps: Annotated[float, Between(1e-30, 1e30)] = 1e-6
     """ε, which keeps a chance for transitions without an error (prioritized only)."""
     sampler: Annotated[str, tyro.conf.arg(metavar=SAMPLERS.metavar)] = "auto"
@@ -81,7 +81,7 @@ class LearnConfig:
     lr_end: Annotated[float | None, tyro.conf.arg(metavar="FLOAT"), Between(0, 1000)] = None
     """Learning rate at the end; none: it stays constant."""
     lr_over: Annotated[int, Between(1, MANY)] = 5_000_000
-    """Number of transitions over which the learning rate falls linearly."""
+    """Number of transitions over which the learning rate falls linearly, or a share of the budget: 100%."""
     adam_eps: Annotated[float, Between(0, 1000)] = 1e-8
     """Adam's ε."""
     weight_decay: Annotated[float, Between(0, 1000)] = 0.0
@@ -154,7 +154,7 @@ class ExploreConfig:
     end: Annotated[float, Between(0, 1)] = 0.005
     """ε at the end (spread: the smallest ε)."""
     over: Annotated[int, Between(1, MANY)] = 1_000_000
-    """Number of transitions over which ε falls."""
+    """Number of transitions over which ε falls, or a share of the budget: 10%."""
 
     def __post_init__(self) -> None:
         check_values(self, "explore.")

@@ -13,7 +13,7 @@ from flashdqn.core.suggestions import suggest_close
 from flashdqn.core.user_code import Kwargs, check_json_serializable, names_code
 
 #: The built-in torsos.
-TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "cells")
+TORSOS = ("auto", "mlp", "cnn", "resnet", "nature", "impala", "branches", "parts", "cells")
 #: The widths of layers, and how many layers.
 WIDTHS = Between(1, 10**6, items=100)
 
@@ -25,10 +25,11 @@ class NetworkConfig:
     torso: Annotated[
         str, tyro.conf.arg(metavar=f"{'|'.join(TORSOS)}|MODULE:CLASS", aliases=["--network"])
     ] = "auto"
-    """What reads the observation; auto takes a CNN for planes, nature for large ones (screens), and an MLP for
-    vectors. resnet: residual blocks, for boards on a GPU. nature: the three convolutions of DQN. impala: IMPALA's
-    residual network. branches: a vector in parts, each with its own layers. cells: residual blocks that give one
-    value for each cell of a grid, where the actions are the cells. module:Class: your own torso
+    """What reads the observation; auto takes a CNN for planes, nature for large ones (screens), an MLP for vectors,
+    and parts for a Dict or a Tuple with an image. resnet: residual blocks, for boards on a GPU. nature: the three
+    convolutions of DQN. impala: IMPALA's residual network. branches: a vector in parts, each with its own layers.
+    parts: the parts of a Dict or a Tuple that has an image, each with its own layers. cells: residual blocks that
+    give one value for each cell of a grid, where the actions are the cells. module:Class: your own torso
     (docs/own-networks.md)."""
     kwargs: Kwargs = field(default_factory=dict)
     """Arguments for your own torso."""
@@ -41,9 +42,13 @@ class NetworkConfig:
     branches: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SHAPE:WIDTHS")] = ()
     """The parts of the observation and their layers (branches): 14:128,64 is 14 numbers through 128 and 64;
     6x13:64/64 is 6 rows of 13, a layer of 64 for every row, then one of 64 for all of them."""
+    part_width: Annotated[int, Between(1, 10**6)] = 128
+    """Width of the layer that each part of an observation ends with, before all are joined (parts)."""
     attention: Annotated[int, Between(0, 10_000)] = 0
     """Units of the attention that weighs the branches (branches), or heads of the attention over all cells after
     every block (cells); 0: none."""
+    normalize: bool = False
+    """Normalize every number of an observation by its running mean and deviation (not for bytes)."""
     layer_norm: bool = False
     """Normalize each fully connected layer before its ReLU, and in a resnet also the planes before theirs."""
     dueling: bool = False

@@ -10,10 +10,14 @@ import functools
 import tomllib
 import types
 from collections.abc import Mapping
+from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from flashdqn.config import Config, parse_duration, parse_ratio
+from flashdqn.config.schedules import apply_shares, take_shares
+from flashdqn.config.values import parse_count
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import parse_json, read_plain_text
 from flashdqn.core.ranges import describe_value, name_kind
@@ -44,7 +48,11 @@ def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
     kind: Any = type(config)
     hints = _list_hints(kind)
     values: dict[str, Any] = {}
-    for key, value in _nest_keys(changes).items():
+    nested = _nest_keys(changes)
+    shares: dict[str, Fraction] = {}
+    if isinstance(config, Config):
+        nested, shares = take_shares(nested)
+    for key, value in nested.items():
         name = key.replace("-", "_")
         name = "train_ratio" if name == "train_steps_ratio" and not where else name
         if name not in hints:
@@ -64,6 +72,8 @@ def apply_settings(config: T, changes: Mapping[str, Any], where: str = "") -> T:
             values[name] = _convert_value(value, hints[name], f"{where}{key}", f"{where}{name}")
     if isinstance(config, Config):
         values = drop_old_budget(values)
+        changed: Any = apply_shares(dataclasses.replace(config, **values), shares)
+        return cast("T", changed)
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
@@ -95,6 +105,14 @@ def suggest_setting(config: Any, name: str) -> str:
     return suggest_nearest(name, names)
 
 
+def upgrade_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a run of an earlier version, as this version says the same."""
+    env = settings.get("env")
+    if not isinstance(env, dict) or str(env.get("task")) not in TASKS:
+        return settings
+    return {**settings, "env": find_task(env["task"]).upgrade(env)}
+
+
 def list_named_code(config: Config) -> tuple[str, ...]:
     """Every `module:Name` that a training could import: all texts with a colon, in every group of settings except
     `log`, whose texts are addresses (`list_receivers`). A branch (14:128,64) does not count, because it is a shape.
@@ -107,6 +125,12 @@ def list_named_code(config: Config) -> tuple[str, ...]:
     env = groups["env"]
     paths = find_paths(env.get("kwargs")) if not names_code(str(env.get("id", ""))) else ()
     return tuple(dict.fromkeys((*find_names(groups), *paths)))
+
+
+def list_remaining_code(config: Config, changed: Config) -> list[str]:
+    """The names of a file's configuration that are still there after the user's own changes."""
+    still = set(list_named_code(changed))
+    return [name for name in list_named_code(config) if name in still]
 
 
 def list_receivers(config: Config) -> dict[str, str]:
@@ -210,11 +234,21 @@ def _convert_value(value: Any, hint: Any, key: str, name: str) -> Any:
             return tuple(value)
         items = "whole numbers" if kind is int else "texts"
         raise ConfigError(f"'{key}' must be a list of {items}, and is {describe_value(value)}.")
+    if hint is int and type(value) in (str, float):
+        with suppress(ValueError):
+            value = parse_count(value) if isinstance(value, str) else as_whole_number(value)
     if hint is float and type(value) is int:
         return float(value) if value.bit_length() < 1000 else value  # a longer one fits no range
     if type(value) is not hint and not (hint is float and type(value) is int):
         raise ConfigError(f"'{key}' must be {name_kind(hint)}, and is {describe_value(value)}.")
     return value
+
+
+def as_whole_number(value: float) -> int:
+    """A float that is a whole number, such as Python's 1e5; ValueError if it is not."""
+    if not value.is_integer():
+        raise ValueError(value)
+    return int(value)
 
 
 def flatten_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

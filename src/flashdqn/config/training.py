@@ -42,7 +42,7 @@ class Config:
     """Seed of all random numbers."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of the network, the replay and the environments."""
-    out: str = "runs"
+    out: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = "runs"
     """Folder in which run folders are created."""
     env: EnvConfig = field(default_factory=make_default_config)
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import Annotated, Any
 
 import tyro
@@ -11,6 +13,10 @@ from flashdqn.core.ranges import describe_value
 
 #: The named train ratios, in gradient steps per transition.
 RATIOS = {"debug": 0.004, "fast": 0.03125, "balanced": 0.0625, "better": 0.125, "quality": 0.25}
+
+
+#: What a letter after a number of transitions and the like stands for.
+COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
 
 def parse_ratio(text: str) -> float:
@@ -24,6 +30,21 @@ def parse_ratio(text: str) -> float:
         raise ConfigError(
             f"train_ratio must be a number or one of {names}, and is {describe_value(text)}."
         ) from None
+
+
+def parse_count(text: str) -> int:
+    """A whole number that is written 50000, 50_000, 1e5, 100k or 1.5M; ValueError if it is not one."""
+    plain = text.replace(",", "") if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", text) else text
+    found = re.fullmatch(r"([+-]?[\d_.]+(?:[eE][+-]?\d{1,3})?)([kKmMgGbB]?)", plain)
+    if found is None:
+        raise ValueError(text)
+    try:
+        number = Decimal(found[1]) * COUNT_UNITS[found[2].lower()]
+    except ArithmeticError:
+        raise ValueError(text) from None
+    if number != number.to_integral_value():
+        raise ValueError(text)
+    return int(number)
 
 
 def parse_duration(text: str) -> float:

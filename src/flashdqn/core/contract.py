@@ -7,14 +7,16 @@ with reward 0 and neither flag set. So every observation is computed once and ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from flashdqn.core.blame import call_user_code, env_error
+from flashdqn.core.branching import ActionBranches
 from flashdqn.core.errors import EnvError, FlashDQNError
 from flashdqn.core.types import Step
 
@@ -48,6 +50,9 @@ class VecEnv(Protocol):
     """`num_envs` copies of one task, stepped together. `flashdqn.envs.check_env` checks this contract.
 
     An environment whose outcomes say how an episode ended names those as `cause_names`.
+    An environment whose actions have several parts gives the number of choices in each as `branches`: (3, 2). Its
+    `num_actions` is their sum, which masks have as their width, and an action is the number of a combination
+    (`core/branching.py`).
     An environment whose games cannot be saved sets `resumable = False`. Its `state_dict` holds what it needs for a
     deterministic new start, and after `load_state_dict` the next step ignores its action and starts a new episode
     in every row, as after an end.
@@ -99,8 +104,28 @@ class Decoder(Protocol):
     def check(self, obs: Tensor) -> None:
         """Refuse saved observations, [B, …], that no game has: a CheckpointError. They are used as indices."""
 
-    def legal(self, obs: Tensor) -> Tensor:
-        """The mask of these observations, [B, A] bool. It follows from them, so the ring does not store it."""
+    @property
+    def legal(self) -> Callable[[Tensor], Tensor] | None:
+        """Computes the mask of observations, [B, A] bool, so that the ring does not store it. None: it does not
+        follow from the observations."""
+
+
+class ObsPart(NamedTuple):
+    """One part of a Dict or Tuple observation, among the numbers that a decoder returns."""
+
+    name: str  # "camera", "arm.position"
+    kind: Literal["image", "vector", "one-hot"]
+    shape: tuple[int, ...]  # [C, H, W] of an image, else [n]
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+
+def get_parts(decoder: Decoder | None) -> tuple[ObsPart, ...]:
+    """The parts of what a decoder returns, one after the other; empty if it is not made of parts."""
+    return tuple(getattr(decoder, "parts", ()))
 
 
 def get_decoder(env: VecEnv) -> Decoder | None:
@@ -110,7 +135,25 @@ def get_decoder(env: VecEnv) -> Decoder | None:
 
 def stores_masks(env: VecEnv) -> bool:
     """Whether a ring must store the masks: there are masks, and they do not follow from the observations."""
-    return env.mask is not None and get_decoder(env) is None
+    decoder = get_decoder(env)
+    return env.mask is not None and (decoder is None or decoder.legal is None)
+
+
+def get_branches(env: VecEnv) -> tuple[int, ...]:
+    """The number of choices in each branch of an action; empty where an action is a single choice."""
+    return tuple(getattr(env, "branches", ()))
+
+
+def make_branches(env: VecEnv) -> ActionBranches | None:
+    """The branches of an environment's actions, on its device; None where an action is a single choice."""
+    sizes = get_branches(env)
+    return ActionBranches(sizes, env.device) if sizes else None
+
+
+def count_actions(env: VecEnv) -> int:
+    """How many action numbers there are: with branches, all combinations."""
+    sizes = get_branches(env)
+    return math.prod(sizes) if sizes else env.num_actions
 
 
 def get_cause_names(env: VecEnv) -> tuple[str, ...]:

@@ -54,6 +54,13 @@ class DivergedError(FlashDQNError):
     """The loss became NaN or infinite."""
 
     exit_code = 1
+    advice = "A smaller --learn.lr may help."
+
+
+class CallbackError(FlashDQNError):
+    """A function of the user's, which a training calls, failed."""
+
+    exit_code = 1
 
 
 class ExecutionError(FlashDQNError):

@@ -28,5 +28,6 @@ def explain_shortage(error: BaseException) -> str | None:
     said = f" ({text[:200]})" if text else ""
     return (
         f"There is not enough memory{said}. Make smaller what takes most of it: --replay.capacity, --envs, "
-        "--eval.episodes, --network.hidden or --learn.batch-size; or allow the process more (ulimit -v)."
+        "--eval.episodes, --network.hidden or --learn.batch-size; or allow the process more (ulimit -v); "
+        "see docs/troubleshooting.md#out-of-memory."
     )

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import ObsSpec, VecEnv, close_env, get_cause_names, is_capturable, is_resumable
+from flashdqn.core.contract import (
+    Decoder,
+    ObsSpec,
+    VecEnv,
+    close_env,
+    get_branches,
+    get_cause_names,
+    get_decoder,
+    is_capturable,
+    is_resumable,
+)
 from flashdqn.core.types import Step
 
 STATE = "stacked."
@@ -24,7 +34,12 @@ class FrameStack:
         self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
         self.outcome_names, self.cause_names = env.outcome_names, get_cause_names(env)
         self.obs_spec = ObsSpec((frame.shape[0] * stack, *frame.shape[1:]), frame.dtype, stack)
+        self.action_names: tuple[str, ...] = getattr(env, "action_names", ())
         self.first_action: int = getattr(env, "first_action", 0)
+        self.branches = get_branches(env)
+        # what is packed in rows is decoded together
+        packed = get_decoder(env)
+        self.decoder: Decoder | None = None if packed is None else packed.for_stack(stack)  # type: ignore[attr-defined]
         self.resumable, self.capturable = is_resumable(env), is_capturable(env)
         # These buffers never move, because a CUDA graph knows them by their address.
         shape = (env.num_envs, *self.obs_spec.shape)

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.kernels import cuda_available
-from flashdqn.core.contract import VecEnv, close_env, get_cause_names, get_decoder, is_resumable
+from flashdqn.core.contract import (
+    VecEnv,
+    close_env,
+    get_branches,
+    get_cause_names,
+    get_decoder,
+    is_resumable,
+)
 from flashdqn.core.types import Step
 
 #: Number of buffers that take turns.
@@ -40,7 +47,8 @@ class HostEnv:
         self.obs_spec, self.outcome_names = env.obs_spec, env.outcome_names
         self.cause_names = get_cause_names(env)
         self.resumable = is_resumable(env)
-        self.decoder = get_decoder(env)
+        self.decoder, self.branches = get_decoder(env), get_branches(env)
+        self.action_names: tuple[str, ...] = getattr(env, "action_names", ())
         self.first_action: int = getattr(env, "first_action", 0)
         self.masked = env.mask is not None
         packing, host, pinned = Packing(self._example()), torch.device("cpu"), device.type == "cuda"

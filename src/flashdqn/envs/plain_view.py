@@ -37,11 +37,12 @@ class PlainView:
         obs: Callable[[], Tensor],
         title: str,
         actions: tuple[str, ...] = (),
+        shape: tuple[int, ...] = (),
     ) -> None:
-        """`obs` returns the current observations, [1, …]."""
-        self.env, self.title, self.obs = env, title, obs
+        """`obs` returns the current observations, [1, …], or a part of them: then `shape` is the part's."""
+        self.env, self.title, self.obs, self.shape = env, title, obs, shape or env.obs_spec.shape
         self.actions = actions or tuple(f"action {k}" for k in range(env.num_actions))
-        shape = env.obs_spec.shape
+        shape = self.shape
         self.planes = len(shape) == 3
         self.image = self.planes and min(shape[1:]) > LARGEST
         self.size = self._size()
@@ -69,7 +70,7 @@ class PlainView:
         return "cut off" if truncated else "ended"
 
     def _size(self) -> tuple[float, float]:
-        shape = self.env.obs_spec.shape
+        shape = self.shape
         if self.image:
             return WIDE, WIDE * shape[1] / shape[2]
         if not self.planes:
@@ -78,11 +79,11 @@ class PlainView:
         return WIDE, -(-shape[0] // columns) * (self._side() * shape[1] + ROW + GAP)
 
     def _columns(self) -> int:
-        return min(3, self.env.obs_spec.shape[0])
+        return min(3, self.shape[0])
 
     def _side(self) -> float:
         columns = self._columns()
-        return (WIDE - GAP * (columns - 1)) / columns / self.env.obs_spec.shape[2]
+        return (WIDE - GAP * (columns - 1)) / columns / self.shape[2]
 
     def _boards(self, seen: npt.NDArray[np.float32]) -> Scene:
         side, columns = self._side(), self._columns()

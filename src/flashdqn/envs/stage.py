@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv, close_env
+from flashdqn.core.contract import VecEnv, close_env, get_decoder, get_parts
 from flashdqn.core.drawing.view import View
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.plain_view import PlainView
@@ -40,8 +40,18 @@ def open_stage(config: EnvConfig) -> GameStage:
 
 def make_plain_stage(env: VecEnv, title: str, note: str = "", actions: tuple[str, ...] = ()) -> GameStage:
     """A stage that shows the observations instead of a picture."""
-    watched = WatchedEnv(env)
-    return GameStage(watched, PlainView(env, lambda: watched.seen, title, actions), note)
+    watched, decoder = WatchedEnv(env), get_decoder(env)
+    parts = get_parts(decoder)
+    if decoder is None or not parts:
+        return GameStage(watched, PlainView(env, lambda: watched.seen, title, actions), note)
+    shown = next((k for k, part in enumerate(parts) if part.kind == "image"), 0)
+    begin = sum(part.size for part in parts[:shown])
+
+    def look() -> Tensor:  # at one part: the first image
+        numbers = decoder(watched.seen)[:, begin : begin + parts[shown].size]
+        return numbers.reshape(-1, *parts[shown].shape)
+
+    return GameStage(watched, PlainView(env, look, title, actions, parts[shown].shape), note)
 
 
 class WatchedEnv:
@@ -49,7 +59,7 @@ class WatchedEnv:
 
     def __init__(self, env: VecEnv) -> None:
         self.inner = env
-        self.seen: Tensor = torch.zeros(1, *env.obs_spec.shape)
+        self.seen: Tensor = torch.zeros(1, *env.obs_spec.shape, dtype=env.obs_spec.dtype)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

@@ -83,6 +83,8 @@ class Reading(NamedTuple):
     obs: npt.NDArray[Any]  # [B, *obs]
     single: bool  # one observation, not a batch
     mask: npt.NDArray[Any] | None  # [B, A] bool, where the observation itself holds one
+    #: turns our action numbers, [B], into the outside environment's own actions, [B, …]
+    to_own_actions: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = lambda action: action
 
 
 #: Reads what an outside environment returns from `reset` and `step`; None if it is not such an observation.
@@ -116,6 +118,8 @@ class Task(Generic[C]):
     most_envs: Callable[[C, int], int] | None = None
     #: bytes that an environment takes besides its observations and its `state_dict`
     bytes_per_env: Callable[[C], int] = lambda config: 0
+    #: the settings in a run of an earlier version, as this version says the same
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda settings: settings
     #: cheaper variants of the task, for `flashdqn profile`
     trials: Callable[[C], Sequence[Trial]] = lambda config: ()
 

@@ -6,20 +6,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import torch
-
-from flashdqn.compute.kernels import cuda_available
-from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.ranges import Between, check_values, describe_value
 from flashdqn.core.user_code import check_json_serializable, import_named
-from flashdqn.envs.check.attributes import check_attributes
-from flashdqn.envs.guarded_env import GuardedEnv
-from flashdqn.envs.host_env import HostEnv
+from flashdqn.envs.live_env import find_live_env, is_live_name
 from flashdqn.envs.task import EnvConfig, EnvKwargs, Naming, Preset, Task
+
+# The settings of a task are known without PyTorch, which is imported when an environment is made.
+if TYPE_CHECKING:
+    import torch
+
+    from flashdqn.core.contract import VecEnv
 
 #: Importing a module may take long, but not forever.
 IMPORT_SECONDS = 300.0
@@ -55,7 +55,7 @@ class UserEnvConfig(EnvConfig):
 
     def __post_init__(self) -> None:
         check_values(self, "env.")
-        if ":" not in self.id:
+        if ":" not in self.id and not is_live_name(self.id):
             raise ConfigError(f"env.id must be written module:Class, and is {describe_value(self.id)}.")
         check_json_serializable("env.kwargs", self.kwargs)
 
@@ -70,6 +70,8 @@ def takes_num_envs(name: str) -> bool:
 
 def import_env(name: str) -> Any:
     """The named class or function; an error inside its module is the environment's."""
+    if is_live_name(name):
+        return find_live_env(name)
     try:
         return Guard(name, IMPORT_SECONDS).call("import", import_named, name, "the environment")
     except ConfigError as error:
@@ -80,6 +82,13 @@ def import_env(name: str) -> Any:
 
 def build_user_env(config: UserEnvConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make it on the device, or on the CPU if it does not take a device or cannot run kernels there."""
+    import torch
+
+    from flashdqn.compute.kernels import cuda_available
+    from flashdqn.envs.check.attributes import check_attributes
+    from flashdqn.envs.guarded_env import GuardedEnv
+    from flashdqn.envs.host_env import HostEnv
+
     make = import_env(config.id)
     if not callable(make) or "num_envs" not in _parameter_names(make):
         raise ConfigError(

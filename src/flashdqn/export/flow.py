@@ -19,7 +19,6 @@ from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.core.files import check_writable_file, write_output
 from flashdqn.core.user_code import NO_PERMISSION, Permission
-from flashdqn.envs.tasks import find_task
 from flashdqn.export.int8 import WAYS, Way, quantize_onnx
 from flashdqn.export.measure import (
     Agreement,
@@ -184,7 +183,7 @@ class ExportComparison:
         return [
             Measured(
                 name,
-                measure_agreement(player, self.reference, self.observations),
+                measure_agreement(player, self.reference, self.observations, branches=self.agent.branches),
                 play_games(self.agent, player, self.wanted.episodes, seed),
                 taken[name],
                 self.sizes[name],
@@ -235,7 +234,7 @@ def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
         env=dataclasses.asdict(config.env),
         observation_shape=tuple(shape),
         observation_dtype=dtype,
-        actions=find_task(config.env.task).name_actions(config.env, agent.num_actions),
+        actions=agent.action_names,
         first_action=agent.first_action,
         masked=agent.masked,
         head=config.learn.head,
@@ -244,4 +243,5 @@ def describe_policy(agent: Agent, point: Path, run: Path) -> Description:
         steps=int(point.name),
         weights=hash_weights(agent.network.state_dict()),
         version=flashdqn.__version__,
+        branches=agent.branches,
     )

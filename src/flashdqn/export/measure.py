@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from flashdqn.agent.agent import Agent
 from flashdqn.agent.onnx import Array
-from flashdqn.core.contract import VecEnv, close_env
+from flashdqn.core.contract import VecEnv, close_env, get_branches
 from flashdqn.envs import build_evaluation_env
 from flashdqn.export.observations import Observations, make_array_decoder
 from flashdqn.export.policy import GreedyPolicy
@@ -62,25 +62,33 @@ class Agreement:
 
 
 def measure_agreement(
-    file: PolicyPlayer, reference: PolicyPlayer, observations: Observations, chunk: int = 1024
+    file: PolicyPlayer,
+    reference: PolicyPlayer,
+    observations: Observations,
+    chunk: int = 1024,
+    branches: tuple[int, ...] = (),
 ) -> Agreement:
-    """Compare a file with the reference on all observations."""
+    """Compare a file with the reference on all observations. Where an action has several parts, with as many
+    choices as `branches` says, all must be the same; losses and gaps are those of single parts."""
     parts = [observations.part(slice(i, i + chunk)) for i in range(0, len(observations), chunk)]
     answers = []
     for part in parts:
         obs = part.read()
         answers.append((*file.answer(obs, part.mask), *reference.answer(obs, part.mask)))
     action, q, right, values = (np.concatenate(x) for x in zip(*answers, strict=True))
-    rows = np.arange(len(action))
+    sizes = branches or (values.shape[1],)
+    action, right = action.reshape(len(action), -1), right.reshape(len(right), -1)  # [N, parts]
     legal = values if observations.mask is None else np.where(observations.mask, values, -np.inf)
-    best = np.sort(legal, 1)[:, -2:]
-    gaps = best[:, 1] - best[:, 0]
+    ends, rows = np.cumsum(sizes), np.arange(len(action))[:, None]
+    best = [np.sort(part, 1)[:, -2:] for part in np.split(legal, ends[:-1], axis=1) if part.shape[1] > 1]
+    gaps = np.concatenate([pair[:, 1] - pair[:, 0] for pair in best] or [np.zeros(0)])
     gaps = gaps[np.isfinite(gaps)]  # a single legal action has no second best
+    begins = ends - sizes
     return Agreement(
         observations=len(action),
-        actions=float((action == right).mean()),
+        actions=float((action == right).all(1).mean()),
         largest_difference=float(np.abs(q - values).max()),
-        regret=float((values[rows, right] - values[rows, action]).mean()),
+        regret=float((values[rows, right + begins] - values[rows, action + begins]).mean()),
         mean_gap=float(gaps.mean()) if len(gaps) else float("nan"),
     )
 
@@ -133,6 +141,9 @@ def make_one_hot_policy(
     def choose(obs: Tensor) -> Tensor:
         mask = None if env.mask is None else env.mask.numpy()
         action, _ = player.answer(obs.numpy() if decode is None else decode(obs.numpy()), mask)
-        return F.one_hot(torch.from_numpy(action), env.num_actions).float()
+        sizes = get_branches(env) or (env.num_actions,)
+        parts = torch.from_numpy(action).reshape(len(action), -1).unbind(1)
+        hot = [F.one_hot(part, size) for part, size in zip(parts, sizes, strict=True)]
+        return torch.cat(hot, 1).float()
 
     return choose

@@ -7,6 +7,7 @@ import copy
 from torch import Tensor, nn
 
 from flashdqn.core.ops import masked_argmax
+from flashdqn.learn.branching import get_head_branches
 from flashdqn.learn.heads import Head
 
 
@@ -26,6 +27,9 @@ class GreedyPolicy(nn.Module):
             setattr(self.network, "decoder", None)  # noqa: B010 - our own plain attribute
 
     def forward(self, obs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """[B, *obs], and [B, A] if the task has legal actions → [B] int64 and [B, A] float32."""
-        q = self.head.q(self.network(obs))
-        return masked_argmax(q, mask), q
+        """[B, *obs], and [B, A] if the task has legal actions → [B] int64 and [B, A] float32.
+
+        Where an action has D parts, the choices are [B, D].
+        """
+        q, branches = self.head.q(self.network(obs)), get_head_branches(self.head)
+        return masked_argmax(q, mask) if branches is None else branches.choose_best(q, mask), q

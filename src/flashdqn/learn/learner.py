@@ -12,12 +12,13 @@ from flashdqn.compute.precision import Precision, with_precision
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config, LearnConfig
 from flashdqn.config.axes import has_trait
-from flashdqn.core.contract import VecEnv, get_decoder
-from flashdqn.core.errors import CheckpointError
+from flashdqn.core.contract import VecEnv, get_branches, get_decoder, make_branches
+from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.core.types import Batch
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.bootstraps import Net
+from flashdqn.learn.branching import wrap_bootstrap, wrap_head
 from flashdqn.learn.build import build_bootstrap, build_head, build_optimizer, check_variants
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.flat import Flat
@@ -49,7 +50,7 @@ class Learner:
         self.config, self.head, self.device, self.precision = config, head, device, precision
         self.margin = margin
         self.generators = dict(generators or {})
-        self.bootstrap = build_bootstrap(config)
+        self.bootstrap = wrap_bootstrap(build_bootstrap(config), head)
         self.online = network.to(device)
         self.target = self.online  # PQN has no separate one
         if config.method == "replay":
@@ -217,11 +218,17 @@ def _strip_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Build a learner: head, network and optimizer."""
+    branches = get_branches(env)
     head = build_head(config.learn, device)
-    check_variants(config, head, env.num_actions, device)
+    check_variants(config, head, max(branches, default=env.num_actions), device)
+    if branches and config.demos.source != "none":
+        raise ConfigError(
+            "Demonstrations are for actions of one part: use --demos.source none with branches."
+        )
+    head = wrap_head(head, make_branches(env))
     weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions
-    network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env))
+    network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env), branches=branches)
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
     generators = {name: make_generator(config.seed, name, device) for name, needed in used.items() if needed}
     demos = config.demos

@@ -15,6 +15,7 @@ from torch import Tensor
 from flashdqn.config import PQNConfig
 from flashdqn.core.ops import masked_argmax
 from flashdqn.core.types import Batch, Transition
+from flashdqn.learn import branching
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.replay.ring import Kind, Ring
@@ -113,7 +114,9 @@ class RolloutSampler(SamplerBase):
         ring = self.ring
         obs = ring.observations(slots)
         mask = None if ring.mask is None else ring.mask.flatten(0, 1)[slots]
-        return best_value(self.head.q(self.policy(obs)), mask if ring.legal is None else ring.legal(obs))
+        mask = mask if ring.legal is None else ring.legal(obs)
+        q, branches = self.head.q(self.policy(obs)), branching.get_head_branches(self.head)
+        return best_value(q, mask) if branches is None else branching.best_value(q, mask, branches)
 
     def _pick(self, chosen: Tensor) -> Batch:
         """A batch with returns as rewards and discount 0: the next observation does not matter then."""

@@ -69,3 +69,36 @@ class Dueling(nn.Module):
         advantage = advantage.view(*advantage.shape[:-1], *self.shape)  # […, A, size]
         centered = advantage - advantage.mean(-2, keepdim=True)
         return (value + centered).flatten(-2)
+
+
+class BranchingDueling(nn.Module):
+    """One value stream, and an advantage stream for each branch of an action: V + A_d − mean_a A_d (Tavakoli et al.
+    2018, eq. 1), branch after branch, for each of `size` numbers."""
+
+    answers_itself = True
+
+    def __init__(
+        self,
+        features: int,
+        hidden: tuple[int, ...],
+        branches: tuple[int, ...],
+        size: int,
+        layer_norm: bool,
+        linear: MakeLinear,
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.value = make_stream(features, hidden, size, layer_norm, linear)
+        self.advantages = nn.ModuleList(
+            make_stream(features, hidden, count * size, layer_norm, linear) for count in branches
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[…, features] → […, A · size], with A choices in all branches."""
+        value = apply_output_layer(self.value, features).unsqueeze(-2)  # […, 1, size]
+        parts = []
+        for stream in self.advantages:
+            advantage = apply_output_layer(stream, features)
+            advantage = advantage.view(*advantage.shape[:-1], -1, self.size)  # […, A_d, size]
+            parts.append(value + advantage - advantage.mean(-2, keepdim=True))
+        return torch.cat(parts, -2).flatten(-2)

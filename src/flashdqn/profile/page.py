@@ -16,12 +16,15 @@ from flashdqn.show.page import escape, make_page, make_section, make_table
 
 COLORS = ("#2f8fb3", "#8a63b8", "#d9a63a", "#4a9a5c", "#c8553d", "#7bbccf", "#667085", "#b84a7d")
 STYLE = """
-.speed { position: relative; width: 16rem; height: 1rem; background: var(--card); }
+.speed { position: relative; width: 16rem; max-width: 100%; height: 1rem; background: var(--card); }
 .speed i { position: absolute; top: .2rem; bottom: .2rem; background: var(--accent); }
 .speed b { position: absolute; top: 0; bottom: 0; width: 2px; background: var(--ink); }
 .speed u { position: absolute; top: 0; bottom: 0; width: 1px; background: var(--soft); }
+.lines { white-space: pre-wrap; margin: .3rem 0; }
 .trade { color: var(--warm); } .dim { color: var(--soft); }
 """
+
+SPEED_UP = "speed-up, logarithmic (the line: 1)"
 
 
 def write_profile_page(profile: Profile, path: Path) -> None:
@@ -31,9 +34,8 @@ def write_profile_page(profile: Profile, path: Path) -> None:
 
 def render_profile_page(profile: Profile) -> str:
     """The page itself."""
-    head = "".join(
-        f"<p>{escape(line)}</p>" for line in (*describe_setup(profile), *describe_speeds(profile.spent))
-    )
+    lines = (*describe_setup(profile), *describe_speeds(profile.spent))
+    head = "".join(f'<p class="lines">{escape(line)}</p>' for line in lines)
     body = [
         f"<h1>{escape(f'flashdqn profile {profile.preset}')}</h1>{head}",
         make_section(
@@ -97,22 +99,23 @@ def render_experiments(profile: Profile) -> str:
     scale = SpeedScale(
         min((s.low for s in speeds_up), default=0.5), max((s.high for s in speeds_up), default=2.0)
     )
+    names = ("experiment", "transitions/s", SPEED_UP, "", "updates per transition", "learning")
     rows = "".join(
-        f"<tr><td><b>{escape(one.name)}</b></td><td>{one.transitions_per_second.median:,.0f}</td>"
-        f"<td>{draw_speed_bar(one, scale)}</td><td>{escape(format_outcome_speed(one))}</td>"
-        f"<td>× {one.relative_ratio:.3g}</td>"
-        f'<td class="{"trade" if one.role == "trade" else ""}">{escape(one.learning)}</td></tr>'
+        f"<tr><td><b>{escape(one.name)}</b></td>"
+        f'<td data-name="{names[1]}">{one.transitions_per_second.median:,.0f}</td>'
+        f'<td data-name="{names[2]}">{draw_speed_bar(one, scale)}</td>'
+        f'<td data-name="speed-up">{escape(format_outcome_speed(one))}</td>'
+        f'<td data-name="{names[4]}">× {one.relative_ratio:.3g}</td>'
+        f'<td data-name="{names[5]}" class="{"trade" if one.role == "trade" else ""}">'
+        f"{escape(one.learning)}</td></tr>"
         for one in profile.outcomes
     )
-    head = (
-        "<tr><th>experiment</th><th>transitions/s</th><th>speed-up, logarithmic (the line: 1)</th><th></th>"
-        "<th>updates per transition</th><th>learning</th></tr>"
-    )
+    head = f'<tr class="head">{"".join(f"<th>{name}</th>" for name in names)}</tr>'
     left = "".join(
         f'<p class="dim">Left out: {escape(o.name)}: {escape(o.reason)}</p>' for o in profile.left_out
     )
     how = f"Each changes one setting. {profile.rounds_done} rounds in turns, {profile.turn_seconds:.2g} s for each."
-    return f'<table>{head}{rows}</table><p class="dim">{how}</p>{left}'
+    return f'<table class="stacked">{head}{rows}</table><p class="dim">{how}</p>{left}'
 
 
 class SpeedScale:

@@ -51,14 +51,18 @@ class Ring:
         device: torch.device,
         masked: bool = False,
         legal: Callable[[Tensor], Tensor] | None = None,
+        combinations: int | None = None,
     ) -> None:
-        """`masked`: store the mask of every observation. `legal`: computes masks from observations instead."""
+        """`masked`: store the mask of every observation. `legal`: computes masks from observations instead.
+        `combinations`: how many action numbers there are, if actions have branches."""
         rows = rows_for_capacity(capacity, num_envs, obs_spec.stack)
         self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
         self.num_actions = num_actions
         frame = obs_spec.frame
         self.obs = torch.zeros((rows, num_envs, *frame.shape), dtype=frame.dtype, device=device)
-        self.action = torch.zeros((rows, num_envs), dtype=action_dtype(num_actions), device=device)
+        self.action = torch.zeros(
+            (rows, num_envs), dtype=action_dtype(combinations or num_actions), device=device
+        )
         self.reward = torch.zeros((rows, num_envs), dtype=torch.float32, device=device)
         self.kind = torch.full((rows, num_envs), Kind.RESET, dtype=torch.uint8, device=device)
         # frames of the same episode before a row's own, as far as a stack reaches
@@ -180,11 +184,21 @@ def rows_for_capacity(capacity: int, num_envs: int, stack: int = 1) -> int:
 
 def action_dtype(num_actions: int) -> torch.dtype:
     """The smallest dtype that holds every action."""
-    return torch.uint8 if num_actions <= 256 else torch.int32
+    if num_actions <= 256:
+        return torch.uint8
+    return torch.int32 if num_actions <= 2**31 else torch.int64
 
 
-def ring_bytes(capacity: int, num_envs: int, obs_spec: ObsSpec, num_actions: int, masked: bool) -> int:
+def ring_bytes(
+    capacity: int,
+    num_envs: int,
+    obs_spec: ObsSpec,
+    num_actions: int,
+    masked: bool,
+    combinations: int | None = None,
+) -> int:
     """Bytes that a ring will take, known before it is created."""
-    slot = obs_spec.frame.nbytes + action_dtype(num_actions).itemsize + 4 + 1  # the reward has 4, the kind 1
+    action = action_dtype(combinations or num_actions).itemsize
+    slot = obs_spec.frame.nbytes + action + 4 + 1  # the reward has 4, the kind 1
     slot += (num_actions if masked else 0) + (1 if obs_spec.stack > 1 else 0)
     return rows_for_capacity(capacity, num_envs, obs_spec.stack) * num_envs * slot

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,14 @@ from typing import Any
 from torch import Tensor
 
 from flashdqn.config import Config
-from flashdqn.config.settings import BUDGETS, apply_settings, list_named_code, to_dict
+from flashdqn.config.settings import (
+    BUDGETS,
+    apply_settings,
+    list_named_code,
+    list_remaining_code,
+    to_dict,
+    upgrade_settings,
+)
 from flashdqn.core.errors import CheckpointError, FlashDQNError, StorageError
 from flashdqn.core.files import (
     MOST_JSON,
@@ -162,8 +169,11 @@ class RunFolder:
             if self._place is not None and not os.path.samestat(self.path.stat(), self._place):
                 raise StorageError(f"{self.shown} was replaced by another folder while it was trained.")
 
-    def config(self, permission: Permission = NO_PERMISSION) -> Config:
-        """The run's configuration; code that it names must be permitted."""
+    def config(
+        self, permission: Permission = NO_PERMISSION, change: Callable[[Config], Config] | None = None
+    ) -> Config:
+        """The run's configuration; code that it names must be permitted. A `change` by the user comes before: what
+        it replaces is not asked for."""
         file = self.path / CONFIG_FILE
         try:
             record = read_run_record(self.path)
@@ -171,11 +181,12 @@ class RunFolder:
             self._require_named_code(permission)  # whoever changed the file: this comes first
             raise
         try:
-            config = apply_settings(Config(), record.settings)
+            config = apply_settings(Config(), upgrade_settings(record.settings))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}.") from None
-        permission.require(list_named_code(config), file)
-        return config
+        changed = config if change is None else change(config)
+        permission.require(list_remaining_code(config, changed), file)
+        return changed
 
     def _require_named_code(self, permission: Permission) -> None:
         """Ask for permission for the code that a changed config.json names, as far as it can be read."""

@@ -37,6 +37,7 @@ class MetricsRow:
     phases: Mapping[str, float]  # µs per transition
     memory_mb: float
     us_total: float
+    gpu_percent: float | None = None  # None: not measured, as on a CPU
 
     @property
     def score(self) -> float | None:
@@ -67,7 +68,7 @@ def row_to_cells(row: MetricsRow | EvaluationRow) -> dict[str, float]:
             cells |= {f"{PHASE_PREFIX}{name}": part for name, part in value.items()}
         elif field.name == "outcomes":
             cells |= value
-        else:
+        elif value is not None:
             cells[field.name.rstrip("_")] = value
     return cells
 
@@ -83,7 +84,7 @@ def parse_row(row: type[Row], cells: Mapping[str, Any], columns: Columns) -> Row
             found = columns.of_kind(ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
             own = [column.name for column in found if column.name not in RESERVED]
             values["outcomes"] = {name: float_or_nan(cells.get(name)) for name in own}
-        else:
+        elif field.name != "gpu_percent" or field.name in cells:
             read = int_or_zero if field.type == "int" else float_or_nan
             values[field.name] = read(cells.get(field.name.rstrip("_")))
     return row(**values)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉"
+ZERO = "│"
 
 
 def draw_text_bar(share: float, width: int) -> str:
@@ -16,6 +17,21 @@ def draw_text_bar(share: float, width: int) -> str:
         return ""
     eighths = max(1, round(min(1.0, share) * width * 8))
     return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
+
+
+def draw_signed_bar(value: float, low: float, high: float, width: int) -> str:
+    """A bar from zero to a value on an axis from `low` (0 or less) to `high` (0 or more), with a line at zero.
+    It is `width` characters wide; negative values go to the left, to half a character."""
+    span = high - low
+    left = min(width - 1, max(0, round(-low / span * (width - 1)))) if span > 0 else 0
+    right = width - 1 - left
+    if not math.isfinite(value):
+        return " " * left + ZERO + " " * right
+    if value >= 0:
+        bar = draw_text_bar(value / high, right) if high > 0 and right else ""
+        return " " * left + ZERO + bar.ljust(right)
+    halves = max(1, round(min(1.0, value / low) * left * 2)) if low < 0 and left else 0
+    return ("▐" * (halves % 2) + "█" * (halves // 2)).rjust(left) + ZERO + " " * right
 
 
 def draw_sparkline(values: Sequence[float], width: int) -> str:

@@ -53,6 +53,14 @@ def choose_axis_top(values: list[float], most: int = 4) -> float:
     return math.ceil(largest / step - 1e-9) * step
 
 
+def choose_round_limit(size: float) -> float:
+    """The least of 1, 2, 5, 10, … (times a power of ten) that is not below a size; 0 for 0."""
+    if not TINY < size < math.inf:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(size))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= size * 0.999)
+
+
 def choose_value_range(values: list[float], most: int = 4) -> tuple[float, float]:
     """Round ends of an axis that holds zero and all values."""
     known = [value for value in values if math.isfinite(value)]

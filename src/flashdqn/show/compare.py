@@ -25,7 +25,7 @@ from flashdqn.show.compare_groups import (
 )
 from flashdqn.show.numbers import format_count, format_duration, format_rate
 from flashdqn.show.overlay import Curve, draw_overlay_chart
-from flashdqn.show.page import escape, format_value, make_page, make_section, make_table
+from flashdqn.show.page import escape, format_value, make_page, make_section, make_stacked_table
 from flashdqn.show.report import STYLE, make_problem_list
 from flashdqn.show.report_charts import COLORS
 from flashdqn.show.report_files import RunFiles, read_run
@@ -67,8 +67,8 @@ def make_score_table(groups: Sequence[RunGroup]) -> str:
         rows.append(
             (
                 group.name,
-                str(len(group.runs)),
                 format_score_interval(*mean),
+                str(len(group.runs)),
                 over,
                 spread,
                 *_format_costs(group),
@@ -76,15 +76,15 @@ def make_score_table(groups: Sequence[RunGroup]) -> str:
         )
     head = (
         "settings",
-        "runs",
         "score (95%)",
+        "runs",
         "interval over",
         "least to largest",
         "transitions",
         "time",
         "transitions/s",
     )
-    return make_table(head, rows)
+    return make_stacked_table(head, rows)
 
 
 def draw_comparison_curves(groups: Sequence[RunGroup]) -> str:
@@ -105,7 +105,7 @@ def draw_comparison_curves(groups: Sequence[RunGroup]) -> str:
             "While exploring, against training time", f"mean {column.name}", groups, explored, SECONDS, TIME
         ),
         _draw_group_chart(
-            "Throughput",
+            "Throughput, against transitions",
             "transitions/s",
             groups,
             lambda run, over: metric_curve(run, STEPS_PER_SECOND, over),
@@ -126,7 +126,7 @@ def make_differences_table(groups: Sequence[RunGroup]) -> str:
     if not names:
         return "<p>Only the seeds.</p>"
     rows = [(name, *(format_value(group.settings.get(name)) for group in groups)) for name in names]
-    return make_table(("setting", *(group.name for group in groups)), rows)
+    return make_stacked_table(("setting", *(group.name for group in groups)), rows, long_names=True)
 
 
 def make_run_table(groups: Sequence[RunGroup]) -> str:
@@ -134,16 +134,16 @@ def make_run_table(groups: Sequence[RunGroup]) -> str:
     rows = [
         (
             run.name,
+            format_score_interval(*final_score(run)),
             group.name,
             format_value(run.settings.get("seed")),
-            format_score_interval(*final_score(run)),
             "yes" if run.summary.get("finished") else "no",
             format_value(run.hardware.get("device")),
         )
         for group in groups
         for run in group.runs
     ]
-    return make_table(("run", "settings", "seed", "score (95%, games)", "finished", "device"), rows)
+    return make_stacked_table(("run", "score (95%, games)", "settings", "seed", "finished", "device"), rows)
 
 
 def _draw_group_chart(

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
+from typing import Any
 
+from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import replace_file
 from flashdqn.runs.tables import read_evaluations, read_metrics
 
 
 def draw_curve(run: Path) -> Path | None:
-    """Write curve.png into a run folder: score while exploring and in evaluation, and throughput."""
+    """Write curve.png into a run folder."""
+    figure = make_curve_figure(run)
+    if figure is None:
+        return None
+    path = run / "curve.png"
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+    return path
+
+
+def make_curve_figure(run: Path) -> Any:
+    """A figure of matplotlib: score while exploring and in evaluation, and throughput. None before the first
+    report."""
     rows, evaluations = read_metrics(run), read_evaluations(run)
     if not rows:
         return None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _make_empty_figure()
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     steps = [limit_number(row.step / 1e6) for row in rows]
     explored = [limit_number(row.return_ if row.score is None else row.score) for row in rows]
@@ -39,10 +50,26 @@ def draw_curve(run: Path) -> Path | None:
     for axes in (top, bottom):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    path = run / "curve.png"
-    with replace_file(path) as temporary:
-        figure.savefig(temporary, dpi=130)
-    return path
+    return figure
+
+
+def _make_empty_figure() -> Any:
+    """A figure that draws itself in a notebook, without pyplot."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("matplotlib is not installed: pip install matplotlib") from None
+
+    class CurveFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=110)
+            return buffer.getvalue()
+
+    figure = CurveFigure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def limit_number(value: float) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from flashdqn.agent.agent import Agent
+from flashdqn.core.contract import make_branches
 from flashdqn.core.drawing.scene import Scene, scene_to_json
 from flashdqn.core.drawing.view import Facts
 from flashdqn.core.ops import masked_argmax
@@ -29,11 +30,18 @@ class GameTurn:
     total: float  # all rewards so far
     facts: Facts
     ending: str = ""  # how the game ended
+    #: where an action has several parts: which of the values belong to it, one for each part
+    parts: tuple[int, ...] = ()
 
     @property
     def over(self) -> bool:
         """Whether this is the last turn."""
         return self.action is None
+
+    @property
+    def chosen(self) -> tuple[int | None, ...]:
+        """Which of the values belong to the action."""
+        return self.parts or (self.action,)
 
     def to_json(self) -> dict[str, Any]:
         """The turn as plain data, kept small: it is sent for every move."""
@@ -47,6 +55,7 @@ class GameTurn:
             "total": round(self.total, 4),
             "facts": [list(fact) for fact in self.facts],
             "ending": self.ending,
+            **({"parts": list(self.parts)} if self.parts else {}),
         }
 
 
@@ -67,16 +76,20 @@ def play_turns(
     `draws` says which steps are drawn: the others have an empty scene. The last is always drawn.
     """
     env, view = stage.env, stage.view
+    branches = make_branches(env)
     obs, mask = env.reset(seed), env.mask
     reward, total = 0.0, 0.0
     for step in range(limit):
         with torch.no_grad():
             q = agent.q(obs)
-        action = masked_argmax(q, None if mask is None else mask.to(q.device))
+        action = masked_argmax(q.to(env.device), None if mask is None else mask.to(env.device), branches)
+        parts = () if branches is None else branches.to_entries(branches.to_choices(action))[0].tolist()
         values = tuple(q[0].float().tolist())
         allowed = None if mask is None else tuple(map(bool, mask[0].tolist()))
         scene = view.scene() if draws(step) else ()
-        yield GameTurn(step, scene, values, allowed, int(action), reward, total, view.facts())
+        yield GameTurn(
+            step, scene, values, allowed, int(action), reward, total, view.facts(), parts=tuple(parts)
+        )
         answer = env.step(action.to(env.device))
         obs, mask, reward = answer.obs, answer.mask, float(answer.reward[0])
         total += reward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 
 from flashdqn.agent.agent import Agent
 from flashdqn.compute.device import choose_device
+from flashdqn.config import Config
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.user_code import NO_PERMISSION, Permission
@@ -39,9 +41,16 @@ class Players:
 
     KEPT = 4
 
-    def __init__(self, run: Path, device: str = "auto", permission: Permission = NO_PERMISSION) -> None:
+    def __init__(
+        self,
+        run: Path,
+        device: str = "auto",
+        permission: Permission = NO_PERMISSION,
+        change: Callable[[Config], Config] = lambda config: config,
+    ) -> None:
+        """`change` gives the environment other settings than in training."""
         self.folder = RunFolder.open(run)
-        self.config = self.folder.config(permission)
+        self.config = change(self.folder.config(permission))
         self.device = choose_device(device)
         self.first = self.folder.play_point(run).name
         self._agents: dict[str, Agent] = {}

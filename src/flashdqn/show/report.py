@@ -19,6 +19,7 @@ from flashdqn.envs.tasks import TASKS
 from flashdqn.runs.columns import (
     EPISODES,
     GAMES,
+    GPU_PERCENT,
     MEAN_SCORE,
     MEMORY_MB,
     RATIO,
@@ -55,6 +56,7 @@ from flashdqn.show.web.page import player_script, read_web_file
 STYLE = """
 .brand { color: var(--soft); margin: 0; } h1 { margin: .1rem 0 .2rem; }
 .soft { color: var(--soft); margin: .1rem 0 .9rem; } header .soft { margin: .1rem 0; } td { white-space: nowrap; }
+.about { white-space: normal; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem;
   margin: 1.2rem 0; }
 .tile { background: var(--card); border-radius: 8px; padding: .5rem .8rem; }
@@ -74,9 +76,9 @@ def write_report(run: Path, out: Path | None = None, permission: Permission = NO
     return path
 
 
-def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION) -> str:
+def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION, with_game: bool = True) -> str:
     """The page as HTML."""
-    game, playable = make_game_section(run, permission)
+    game, playable = make_game_section(run, permission) if with_game else ("", False)
     body = [
         make_report_header(run),
         make_section("Learning", make_learning_section(run)),
@@ -98,7 +100,8 @@ def make_learning_section(run: RunFiles) -> str:
     """The curves, under a note on how to read them."""
     drawn = draw_learning_charts(run)
     note = '<p class="soft">Over transitions. Point at a chart to read its values.</p>'
-    return note + drawn if drawn else "<p>No report was written yet.</p>"
+    missing = "<p>Nothing was logged yet: the first figures come after log.every transitions.</p>"
+    return note + drawn if drawn else missing
 
 
 def make_report_header(run: RunFiles) -> str:
@@ -131,20 +134,27 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
         half = 1.96 * float_or_nan(games.get(SCORE_ERROR.name))
         spread = f"± {half:.2g} (95%), {games.get(GAMES.name, '–')} games" if math.isfinite(half) else ""
         found.append(("score of the best", format_value(score), spread))
+    elif (evaluated := run.evaluated())[1]:  # it is still in training
+        at, last = evaluated[0][-1], evaluated[1][-1]
+        found.append(
+            ("last evaluation", format_value(last), f"mean score, at {format_count(at)} transitions")
+        )
     steps, seconds = (
         float_or_nan(summary.get("steps", series.last(STEP))),
         float_or_nan(summary.get("seconds", series.last(SECONDS))),
     )
+    episodes = float_or_nan(summary.get("episodes", series.last(EPISODES)))
     found.append(
         (
             "transitions",
             format_count(steps),
-            f"{format_count(float_or_nan(summary.get('episodes', series.last(EPISODES))))} episodes",
+            f"{format_count(episodes)} episodes" if math.isfinite(episodes) else "",
         )
     )
     updates = float_or_nan(summary.get("updates", series.last(UPDATES)))
     ratio = float_or_nan(summary.get("train_ratio", series.last(RATIO)))
-    found.append(("gradient steps", format_count(updates), f"{format_rate(ratio)} per transition"))
+    done = f"{format_rate(ratio)} per transition" if math.isfinite(ratio) else ""
+    found.append(("gradient steps", format_count(updates), done))
     warm = float_or_nan(summary.get("warm_up_seconds"))
     warmed = f"after {format_duration(warm)} of warm-up" if math.isfinite(warm) else "of training"
     found.append(("time", format_duration(seconds), warmed))
@@ -154,6 +164,9 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     if series.has(MEMORY_MB):
         largest = max(value for value in series.get(MEMORY_MB) if math.isfinite(value))
         found.append(("memory", f"{largest:,.0f} MB", "at its largest"))
+    if series.has(GPU_PERCENT):
+        used = sorted(value for value in series.get(GPU_PERCENT) if math.isfinite(value))
+        found.append(("GPU", f"{used[len(used) // 2]:.0f} %", "of the time busy, median window"))
     return found
 
 
@@ -164,7 +177,7 @@ def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]
     try:
         game = record(run.path, permission=permission)
     except Exception as error:  # an environment may raise anything: a report is useful without a game
-        reason = f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, FlashDQNError) else f"{type(error).__name__}: {error}"
         return make_section("A game", f"<p>No game could be recorded: {escape(reason)}</p>"), False
     about, turns = game["about"], game["turns"]
     step = about["players"][0]["step"]

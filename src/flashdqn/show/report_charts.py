@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from flashdqn.runs.columns import (
     EPS,
+    GPU_PERCENT,
     LENGTH,
     LOSS,
     LR,
@@ -118,6 +119,8 @@ def draw_cost_charts(run: RunFiles) -> str:
     if series.has(MEMORY_MB):
         sizes = [value * 1e6 for value in series.get(MEMORY_MB)]
         panels.append(Panel("memory, GB", sizes, PURPLE, format_bytes, 1e9))
+    if series.has(GPU_PERCENT):
+        panels.append(Panel("GPU busy, %", series.get(GPU_PERCENT), GREEN, format_rate))
     if panels:
         charts.append(draw_line_chart("Throughput and memory", series.spans, panels, STEPS))
     names, table = compute_phase_shares(series)
@@ -150,7 +153,7 @@ def draw_phase_summary(run: RunFiles) -> str:
         f"<tr><td>{draw_legend_patch(layer.color)}{escape(layer.name)}</td>"
         f"<td>{format_duration(layer.shares[0])}</td>"
         f"<td>{escape(format_percent(layer.shares[0] / whole))}</td>"
-        f"<td>{escape(abouts.get(layer.name, ''))}</td></tr>"
+        f'<td class="about">{escape(abouts.get(layer.name, ""))}</td></tr>'
         for layer in layers
     )
     head = "<tr><th>phase</th><th>time</th><th>share</th><th>what it is</th></tr>"

@@ -16,6 +16,7 @@ from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 
 from flashdqn.core.text import clean_name, clean_text
+from flashdqn.show.advice import list_advice
 
 #: Errors of an output that nobody reads any more: a closed pipe, a terminal that is gone.
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ESHUTDOWN, errno.ECONNRESET)
@@ -101,6 +102,8 @@ def show_summary(console: Console, run: Any) -> None:
 
         step, causes = int(summary["best_checkpoint"]), read_cause_names(run.path)
         say(format_final_evaluation(summary["evaluation"], step, causes))
+    for line in list_advice(run.path, run.config):
+        say(line)
     say(f"Weights {summary['weights']}")
     say(f"Run     {run.path}")
     say(f"Curve   {run.path / 'curve.png'}")

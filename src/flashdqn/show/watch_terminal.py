@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from flashdqn.core.drawing.view import View
-from flashdqn.show.bars import draw_text_bar
+from flashdqn.show.bars import draw_signed_bar
+from flashdqn.show.chart_axis import choose_round_limit
 from flashdqn.show.play import GameTurn
 
 MOST_BARS = 16  # if there are more actions, only the best are listed
@@ -45,14 +46,15 @@ def show_live_game(
     console: Console, view: View, turns: Iterator[GameTurn], seed: int, fps: float, head: str
 ) -> Played:
     """Play a game in the terminal, with `fps` moves per second; 0 means as fast as possible."""
-    last, shown, pace = None, 0.0, Pace(fps)
+    last, shown, pace, axis = None, 0.0, Pace(fps), ValueAxis()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for turn in turns:
             pace.wait()
             last = turn
             # More than thirty frames a second cannot be seen, and drawing them would slow the game
             if turn.over or 0 < fps <= 30 or time.monotonic() - shown > 1 / 30:
-                live.update(draw_terminal_frame(view, turn, f"{head}, seed {seed}", pace.speed), refresh=True)
+                frame = draw_terminal_frame(view, turn, f"{head}, seed {seed}", pace.speed, axis)
+                live.update(frame, refresh=True)
                 shown = time.monotonic()
     assert last is not None
     return summarize_game(seed, last)
@@ -62,11 +64,11 @@ def print_game(
     console: Console, view: View, turns: Iterator[GameTurn], seed: int, every_frame: bool, head: str
 ) -> Played:
     """Without a terminal: print every frame, or only the last."""
-    last = None
+    last, axis = None, ValueAxis()
     for turn in turns:
         last = turn
         if every_frame and not turn.over:
-            _print_renderable(console, draw_terminal_frame(view, turn, f"{head}, seed {seed}", None))
+            _print_renderable(console, draw_terminal_frame(view, turn, f"{head}, seed {seed}", None, axis))
     assert last is not None
     _print_renderable(console, draw_terminal_frame(view, last, f"{head}, seed {seed}", None))
     return summarize_game(seed, last)
@@ -100,34 +102,50 @@ class Pace:
         return self._moves / max(1e-6, self._clock() - self._start)
 
 
-def draw_terminal_frame(view: View, turn: GameTurn, head: str, speed: float | None) -> RenderableType:
+class ValueAxis:
+    """The axis of the values' bars: it holds zero, ends at round numbers and only grows, so that bars of two moves
+    can be compared."""
+
+    def __init__(self) -> None:
+        self.low = self.high = 0.0
+
+    def include(self, low: float, high: float) -> None:
+        """Make room for the values of a move."""
+        self.low = min(self.low, -choose_round_limit(-low))
+        self.high = max(self.high, choose_round_limit(high))
+
+
+def draw_terminal_frame(
+    view: View, turn: GameTurn, head: str, speed: float | None, axis: ValueAxis | None = None
+) -> RenderableType:
     """The board and the values side by side, under a line of text."""
     words = [head, f"step {turn.step:,}", f"return {turn.total:.4g}"]
     words += [f"{name} {value}" for name, value in turn.facts]
     words += [f"{speed:,.0f} steps/s"] if speed is not None else []
-    side = Text(turn.ending, "bold") if turn.over else draw_action_values(view, turn)
+    side = Text(turn.ending, "bold") if turn.over else draw_action_values(view, turn, axis)
     grid = Table.grid(padding=(0, 3))
     grid.add_row(view.text(), side)
     return Group(Text(" · ".join(words), "bold"), grid)
 
 
-def draw_action_values(view: View, turn: GameTurn) -> RenderableType:
-    """A bar for each action, from the least to the largest value. The chosen one is marked, illegal ones struck."""
+def draw_action_values(view: View, turn: GameTurn, axis: ValueAxis | None = None) -> RenderableType:
+    """A bar for each action, from zero to its value. The chosen one is marked, illegal ones struck."""
     table = Table.grid(padding=(0, 1))
-    low, high = legal_value_range(turn)
+    axis = axis or ValueAxis()
+    axis.include(*legal_value_range(turn))
     for k in choose_listed_actions(turn):
         legal = turn.mask is None or turn.mask[k]
-        chosen = k == turn.action
+        chosen = k in turn.chosen
         style = "bold green" if chosen else ("" if legal else "dim strike")
-        share = 0.06 + 0.94 * (turn.q[k] - low) / (high - low) if high > low else 1.0
-        drawn = draw_text_bar(share, BAR) if legal else ""
+        drawn = draw_signed_bar(turn.q[k], axis.low, axis.high, BAR) if legal else ""
         value = f"{turn.q[k]:>8.3f}" if legal else "not legal"
         table.add_row(
             Text(("▶ " if chosen else "  ") + view.actions[k], style), Text(drawn, style), Text(value, style)
         )
     if len(turn.q) > MOST_BARS:
         table.add_row(Text(f"  the best of {len(turn.q):,}", "dim"))
-    return Group(Text(view.value_name, "dim"), table)
+    about = f"{view.value_name}, from {axis.low:g} to {axis.high:g}"
+    return Group(Text(about, "dim"), table)
 
 
 def legal_value_range(turn: GameTurn) -> tuple[float, float]:

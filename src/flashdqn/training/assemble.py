@@ -11,9 +11,10 @@ from torch import Tensor
 
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config
-from flashdqn.core.contract import VecEnv, get_decoder, is_resumable, stores_masks
+from flashdqn.core.contract import VecEnv, count_actions, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError, EnvError
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
+from flashdqn.learn.divergence import DataOrigin
 from flashdqn.learn.learner import Exchange, Learner, build_learner
 from flashdqn.learn.pqn import RolloutSampler
 from flashdqn.replay import DemonstrationBuffer, MixedSampler, Ring, Sampler
@@ -121,7 +122,8 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     check_memory_fits(config, env)
     legal = None if decoding is None or env.mask is None else decoding.legal
     capacity = ring_config(config).capacity
-    ring = Ring(capacity, config.envs, env.obs_spec, env.num_actions, device, masked, legal)
+    sizes = config.envs, env.obs_spec, env.num_actions
+    ring = Ring(capacity, *sizes, device, masked, legal, count_actions(env))
     learner = build_learner(config, env, device)
     generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
     made_of = SamplerParts(config, ring, learner.policy, learner.head, generators["replay"])
@@ -136,8 +138,12 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
-    collector = Collector(env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore)
-    learner.watch.explain_by(ring.learned_from, env.name)
+    normalizer = getattr(learner.online, "normalizer", None)
+    collector = Collector(
+        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer
+    )
+    count = lambda: int(counts.totals[0])  # noqa: E731
+    learner.watch.explain_by(DataOrigin(env.name, ring, count, given_rewards=rollouts is None))
     generators |= learner.generators
     return Parts(
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,6 +10,14 @@ from dataclasses import dataclass, field
 
 import torch
 
+from flashdqn.compute.compilation import (
+    NotCompiledError,
+    expect_kernels,
+    get_log,
+    list_compiled,
+    refuse_compilation,
+    report_stage,
+)
 from flashdqn.compute.device import synchronize_device
 from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config import Config
@@ -29,6 +38,15 @@ WORTH = 0.8
 
 #: On the CPU, compiling is tried for trainings that are at least this long; the episode length is a guess.
 LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
+
+#: What the CPU's backends compile, the hand-written one in addition.
+EAGER_KERNELS = ("record_step", "pick_batch")
+NATIVE_KERNELS = ("run_policy", "run_updates_by_halves", "adam_step")
+
+#: Compiled code is kept: compiling is worth it if it pays within this many trainings like this one.
+REUSES = 4
+#: Seconds of a gradient step by plain operations, as a guess.
+USUAL_UPDATE = 0.8e-3
 
 Note = Callable[[str], None]
 
@@ -71,14 +89,85 @@ def prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Ch
 
 
 def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
-    """Try plans until one works; with `auto` try all that are worth it, and keep the fastest."""
+    """Try plans until one works; with `auto` try all that are worth it, and keep the fastest.
+
+    On the CPU, `auto` first uses only code that is compiled already. What is missing is compiled if the budget is
+    worth the wait, or if `FLASHDQN_COMPILE=always` asks for it.
+    """
+    always = os.environ.get("FLASHDQN_COMPILE") == "always"
+    if config.runtime.mode != "auto" or engine.parts.learner.device.type != "cpu" or always:
+        return try_plans(config, engine, note)
+    report_stage("trying what is compiled already")
+    with refuse_compilation() as missing:
+        choice = try_plans(config, engine, note)
+    if not missing:
+        return choice
+    kernels = list_missing_kernels(engine, missing)
+    log = get_log()
+    wait = sum(map(log.guess_seconds, kernels)) * log.measure_busyness(time.perf_counter())
+    updates = choice.seconds[str(choice.plan)] / engine.largest
+    if not is_worth_waiting(config, wait, updates):
+        note(
+            f"The updates are not compiled: too short a training to earn the {format_wait(wait)} that it takes"
+        )
+        return choice
+    expect_kernels(kernels)
+    return try_plans(config, engine, note)
+
+
+def guess_kernels(config: Config, device: torch.device) -> tuple[str, ...]:
+    """The kernels that a training will probably compile besides its environment's, before its parts exist."""
+    mode = config.runtime.mode
+    wait = sum(map(get_log().guess_seconds, NATIVE_KERNELS))
+    if device.type != "cpu" or (mode == "auto" and not is_worth_waiting(config, wait, USUAL_UPDATE)):
+        return ()
+    native = mode in ("auto", "native") and config.learn.head == "scalar"
+    return (*EAGER_KERNELS, *NATIVE_KERNELS * native)
+
+
+def list_missing_kernels(engine: Engine, missing: list[str]) -> list[str]:
+    """The kernels that would be compiled, by what is known of them: the first that is missing hides the others."""
+    native = explain_misfit(ExecutionPlan("native"), engine.parts) is None
+    known = (*EAGER_KERNELS, *NATIVE_KERNELS * native)
+    there = list_compiled()
+    return [name for name in dict.fromkeys((*missing, *known)) if name in missing or name not in there]
+
+
+def is_worth_waiting(config: Config, wait: float, update: float) -> bool:
+    """Whether compiling can pay: the updates of this training, as they are now (`update` seconds each), would take
+    long enough. The code is kept, so a training may wait for what pays when it is run `REUSES` times."""
+    if config.max_time is not None:
+        return config.max_time * REUSES >= wait
+    return count_updates(config) * update * REUSES >= wait
+
+
+def count_updates(config: Config) -> float:
+    """About how many gradient steps a budget allows."""
+    transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
+    if config.learn.method == "pqn":
+        return transitions * config.pqn.epochs / config.update_size
+    return max(0, transitions - config.learn.starts) * config.train_ratio
+
+
+def format_wait(seconds: float) -> str:
+    """A number of seconds for a sentence."""
+    return f"{seconds:.0f} seconds" if seconds >= 1.5 else "second"
+
+
+def try_plans(config: Config, engine: Engine, note: Note) -> Choice:
+    """Try plans until one works; with `auto`, all of them."""
     trial, choice = config.runtime.mode == "auto", Choice(ExecutionPlan("eager"))
     best: tuple[float, ExecutionPlan] | None = None
     for plan in candidate_plans(config, engine.parts):
         if plan.graph and choice.plan.graph:
             continue  # a better graph works already
+        if plan.way == "compile" and get_log().refused:
+            continue  # it comes later, when everything may be compiled
+        report_stage(f"trying the mode '{plan}'")
         try:
             warm_up_plan(engine, plan)
+        except NotCompiledError:
+            continue
         except ExecutionError as error:
             note(fallback_message(plan, error))
             continue

@@ -7,11 +7,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv
+from flashdqn.core.contract import VecEnv, make_branches
 from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
+from flashdqn.networks.normalize import ObsNormalizer
 from flashdqn.replay import Sampler
 from flashdqn.replay.ring import Ring
 from flashdqn.training.counts import Counts
@@ -23,7 +24,8 @@ class Player(Protocol):
     """Chooses actions and stores what the environments return: a backend, or an expert in front of one."""
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """Actions, [N] int64, from observations, masks, ε, and two random numbers for each environment, [2, N].
+        """Actions, [N] int64, from observations, masks, ε, and two random numbers for each environment, [2, N];
+        with D branches, 1 + D of them.
 
         The next call may overwrite them.
         """
@@ -46,13 +48,17 @@ class Collector:
         counts: Counts,
         phases: Phases,
         generator: torch.Generator,
+        normalizer: ObsNormalizer | None = None,
     ) -> None:
         self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
+        self.normalizer = normalizer
         shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
         # Buffers at fixed places: a CUDA graph uses their addresses.
         self.eps = torch.ones(env.num_envs, device=ring.device)
-        self.luck = torch.zeros((2, env.num_envs), device=ring.device)
+        self.branches = make_branches(env)
+        draws = 2 if self.branches is None else 1 + self.branches.count
+        self.luck = torch.zeros((draws, env.num_envs), device=ring.device)
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
         masked, size = env.mask is not None, (env.num_envs, env.num_actions)
         self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
@@ -61,6 +67,8 @@ class Collector:
         """Start with new episodes."""
         self._see(self.env.reset(seed), self.env.mask)
         self.ring.start(self.obs, self.mask)
+        if self.normalizer is not None:
+            self.normalizer.update(self.obs)
 
     def resume(self) -> None:
         """Continue from the current state of ring and environments."""
@@ -77,11 +85,13 @@ class Collector:
             step = self.env.step(action)
         with self.phases("append"):
             player.record(action, step, self.env.outcomes)
+            if self.normalizer is not None:
+                self.normalizer.update(self.obs)
             self.sampler.appended()
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice or, with probability ε, a random one: [N], by plain operations."""
-        return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck)
+        return choose_epsilon_greedy(self.head.q(self.policy(obs)), mask, eps, luck, self.branches)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store what the environments returned in metrics and ring, by plain operations."""

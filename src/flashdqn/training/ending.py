@@ -13,6 +13,7 @@ from flashdqn.config.settings import resume_flag
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import (
     BadNumbersError,
+    CallbackError,
     CheckpointError,
     DivergedError,
     EnvError,
@@ -22,6 +23,7 @@ from flashdqn.core.errors import (
 )
 from flashdqn.core.memory import explain_shortage
 from flashdqn.core.signals import Stopped
+from flashdqn.envs.live_env import is_live_name
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, SUMMARY_FILE
@@ -100,10 +102,11 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
     last = "there is no checkpoint before it"
     if whole:
         last = f"the last good checkpoint is {loop.folder.shown / 'checkpoints' / whole[-1].name}"
+    step = f"{loop.parts.counts.transitions:,}"
     again = f"go on with: {format_resume_command(loop.folder, loop.config)}"
     resumable = bool(checkpoint.list_checkpoints(loop.folder.checkpoints, with_state=True))
     if saved is not None:
-        kept = f"What was learned before is saved; {again}"
+        kept = f"What was learned before step {step} is saved; {again}"
     else:
         kept = (
             f"The last checkpoint is whole; {again}"
@@ -111,9 +114,10 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
             else "There is no checkpoint to resume from."
         )
     text = str(error).rstrip(". ")
-    step = f"{loop.parts.counts.transitions:,}"
     if isinstance(error, DivergedError):
-        return DivergedError(f"{text}, at step {step}; {last}. A smaller --learn.lr may help.")
+        return DivergedError(
+            f"{text}, at step {step}; {last}. {error.advice} See docs/troubleshooting.md#nan."
+        )
     if isinstance(error, EnvError):
         failure = EnvError(f"{text}. {kept}" if loop.begun else f"{text}.")
         if isinstance(error, BadNumbersError):  # a smaller learning rate would not help
@@ -122,6 +126,10 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
             failure = EnvError(f"{text}, at step {step}; {last}. {mend}")
         failure.__cause__ = error
         return failure
+    if isinstance(error, CallbackError):
+        failed = CallbackError(f"{text}. {kept}")
+        failed.__cause__ = error.__cause__
+        return failed
     if shortage := explain_shortage(error):
         return MemoryShortageError(f"{shortage} {kept}")
     if isinstance(error, CheckpointError):
@@ -136,7 +144,9 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
 
 
 def format_resume_command(folder: RunFolder, config: Config) -> str:
-    """The command that continues a run."""
+    """The command that continues a run, or the call in Python if it was given an environment there."""
+    if is_live_name(getattr(config.env, "id", "")):
+        return f"flashdqn.train(resume={str(folder.shown)!r}, env=…)"
     return f"flashdqn train --resume {shlex.quote(str(folder.shown))}{resume_flag(config)}"
 
 

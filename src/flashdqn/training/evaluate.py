@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from flashdqn.core.contract import VecEnv
+from flashdqn.core.contract import VecEnv, make_branches
 from flashdqn.core.errors import EnvError
-from flashdqn.core.ops import masked_argmax
+from flashdqn.core.ops import has_legal_action, masked_argmax
 from flashdqn.core.signals import StopRequestedError
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
@@ -69,7 +69,7 @@ def evaluate(
 def _play_games(
     env: VecEnv, online: Net, head: Head, seed: int, step_limit: int, stop: Callable[[], bool]
 ) -> Evaluation:
-    obs, mask = env.reset(seed), env.mask
+    obs, mask, branches = env.reset(seed), env.mask, make_branches(env)
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)
     lengths = torch.zeros(env.num_envs, device=env.device)
@@ -79,8 +79,8 @@ def _play_games(
         if stop():
             raise StopRequestedError
         if mask is not None:
-            stuck |= running & ~mask.any(1)
-        step = env.step(masked_argmax(head.q(online(obs)), mask))
+            stuck |= running & ~has_legal_action(mask, branches)
+        step = env.step(masked_argmax(head.q(online(obs)), mask, branches))
         obs, mask = step.obs, step.mask
         returns += step.reward * running
         lengths += running

@@ -24,6 +24,7 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, FORMAT
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
+from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import evaluate
@@ -64,6 +65,7 @@ class Loop:
         self._new = False  # not resumed: the work before the first step is still to do
         self._clock = SaveClock(config.log.checkpoint_minutes)
         self._timed: list[Path] = []  # checkpoints that only the clock has asked for, oldest first
+        self.listener = Listener(NO_CALLBACKS, folder.shown)  # the user's functions; `run` may be given some
 
     @property
     def seconds(self) -> float:
@@ -99,9 +101,11 @@ class Loop:
             raise CheckpointError(f"{said}: a training resumed from it would not be the same.")
         self.progress.note(f"{said}. They start again from the seed.")
 
-    def run(self, interrupt: Interrupt | None = None) -> bool:
-        """Train until the budget is spent (True) or a signal asks to stop (False)."""
+    def run(self, interrupt: Interrupt | None = None, callbacks: Callbacks = NO_CALLBACKS) -> bool:
+        """Train until the budget is spent or a callback says that it is enough (True), or a signal asks to stop
+        (False)."""
         self.interrupt = interrupt or self.interrupt
+        self.listener = Listener(callbacks, self.folder.shown)
         self._clock.restart()
         try:
             self._prepare()
@@ -133,6 +137,8 @@ class Loop:
             before = counts.transitions
             self.iterate()
             self.occasionally(before, counts.transitions)
+            if self.listener.reason:
+                break
         self.whole = False
         counts.settle()
         self.learn()  # on CUDA the last transitions are known only now
@@ -195,7 +201,7 @@ class Loop:
         evaluating = crosses_multiple(config.eval.every, before, after)
         self._owes_evaluation = evaluating  # from here on: the report may fail, too
         if crosses_multiple(config.report_every, before, after):
-            self.reporter.report(self.seconds)
+            self.report()
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
         late = self._clock.is_due()
         if evaluating:
@@ -206,16 +212,22 @@ class Loop:
             self.save(with_state=late)  # small, and few: `flashdqn watch` shows the beginning
         elif late:
             self.save(timed=True)
+        self.listener.tell()
+
+    def report(self) -> None:
+        """Close the window of the metrics."""
+        self.listener.add_report(self.reporter.report(self.seconds))
 
     def finish(self) -> None:
         """The last report, evaluation and checkpoint."""
         self.progress.tick(1.0, self.parts.counts.transitions, self.parts.counts.episodes, self.seconds)
         if self.reporter.step < self.parts.counts.transitions:
-            self.reporter.report(self.seconds)
+            self.report()
         if self._evaluated < self.parts.counts.transitions:
             self.evaluate(with_state=True)
         else:
             self.save()
+        self.listener.tell()
 
     def evaluate(self, with_state: bool) -> None:
         """Play without exploring, save the weights, and remember them if they are the best so far. A signal cuts it
@@ -232,8 +244,10 @@ class Loop:
         self._owes_evaluation = False
         best = find_best_checkpoint(self.folder.checkpoints)
         path = self.save(with_state)
-        if math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1]):
+        is_best = math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1])
+        if is_best:
             mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
+        self.listener.add_evaluation(self._evaluated, result, is_best)
 
     def _is_stopping(self) -> bool:
         return self.interrupt.requested
@@ -250,12 +264,14 @@ class Loop:
             self.interrupt.saving = False
         if with_state:
             self._clock.restart(time.monotonic() - begun)
+        self.listener.add_checkpoint(path, with_state)
         return path
 
     def _write_checkpoint(self, with_state: bool, timed: bool) -> Path:
         learner = self.parts.learner
         weights = learner.weights()
         if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+            learner.watch.check_replay()
             raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
         if with_state:
             learner.watch.check_replay()

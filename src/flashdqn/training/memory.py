@@ -17,7 +17,14 @@ from torch import Tensor, nn
 
 from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.config import Config, ReplayConfig
-from flashdqn.core.contract import ObsSpec, VecEnv, close_env, get_decoder, stores_masks
+from flashdqn.core.contract import (
+    ObsSpec,
+    VecEnv,
+    close_env,
+    count_actions,
+    get_decoder,
+    stores_masks,
+)
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import build_evaluation_env, find_task
@@ -168,7 +175,7 @@ def ring_config(config: Config) -> ReplayConfig:
 def replay_bytes(config: ReplayConfig, env: VecEnv, masked: bool, boards: int | None = None) -> int:
     """Bytes that ring and priorities will take."""
     boards = boards or env.num_envs
-    needed = ring_bytes(config.capacity, boards, env.obs_spec, env.num_actions, masked)
+    needed = ring_bytes(config.capacity, boards, env.obs_spec, env.num_actions, masked, count_actions(env))
     if config.priority > 0:
         rows = rows_for_capacity(config.capacity, boards, env.obs_spec.stack)
         needed += priority_bytes(rows * boards, env.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,7 +14,13 @@ from rich.text import Text
 
 from flashdqn.runs.columns import GRAPHS, PHASES
 from flashdqn.runs.rows import MetricsRow
-from flashdqn.training.evaluate import Evaluation
+from flashdqn.training.startup import StartUp
+
+if TYPE_CHECKING:  # PyTorch is imported while the bar is already shown
+    from flashdqn.training.evaluate import Evaluation
+
+
+WARMING_UP = "Warming up: compiling and allocating, before the clock starts"
 
 
 class Progress(Protocol):
@@ -22,6 +28,12 @@ class Progress(Protocol):
 
     def note(self, text: str) -> None:
         """Show a single message."""
+
+    def prepare(self) -> None:
+        """Called when the warm-up starts, and perhaps before; a second call does nothing."""
+
+    def prepared(self) -> None:
+        """Called when the warm-up is over, whatever it led to; may be called again."""
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Called when training starts."""
@@ -44,6 +56,12 @@ class Silent:
 
     def note(self, text: str) -> None:
         """Ignore the message."""
+
+    def prepare(self) -> None:
+        """Ignore the warm-up."""
+
+    def prepared(self) -> None:
+        """Ignore its end."""
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Ignore the start."""
@@ -68,16 +86,34 @@ class Plain:
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._start_up = StartUp(self._print_note, choose_bar(console))
+        self._prepared = False
         self._share, self._start_share, self._seconds, self._start = 0.0, -1.0, 0.0, 0.0
         self._next = 0.0
         self._asked = 0.0
 
     def note(self, text: str) -> None:
         """Print the text as a line."""
+        with self._start_up.hidden():
+            self._print_note(text)
+
+    def _print_note(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def prepare(self) -> None:
+        """Say that the warm-up starts, and show how far it is."""
+        if not self._prepared:
+            self._prepared = True
+            self.note(WARMING_UP)
+            self._start_up.start()
+
+    def prepared(self) -> None:
+        """Stop showing the warm-up."""
+        self._start_up.stop()
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Print the title."""
+        self.prepared()
         self._asked = asked_ratio
         self.note(title)
 
@@ -96,7 +132,7 @@ class Plain:
             f"{self._share:4.0%}  {row.step:>11,} steps  {row.episodes:>8,} episodes  "
             f"{rate_text(row):>9} steps/s  {window_score_text(row)}  length {format_metric(row.length)}  "
             f"ε {row.eps:.3f}  loss {format_metric(row.loss)}  "
-            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}  left {self.left()}"
+            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}{gpu_text(row)}  left {self.left()}"
         )
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -128,6 +164,7 @@ class LiveDisplay(Plain):
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Open the panel."""
+        self.prepared()
         self._title, self._asked = title, asked_ratio
         self._live = Live(console=self.console, auto_refresh=False, transient=False)
         self._live.start()
@@ -179,8 +216,14 @@ class LiveDisplay(Plain):
         lines: list[RenderableType] = [head, bar, table]
         if row:
             ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
-            lines += [label_value("ratio", ratio), label_value("time in", phase_text(row))]
+            lines += [label_value("ratio", ratio), label_value("time in", phase_text(row) + gpu_text(row))]
         return Group(*lines, label_value("evaluation", self._evaluation))
+
+
+def choose_bar(console: Console) -> Console | None:
+    """Where the warm-up's bar is drawn: on standard error, or on the console itself; None if nobody watches."""
+    error = console if console.stderr else type(console)(stderr=True)
+    return next((one for one in (error, console) if one.is_terminal), None)
 
 
 def choose_progress(console: Console) -> Progress:
@@ -224,6 +267,12 @@ def phase_text(row: MetricsRow) -> str:
     shares = {name: part / total for name, part in parts.items()}
     shares["other"] = max(0.0, 1 - sum(shares.values()))
     return "  ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
+def gpu_text(row: MetricsRow) -> str:
+    """How busy the GPU was; empty if nobody knows."""
+    used = row.gpu_percent
+    return "" if used is None or math.isnan(used) else f"  GPU busy {used:.0f}%"
 
 
 def format_clock(seconds: float) -> str:

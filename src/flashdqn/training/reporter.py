@@ -8,12 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from flashdqn.compute.device import used_bytes
+from flashdqn.compute.gpu_usage import GpuUsage, watch_gpu
 from flashdqn.config import Config
 from flashdqn.core.contract import get_cause_names
-from flashdqn.runs.columns import GRAPHS, PHASES, STEP, make_evaluation_columns, make_metrics_columns
+from flashdqn.runs.columns import (
+    GPU_PERCENT,
+    GRAPHS,
+    PHASES,
+    STEP,
+    make_evaluation_columns,
+    make_metrics_columns,
+)
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.rows import EvaluationRow, MetricsRow, row_to_cells
-from flashdqn.runs.tables import write_columns
+from flashdqn.runs.tables import METRICS_FILE, read_table, write_columns
 from flashdqn.training.assemble import Parts
 from flashdqn.training.evaluate import Evaluation
 from flashdqn.training.metrics import EpisodeMeans
@@ -39,6 +47,8 @@ class Reporter:
         self._timed_from = 0  # the step at which the window's clock started
         self._iterations = 0  # the loop's iterations at that time
         self._sinks: list[Sink] = []
+        self._gpu: GpuUsage | None = None
+        self._tells_gpu = False  # whether the table has a column for it
         self._unwritten: list[MetricsRow] = []  # the disk refused it: the next save tries again
         self._complained = False  # about outcomes that are not finite
 
@@ -46,9 +56,12 @@ class Reporter:
         """Start at the beginning, or after the last report of a resumed run."""
         self.step, self.updates = step, updates
         outcomes, causes = self.parts.env.outcome_names, get_cause_names(self.parts.env)
+        self._gpu = watch_gpu(self.parts.learner.device)
+        earlier = read_table(self.folder.path / METRICS_FILE)  # a table keeps its columns
+        self._tells_gpu = GPU_PERCENT.name in earlier[0] if earlier else self._gpu is not None
         write_columns(
             self.folder.path,
-            make_metrics_columns(outcomes, causes),
+            make_metrics_columns(outcomes, causes, self._tells_gpu),
             make_evaluation_columns(outcomes, causes),
         )
         here = self.parts.counts.transitions
@@ -85,6 +98,8 @@ class Reporter:
 
     def close(self, summary: Mapping[str, Any] | None = None) -> None:
         """Close the sinks once: with the run's summary, or without it if the run failed."""
+        if self._gpu is not None:
+            self._gpu.close()
         for sink in self._sinks:
             sink.close(summary)
         self._sinks = []
@@ -119,7 +134,12 @@ class Reporter:
             phases={n: round(phases.get(n, 0.0) / count * 1e6, 4) for n in (*PHASES, *GRAPHS)},
             memory_mb=round(used_bytes(parts.learner.device) / 1e6, 1),
             us_total=round(training / count * 1e6, 4),
+            gpu_percent=self._read_gpu() if self._tells_gpu else None,
         )
+
+    def _read_gpu(self) -> float:
+        """How busy the GPU was in the window, in percent; NaN if nobody knows."""
+        return math.nan if self._gpu is None else round(self._gpu.read(), 1)
 
     def _check_outcomes(self, means: EpisodeMeans) -> None:
         """Say once which outcomes of ended episodes are not numbers: learning does not need them, but a reader of

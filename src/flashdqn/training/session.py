@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from flashdqn.compute.compilation import expect_kernels, report_stage
 from flashdqn.compute.device import choose_device, describe_hardware
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.threads import cores, limit_threads, threads_for_network
@@ -19,6 +20,7 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError
 from flashdqn.core.files import remove_anything
+from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.signals import (
     Interrupt,
     Stopped,
@@ -30,8 +32,9 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.output import check_output_folder
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.autotune import Choice, Note, prepare_engine
+from flashdqn.training.autotune import Choice, Note, guess_kernels, prepare_engine
 from flashdqn.training.budget import Budget
+from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.ending import (
@@ -50,7 +53,7 @@ from flashdqn.training.memory import (
 )
 from flashdqn.training.progress import Progress
 from flashdqn.training.sinks import check_installed
-from flashdqn.training.summary import Run, run_and_summarize
+from flashdqn.training.summary import SessionEnd, run_and_summarize
 from flashdqn.training.warm_times import WarmUp
 
 
@@ -73,10 +76,14 @@ class Session:
 
         `limits` sets threads that were chosen before. The environments stay open: the caller closes them.
         """
+        report_stage("checking the settings")
         start, device = time.perf_counter(), choose_device(config.device)
         compute = check_settings(config, device)
         with limits or use_run_threads(config, compute), allow_tf32(device):
+            report_stage("making the environments")
+            expect_kernels(guess_kernels(config, device))
             env = build_env(config.env, config.envs, device)
+            report_stage("allocating")
             try:
                 if said := describe_replay_memory(config, env):
                     note(said)
@@ -95,13 +102,15 @@ class Session:
             games = build_evaluation_env(self.config.env, self.config.eval.episodes, device)
         return Loop(self.config, self.parts, folder, progress, games, self.engine)
 
-    def train(self, loop: Loop, pages: Pages, interrupt: Interrupt) -> Run:
+    def train(self, loop: Loop, pages: Pages, interrupt: Interrupt, callbacks: Callbacks) -> SessionEnd:
         """Run its loop to the end, and summarize it."""
         warm_up = WarmUp.took(self.config, self.warm_up_seconds, self.choice)
-        return run_and_summarize(loop, warm_up, pages, interrupt)
+        return run_and_summarize(loop, warm_up, pages, interrupt, callbacks)
 
 
-def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+def start_run(
+    config: Config, progress: Progress, pages: Pages = NO_PAGES, callbacks: Callbacks = NO_CALLBACKS
+) -> SessionEnd:
     """Start a new run from its first step; `pages` are drawn of it when it ends."""
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
@@ -113,8 +122,7 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
         explain_early_end(interrupt, "there is nothing to save"),
     ):
         interrupt.stop_if_requested()
-        _announce_warm_up(progress)
-        with Session.open(config, progress.note) as session:
+        with show_warm_up(progress), Session.open(config, progress.note) as session:
             interrupt.stop_if_requested()
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
@@ -122,11 +130,18 @@ def start_run(config: Config, progress: Progress, pages: Pages = NO_PAGES) -> Ru
                 folder = RunFolder.create(session.config, hardware)
                 folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
-                loop = make_closing_loop(session, folder, progress, Loop.start)
-                return session.train(loop, pages, interrupt)
+                with end_stuck_process(lambda reason: remove_anything(folder.path)):  # nothing has begun
+                    loop = make_closing_loop(session, folder, progress, Loop.start)
+                return session.train(loop, pages, interrupt, callbacks)
 
 
-def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO_PAGES) -> Run:
+def resume_run(
+    config: Config,
+    path: Path,
+    progress: Progress,
+    pages: Pages = NO_PAGES,
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> SessionEnd:
     """Continue a run; `config` is its own, except for the budget."""
     folder = RunFolder.open(path)
     folder.make_absolute()
@@ -138,25 +153,30 @@ def resume_run(config: Config, path: Path, progress: Progress, pages: Pages = NO
         folder.locked(),
     ):
         interrupt.stop_if_requested()
-        return _resume_locked(config, folder, path, progress, pages, interrupt)
+        return _resume_locked(config, folder, path, progress, pages, interrupt, callbacks)
 
 
 def _resume_locked(
-    config: Config, folder: RunFolder, path: Path, progress: Progress, pages: Pages, interrupt: Interrupt
-) -> Run:
+    config: Config,
+    folder: RunFolder,
+    path: Path,
+    progress: Progress,
+    pages: Pages,
+    interrupt: Interrupt,
+    callbacks: Callbacks,
+) -> SessionEnd:
     folder.recover()
     point = folder.resume_point(path)
     counters = checkpoint.load_or_suggest_older(point, with_state=True, command="flashdqn train --resume")[2]
     check_budget_left(config, folder, counters)
     check_output_folder(str(folder.path))
-    _announce_warm_up(progress)
-    with Session.open(config, progress.note) as session:
+    with show_warm_up(progress), Session.open(config, progress.note) as session:
         interrupt.stop_if_requested()
         interrupt.waits = True
         loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
         remove_anything(folder.path / SUMMARY_FILE)
         folder.change_budget(config, counters["transitions"])
-        return session.train(loop, pages, interrupt)
+        return session.train(loop, pages, interrupt, callbacks)
 
 
 def make_closing_loop(
@@ -255,5 +275,11 @@ def check_budget_left(config: Config, folder: RunFolder, counters: dict[str, Any
         )
 
 
-def _announce_warm_up(progress: Progress) -> None:
-    progress.note("Warming up: compiling and allocating, before the clock starts")
+@contextmanager
+def show_warm_up(progress: Progress) -> Iterator[None]:
+    """Show the warm-up, until the training begins or something goes wrong."""
+    progress.prepare()
+    try:
+        yield
+    finally:
+        progress.prepared()

@@ -27,14 +27,18 @@ from flashdqn.runs.best import find_best_checkpoint
 from flashdqn.runs.checkpoint import load_checkpoint
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts
+from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
 from flashdqn.training.ending import NO_PAGES, Pages, close_loop, describe_run, leave_failed, write_pages
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.warm_times import WarmUp
 
+#: The most games that the best checkpoint plays when the training is over.
+JUDGED_GAMES = 100
+
 
 @dataclass(frozen=True)
-class Run:
+class SessionEnd:
     """What a session leaves behind: the folder, and how it ended."""
 
     path: Path
@@ -46,7 +50,7 @@ class Run:
     def exit_code(self) -> int:
         """The exit code of a command that ends with it: 0, or that of the signal that stopped it."""
         ended_by = {name_signal(number): find_exit_code(number) for number in STOP_SIGNALS}
-        return 0 if self.finished else ended_by[self.summary["stopped"]]
+        return 0 if self.finished else ended_by.get(str(self.summary.get("stopped")), 1)
 
     @property
     def score(self) -> float:
@@ -54,7 +58,9 @@ class Run:
         return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
 
 
-def run_and_summarize(loop: Loop, warm_up: WarmUp, pages: Pages, interrupt: Interrupt) -> Run:
+def run_and_summarize(
+    loop: Loop, warm_up: WarmUp, pages: Pages, interrupt: Interrupt, callbacks: Callbacks = NO_CALLBACKS
+) -> SessionEnd:
     """Train to the end, or to a signal or an error. Whatever happens, what can be saved is saved, and summary.json
     says how it ended."""
     config, folder = loop.config, loop.folder
@@ -72,7 +78,7 @@ def run_and_summarize(loop: Loop, warm_up: WarmUp, pages: Pages, interrupt: Inte
         unclosed: EnvError | None = None
         try:
             with end_stuck_process(save):
-                finished = loop.run(interrupt)
+                finished = loop.run(interrupt, callbacks)
         finally:
             unclosed = close_loop(loop, sinks=False)
         if not loop.begun:
@@ -88,13 +94,13 @@ def run_and_summarize(loop: Loop, warm_up: WarmUp, pages: Pages, interrupt: Inte
         raise failure from error
     loop.reporter.close(summary)
     folder.write_json(SUMMARY_FILE, summary)
-    run = draw_run(Run(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
+    run = draw_run(SessionEnd(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
     if unclosed is not None and run.finished:
         raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
     return run
 
 
-def draw_run(run: Run, pages: Pages, loop: Loop) -> Run:
+def draw_run(run: SessionEnd, pages: Pages, loop: Loop) -> SessionEnd:
     """Write the pages. A signal that comes now leaves them to the resumed run, which is then not finished yet."""
     interrupt = loop.interrupt
     # Of a run that was stopped, they are written as far as there is time.
@@ -129,16 +135,17 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
     if interrupt.signal is not None and not finished:
         stopped = name_signal(interrupt.signal)
     else:
-        stopped = f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
+        stopped = loop.listener.reason or f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
     return summary | {"finished": finished, "stopped": stopped}
 
 
 def evaluate_checkpoint(
-    config: Config, parts: Parts, path: Path, episodes: int = 100, stop: Callable[[], bool] = bool
+    config: Config, parts: Parts, path: Path, stop: Callable[[], bool] = bool
 ) -> Evaluation:
-    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
+    """Play with a checkpoint's weights on seeds that no evaluation in the run has used: as many games as an
+    evaluation has, but at most `JUDGED_GAMES`."""
     device = parts.learner.device
-    env = build_evaluation_env(config.env, episodes, device)
+    env = build_evaluation_env(config.env, min(JUDGED_GAMES, config.eval.episodes), device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(load_checkpoint(path, with_state=False)[0])
     try:

@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 
 from flashdqn.doctor.report.contents import Report, Window
-from flashdqn.doctor.report.series import compute_window_shares, list_phase_names, merge_windows, per_second
+from flashdqn.doctor.report.series import (
+    compute_window_shares,
+    drop_unfinished_window,
+    list_phase_names,
+    merge_windows,
+    per_second,
+)
 from flashdqn.doctor.report.words import PHASES
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.show.charts import (
@@ -67,7 +73,7 @@ def draw_phase_bar(report: Report) -> str:
 def draw_time_charts(report: Report) -> str:
     """Throughput, phases, episodes and memory, side by side."""
     windows = [w for w in report.windows if math.isfinite(w.start) and w.seconds > 0]
-    windows = merge_windows(windows, MOST)
+    windows = merge_windows(drop_unfinished_window(windows), MOST)
     if not windows:
         return "<p>Nothing was counted over time.</p>"
     spans = [Span(w.start, w.start + w.seconds) for w in windows]

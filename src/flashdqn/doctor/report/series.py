@@ -11,6 +11,9 @@ from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.show.bars import split_into_slices
 from flashdqn.show.numbers import format_bytes, format_rate
 
+#: A last window that is shorter than this share of the others was cut off by the end of the script.
+UNFINISHED = 0.9
+
 
 @dataclass(frozen=True)
 class Course:
@@ -37,6 +40,15 @@ def mean_episode_length(windows: Iterable[Window]) -> float:
     ]
     episodes = sum(number for number, _ in known)
     return sum(number * length for number, length in known) / episodes if episodes else math.nan
+
+
+def drop_unfinished_window(windows: Sequence[Window]) -> list[Window]:
+    """The windows without the last one if the script ended in it: it is short, and not all of it was training. It
+    would look like a drop."""
+    known = sorted(window.seconds for window in windows[:-1] if math.isfinite(window.seconds))
+    if not known or windows[-1].seconds >= UNFINISHED * known[len(known) // 2]:
+        return list(windows)
+    return list(windows[:-1])
 
 
 def merge_windows(windows: Sequence[Window], most: int) -> list[Window]:

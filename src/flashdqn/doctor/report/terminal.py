@@ -19,6 +19,7 @@ from flashdqn.doctor.report.series import (
     Course,
     build_courses,
     count_first_windows,
+    drop_unfinished_window,
 )
 from flashdqn.doctor.report.sheet import Sheet, highlight_for_terminal
 from flashdqn.doctor.report.words import (
@@ -175,11 +176,12 @@ def _print_counted_lines(sheet: Sheet, title: str, lines: tuple[CountedLine, ...
 
 
 def _print_over_time(sheet: Sheet, report: Report) -> None:
-    found = build_courses(report.windows)
+    windows = drop_unfinished_window(report.windows)
+    found = build_courses(windows)
     if not found:
         return
-    first = count_first_windows(report.windows)
-    seconds = sum(window.seconds for window in report.windows[:first])
+    first = count_first_windows(windows)
+    seconds = sum(window.seconds for window in windows[:first])
     sheet.title("Over time")
     sheet.line(Text(f"{'first ' + format_duration(seconds):>{SPARK + 32}}{'the rest':>12}", style="dim"))
     for course in found:

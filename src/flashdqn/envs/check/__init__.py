@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashdqn.core.contract import VecEnv, is_resumable
+from flashdqn.core.contract import VecEnv, count_actions, is_resumable
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs.check.attributes import check_attributes
 from flashdqn.envs.check.episode import (
@@ -53,7 +53,7 @@ def _make_report(env: VecEnv, record: PlayRecord) -> CheckReport:
     notes = []
     if not any(bool(answer.ended.any()) for answer in record.answers[:-1]):
         notes.append("Autoreset was not tried, because no step followed an end: give more `steps`.")
-    elif env.num_actions == 1:
+    elif count_actions(env) == 1:
         notes.append("With a single action, check_env cannot see whether the step after an end ignores it.")
     if not is_resumable(env):
         notes.append("It cannot save its games (`resumable` is False): a resumed run starts new episodes.")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from flashdqn.core.contract import ObsSpec, VecEnv, get_cause_names
+from flashdqn.core.branching import check_branches
+from flashdqn.core.contract import ObsSpec, VecEnv, get_branches, get_cause_names
 from flashdqn.core.errors import EnvError
 
 
@@ -31,7 +32,8 @@ def _is_obs_spec(value: object) -> bool:
 def _is_decoder(value: object) -> bool:
     shape = getattr(value, "shape", None)
     sized = isinstance(shape, tuple) and all(map(_is_count, shape))
-    return value is None or (sized and callable(value) and callable(getattr(value, "legal", None)))
+    legal = getattr(value, "legal", "missing")
+    return value is None or (sized and callable(value) and (legal is None or callable(legal)))
 
 
 _ATTRIBUTES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
@@ -62,6 +64,13 @@ def check_attributes(env: VecEnv) -> None:
     if not _is_decoder(decoder := getattr(env, "decoder", None)):
         raise EnvError(
             f"{name}: `decoder` must be None, or a function with a tuple of positive ints as `shape` and a method "
-            f"`legal`, but it is {decoder!r}. Leave it out if the network reads the observations as they are."
+            f"`legal` or None, but it is {decoder!r}. Leave it out if the network reads observations as they are."
         )
     get_cause_names(env)
+    branches = get_branches(env)
+    if branches and (not all(map(_is_count, branches)) or sum(branches) != env.num_actions):
+        raise EnvError(
+            f"{name}: `branches` must be ints of at least 1 whose sum is `num_actions`, {env.num_actions}, but it "
+            f"is {branches!r}. Give the number of choices in each part of an action."
+        )
+    check_branches(env.name, branches)

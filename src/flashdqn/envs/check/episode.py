@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv
+from flashdqn.core.contract import VecEnv, count_actions, get_branches, make_branches
 from flashdqn.envs.check.step import (
     StepResult,
     check_state,
@@ -45,10 +45,16 @@ def play_random_actions(env: VecEnv, steps: int, seed: int) -> PlayRecord:
 
 
 def draw_legal_actions(env: VecEnv, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-    """One action per environment, uniform over the legal ones; over all actions if a terminated row has none."""
+    """One action per environment, uniform over the legal ones; over all actions if a terminated row has none. With
+    branches, one choice in each of them."""
+    sizes = get_branches(env) or (env.num_actions,)
     legal = torch.ones(env.num_envs, env.num_actions, dtype=torch.bool) if mask is None else mask.cpu()
-    weight = legal | ~legal.any(dim=1, keepdim=True)
-    return torch.multinomial(weight.float(), 1, generator=generator).squeeze(1).to(env.device)
+    choices = []
+    for part in torch.split(legal, list(sizes), 1):
+        weight = part | ~part.any(dim=1, keepdim=True)
+        choices.append(torch.multinomial(weight.float(), 1, generator=generator).to(env.device))
+    branches = make_branches(env)
+    return choices[0].squeeze(1) if branches is None else branches.to_action(torch.cat(choices, 1))
 
 
 def replay_actions(
@@ -82,7 +88,7 @@ def check_repeats(env: VecEnv, record: PlayRecord) -> None:
 def check_action_ignored(env: VecEnv, record: PlayRecord) -> None:
     """Other actions where an episode starts again, all else equal, must change nothing."""
     actions = [
-        torch.where(before.ended, (action + 1) % env.num_actions, action)
+        torch.where(before.ended, (action + 1) % count_actions(env), action)
         for before, action in zip(record.answers[:-1], record.actions, strict=True)
     ]
     reset_checked(env, record.seed)
@@ -187,7 +193,7 @@ def check_new_start(env: VecEnv, record: PlayRecord) -> None:
         before = record.answers[0]._replace(
             terminated=torch.ones_like(record.answers[0].terminated), mask=env.mask
         )
-        start = step_checked(env, (record.actions[0] + offset) % env.num_actions, 1)
+        start = step_checked(env, (record.actions[0] + offset) % count_actions(env), 1)
         check_values(env, start, before, 1)
         starts.append(start)
     difference = find_difference(*starts)

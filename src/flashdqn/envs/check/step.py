@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.core.contract import VecEnv
+from flashdqn.core.contract import VecEnv, get_branches
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
 
@@ -201,11 +201,13 @@ def check_finite(env: VecEnv, what: str, value: Tensor) -> None:
 
 
 def check_mask(env: VecEnv, what: str, mask: Tensor | None, alive: Tensor) -> None:
-    """Every row that continues has at least one legal action."""
+    """Every row that continues has at least one legal action: with branches, a legal choice in each."""
     if mask is None:
         return
     check_tensor(env, what, mask, (env.num_actions,), torch.bool)
-    stuck = alive & ~mask.any(dim=1)
+    parts = torch.split(mask, list(get_branches(env) or (env.num_actions,)), 1)
+    possible = torch.stack([part.any(dim=1) for part in parts]).all(dim=0)
+    stuck = alive & ~possible
     if stuck.any():
         raise contract_error(
             env,

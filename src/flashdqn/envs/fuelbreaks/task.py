@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import torch
+from functools import partial
+from typing import TYPE_CHECKING
 
-from flashdqn.core.contract import VecEnv
-from flashdqn.core.drawing.view import View
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.env import FuelBreaks
-from flashdqn.envs.fuelbreaks.experts import EXPERTS
 from flashdqn.envs.fuelbreaks.presets import PRESETS
-from flashdqn.envs.host_env import place_env
-from flashdqn.envs.task import Task
+from flashdqn.envs.task import Demonstrator, Task
+
+# The settings of a task are known without PyTorch, which is imported when an environment is made.
+if TYPE_CHECKING:
+    import torch
+
+    from flashdqn.core.contract import VecEnv
+    from flashdqn.core.drawing.view import View
+    from flashdqn.envs.fuelbreaks.env import FuelBreaks
 
 
 def make_fuel_breaks(config: FuelBreaksConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Landscapes; training never sees those for evaluation."""
+    from flashdqn.envs.fuelbreaks.env import FuelBreaks
+    from flashdqn.envs.host_env import place_env
+
     return place_env(lambda place: FuelBreaks(config, num_envs, place, held_out), device)
 
 
@@ -31,12 +38,19 @@ def view_fuel_breaks(env: FuelBreaks) -> View:
     return FuelBreaksView(env)
 
 
+def make_expert(name: str, env: FuelBreaks, seed: int) -> Demonstrator:
+    """The expert with this name."""
+    from flashdqn.envs.fuelbreaks.experts import EXPERTS
+
+    return EXPERTS[name](env, seed)
+
+
 FUEL_BREAKS = Task(
     about="place fuel breaks so that wildfires burn less (docs/fuelbreaks.md)",
     config=FuelBreaksConfig,
     make=make_fuel_breaks,
     presets=PRESETS,
     view=view_fuel_breaks,
-    experts=EXPERTS,
+    experts={name: partial(make_expert, name) for name in ("domirank", "betweenness", "lookahead")},
     bytes_per_env=count_fire_bytes,
 )

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete actions, under our contract. The package gymnasium is optional."""
+"""Any Gymnasium environment, under our contract. The package gymnasium is optional."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.live_env import shorten_live_name
 
 if TYPE_CHECKING:
     from flashdqn.envs.gymnasium.env import GymVecEnv
@@ -24,4 +25,13 @@ def build_gym_env(config: GymConfig, num_envs: int) -> GymVecEnv:
 
     vector = make_vector(config, num_envs)
     life_loss = config.atari.life_loss and config.vectorization != "envpool"  # EnvPool has it built in
-    return GymVecEnv(vector, config.id, config.channels, config.timeout, config.clip_reward, life_loss)
+    return GymVecEnv(
+        vector,
+        shorten_live_name(config.id),
+        config.channels,
+        config.timeout,
+        config.clip_reward,
+        life_loss,
+        config.action_bins,
+        scale=config.scale,
+    )

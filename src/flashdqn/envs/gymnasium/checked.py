@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from flashdqn.core.errors import EnvFailureError
-from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array
+from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, join_mask
 
 #: What we read of an info. Everything else stays with the environment: it may not be picklable, or change its type.
 INFO_KEYS = (MASK_KEY, "lives")
@@ -29,6 +29,8 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.name, self.space = name, env.observation_space
         plain = isinstance(self.space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
         self.shape = self.space.shape if plain else None
+        actions = env.action_space
+        self.num_actions = int(actions.n) if isinstance(actions, spaces.Discrete) else 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Reset as in Gymnasium."""
@@ -98,7 +100,23 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EnvFailureError(
                 f"{self.name}: the info of {call} must be a dict, and is {_describe(info)}."
             )
-        return {key: info[key] for key in INFO_KEYS if key in info}
+        kept = {key: info[key] for key in INFO_KEYS if key in info}
+        if MASK_KEY in kept:
+            if self.num_actions:
+                check_mask_form(self.name, kept[MASK_KEY], self.num_actions)
+            else:  # an array for each part of an action
+                kept[MASK_KEY] = join_mask(kept[MASK_KEY])
+        return kept
+
+
+def check_mask_form(name: str, mask: Any, num_actions: int) -> None:
+    """Raise if an environment's mask is not a number for each action."""
+    array = None if mask is None or isinstance(mask, str | bytes) else _as_numbers(mask)
+    if array is None or array.shape != (num_actions,):
+        raise EnvFailureError(
+            f"{name}: info['{MASK_KEY}'] must have the shape [{num_actions}], with a number for each action, and "
+            f"is {_describe(mask)}."
+        )
 
 
 def find_mismatch(space: Space[Any], obs: Any) -> str:

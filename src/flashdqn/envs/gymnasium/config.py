@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
+import tyro
+
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import LARGE, Between, check_values
 from flashdqn.core.user_code import check_json_serializable
@@ -62,10 +64,19 @@ class GymConfig(EnvConfig):
     """Truncate an episode after this many steps; 0: the environment's own limit."""
     channels: Channels = "auto"
     """Position of an image's channels. auto: first if that axis is the shortest, else last."""
-    stack: Annotated[int, Between(1, 64)] = 1
+    scale: bool = False
+    """Scale observations to −1 … 1 by the bounds of their space, where these are finite."""
+    stack: Annotated[int, Between(1, 64), tyro.conf.arg(aliases=["--env.frame-stack"])] = 1
     """Number of last frames in an observation. The replay still holds every frame only once."""
+    action_repeat: Annotated[int, Between(1, 1000)] = 1
+    """Number of steps that an action is repeated for; their rewards are added, and the last one is observed."""
+    action_bins: Annotated[int, Between(0, 10_000)] = 0
+    """Number of values in each dimension of a continuous action (Box), from its low to its high; 0: no continuous
+    actions."""
     clip_reward: Annotated[float, Between(0, LARGE)] = 0.0
     """Clip rewards to plus and minus this for learning; 0: no clipping. Scores stay the true ones."""
+    normalize_reward: bool = False
+    """Divide rewards by the running deviation of the discounted return, for learning. Scores stay the true ones."""
     timeout: Annotated[float, Between(0, 10**6, above=True)] = 60.0
     """Seconds to wait for a worker process (async)."""
     atari: AtariConfig = field(default_factory=AtariConfig)
@@ -74,4 +85,8 @@ class GymConfig(EnvConfig):
         check_values(self, "env.")
         if not self.id:
             raise ConfigError("env.id must name a Gymnasium environment, such as CartPole-v1.")
+        if self.action_bins == 1:
+            raise ConfigError(
+                "env.action_bins must be 0 or at least 2: with 1 there would be nothing to choose."
+            )
         check_json_serializable("env.kwargs", self.kwargs)

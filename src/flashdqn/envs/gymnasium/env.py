@@ -37,14 +37,19 @@ class GymVecEnv:
         timeout: float = 60.0,
         clip_reward: float = 0.0,
         life_loss: bool = False,
+        action_bins: int = 0,
+        *,
+        scale: bool = False,
     ) -> None:
-        self.vector = Vector(env, name, channels, timeout)
+        self.vector = Vector(env, name, channels, timeout, action_bins, scale=scale)
         self.clip_reward = clip_reward or np.inf
         self.lives = LifeLoss(self.vector) if life_loss else None
         self.layout: tuple[Place, ...] = self.vector.encoder.layout
         self.name, self.num_envs, self.num_actions = name, env.num_envs, self.vector.num_actions
         self.obs_spec, self.device = self.vector.encoder.spec, torch.device("cpu")
-        self.first_action = self.vector.first_action  # the environment's number for our action 0
+        self.decoder, self.branches = self.vector.encoder.rows, self.vector.actions.branches
+        self.action_names = self.vector.actions.names
+        self.first_action = self.vector.actions.first_action  # the environment's number for our action 0
         self.mask: Tensor | None = _mask_tensor(self.vector.mask)
         self._over: Array
         self._score: Array

@@ -18,10 +18,12 @@ from flashdqn.compute.threads import cores
 from flashdqn.core.blame import belongs_to_us, describe_failure, env_error
 from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
 from flashdqn.core.guard import Guard
+from flashdqn.envs.gymnasium.action_repeat import ActionRepeat
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.pool import make_pool
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError, read_spaces
+from flashdqn.envs.live_env import find_live_env, is_live_name, shorten_live_name
 
 #: packages that register their environments only on request: by namespace, the module, the function, the package
 PLUGINS = {
@@ -34,9 +36,14 @@ Make = Callable[[], gymnasium.Env[Any, Any]]
 
 def make_vector(config: GymConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Make `num_envs` copies, which reset by Gymnasium's next-step rule if we can choose."""
+    if config.action_repeat > 1 and (config.vectorization == "envpool" or config.id.startswith("ALE/")):
+        raise ConfigError(
+            "env.action_repeat is not for EnvPool and Atari games, which repeat actions themselves: use "
+            "--env.atari.frame-skip, or --env.kwargs."
+        )
     if config.vectorization == "envpool":
         return make_pool(config, num_envs)
-    guard = Guard(config.id, config.timeout)
+    guard = Guard(shorten_live_name(config.id), config.timeout)
     found = guard.call("import", find_env, config.id)
     if config.vectorization == "async":
         return make_processes(found, config, num_envs)
@@ -49,7 +56,8 @@ def make_vector_here(found: EnvSpec | Make, config: GymConfig, num_envs: int) ->
         from flashdqn.envs.gymnasium.atari import make_atari_frames
 
         return make_atari_frames(found, config, num_envs)  # type: ignore[arg-type]
-    if config.vectorization == "auto" and isinstance(found, EnvSpec) and found.vector_entry_point:
+    chosen = config.vectorization == "auto" and config.action_repeat == 1
+    if chosen and isinstance(found, EnvSpec) and found.vector_entry_point:
         env: object = gymnasium.make_vec(
             found, num_envs, "vector_entry_point", **constructor_arguments(config)
         )
@@ -76,7 +84,7 @@ def try_in_process(config: GymConfig) -> None:
     """Make an environment in a process of its own before it is made in this one, if the user wants processes: what
     ends or hangs that process would do the same to this one."""
     if repr(config) not in _tried:
-        found = Guard(config.id, config.timeout).call("import", find_env, config.id)
+        found = Guard(shorten_live_name(config.id), config.timeout).call("import", find_env, config.id)
         with blame_worker(config):
             read_spaces(functools.partial(make_checked_env, found, config), config.timeout)
         _tried.add(repr(config))
@@ -98,7 +106,9 @@ def blame_worker(config: GymConfig) -> Iterator[None]:
 
 def make_checked_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
     """Make one environment whose answers are checked."""
-    return CheckedEnv(make_single_env(found, config), config.id)
+    name = shorten_live_name(config.id)
+    env: gymnasium.Env[Any, Any] = CheckedEnv(make_single_env(found, config), name)
+    return env if config.action_repeat == 1 else ActionRepeat(env, name, config.action_repeat)
 
 
 def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[Any, Any]:
@@ -111,7 +121,8 @@ def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[A
         return gymnasium.make(found, disable_env_checker=True, **constructor_arguments(config))
     env: object = found(**config.kwargs)
     if not isinstance(env, gymnasium.Env):
-        raise EnvError(f"{config.id} must return a gymnasium.Env, and returned a {type(env).__name__}.")
+        name = shorten_live_name(config.id)
+        raise EnvError(f"{name} must return a gymnasium.Env, and returned a {type(env).__name__}.")
     return gymnasium.wrappers.TimeLimit(env, config.max_steps) if config.max_steps else env
 
 
@@ -127,6 +138,8 @@ def constructor_arguments(config: GymConfig) -> dict[str, Any]:
 
 def find_env(name: str) -> EnvSpec | Make:
     """What a name stands for: a registered environment, or a user's function."""
+    if is_live_name(name):
+        return find_live_env(name)  # type: ignore[no-any-return]
     module, colon, rest = name.partition(":")
     if colon:
         function = getattr(_import_env_module(module, name), rest, None)

@@ -43,12 +43,17 @@ class PoolVector(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step as in Gymnasium."""
-        obs, reward, terminated, truncated, info = self.pool.step(np.asarray(actions, dtype=np.int32))
+        obs, reward, terminated, truncated, info = self.pool.step(as_pool_actions(actions))
         return obs, reward, terminated, truncated, _keep_arrays(info)
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the pool's threads."""
         self.pool.close()
+
+
+def as_pool_actions(actions: Any) -> Any:
+    """Actions in the types that EnvPool takes."""
+    return np.asarray(actions, dtype=np.float32 if np.asarray(actions).dtype.kind == "f" else np.int32)
 
 
 def make_pool(config: GymConfig, num_envs: int) -> PoolVector:

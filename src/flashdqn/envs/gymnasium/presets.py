@@ -67,6 +67,33 @@ ACROBOT = Preset(
     base=ANY,
 )
 
+MOUNTAINCAR = Preset(
+    "MountainCar-v0 of Gymnasium, each action for four steps: -101 to -105 in a minute on two cores",
+    {
+        "steps": 50_000,
+        "train_ratio": 0.5,
+        # The velocity is below 0.07: unscaled, the network hardly sees it. Chance alone reaches the goal only if
+        # an action lasts for a while.
+        "env": {"id": "MountainCar-v0", "scale": True, "action_repeat": 4},
+        "replay": {"capacity": 50_000, "n_step": 3},
+        "learn": {
+            "batch_size": 64,
+            "starts": 1_000,
+            "huber": 10.0,
+            "target_every": 0,
+            "target_tau": 0.01,
+            "lr": 1e-3,
+            "lr_end": 1e-5,
+            "lr_over": 50_000,
+            "v_max": 0.0,
+        },
+        "explore": {"over": 10_000},
+        "eval": {"every": 6_250, "episodes": 50},
+        "log": {"checkpoint_every": 0},
+    },
+    base=ANY,
+)
+
 LUNARLANDER = Preset(
     "LunarLander-v3 of Gymnasium (pip install box2d): 226 to 262 in five minutes on two cores",
     {
@@ -128,6 +155,7 @@ def make_minatar_preset(game: str, largest: float) -> Preset:
 PRESETS = {
     "cartpole": CARTPOLE,
     "acrobot": ACROBOT,
+    "mountaincar": MOUNTAINCAR,
     "lunarlander": LUNARLANDER,
     "minatar-breakout": BREAKOUT,
     "minatar-asterix": make_minatar_preset("Asterix", 40.0),

@@ -59,25 +59,31 @@ class Shared:
 
     obs: Any  # in Gymnasium's layout of observations
     action: Any
+    action_form: tuple[tuple[int, ...], str]  # shape and dtype of one action
     reward: Any
     terminated: Any
     truncated: Any
 
     @staticmethod
-    def make(space: gymnasium.Space[Any], count: int, context: Any) -> Shared:
+    def make(space: gymnasium.Space[Any], actions: gymnasium.Space[Any], count: int, context: Any) -> Shared:
         """Allocate memory for `count` environments."""
-        action, reward, terminated, truncated = (context.RawArray(kind, count) for kind in "qdbb")
-        return Shared(create_shared_memory(space, count, context), action, reward, terminated, truncated)
+        form = tuple(actions.shape or ()), np.dtype(actions.dtype).str
+        size = int(np.prod(form[0], dtype=np.int64)) * np.dtype(form[1]).itemsize
+        reward, terminated, truncated = (context.RawArray(kind, count) for kind in "dbb")
+        obs, action = create_shared_memory(space, count, context), context.RawArray("b", count * size)
+        return Shared(obs, action, form, reward, terminated, truncated)
 
     def arrays(self) -> tuple[Array, Array, Array, Array]:
         """Actions, rewards, terminated and truncated."""
-        action, reward = np.frombuffer(self.action, np.int64), np.frombuffer(self.reward, np.float64)
+        shape, dtype = self.action_form
+        action = np.frombuffer(self.action, dtype).reshape(-1, *shape)
+        reward = np.frombuffer(self.reward, np.float64)
         terminated, truncated = (np.frombuffer(x, np.bool_) for x in (self.terminated, self.truncated))
         return action, reward, terminated, truncated
 
 
 class ProcessVector(VectorEnv[Any, Any, Any]):
-    """Environments with discrete actions, in `workers` processes, by the next-step rule."""
+    """Environments in `workers` processes, by the next-step rule."""
 
     takes_seeds = True
 
@@ -88,7 +94,7 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, count)
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         context = multiprocessing.get_context()
-        shared = Shared.make(self.single_observation_space, count, context)
+        shared = Shared.make(self.single_observation_space, self.single_action_space, count, context)
         self._obs = read_from_shared_memory(self.single_observation_space, shared.obs, count)
         self._action, self._reward, self._terminated, self._truncated = shared.arrays()
         self.groups = [range(g[0], g[-1] + 1) for g in np.array_split(range(count), min(workers, count))]
@@ -354,7 +360,7 @@ class WorkerEnvs:
                 obs, info = env.reset()
                 reward, terminated, truncated = 0.0, False, False
             else:
-                obs, reward, terminated, truncated, info = env.step(self.action[at])  # type: ignore[assignment]
+                obs, reward, terminated, truncated, info = env.step(self.action[at].copy())  # type: ignore[assignment]
             self.reward[at], self.terminated[at], self.truncated[at] = reward, terminated, truncated
             self.over[i] = bool(terminated or truncated)
             self._show(i, obs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from flashdqn.core.contract import VecEnv
 from flashdqn.envs.gymnasium.env import GymVecEnv
-from flashdqn.envs.gymnasium.spaces import Encoder, find_part
+from flashdqn.envs.gymnasium.spaces import Array, Encoder, find_part
 from flashdqn.envs.task import Reading
 
 
@@ -16,8 +17,8 @@ class Reader:
     """Reads observations of a space, alone or in a batch. With a stack they have the form of Gymnasium's
     `FrameStackObservation`: the frames along a first axis."""
 
-    def __init__(self, encoder: Encoder, stack: int) -> None:
-        self.encoder, self.stack = encoder, stack
+    def __init__(self, encoder: Encoder, stack: int, to_own_actions: Callable[[Array], Array]) -> None:
+        self.encoder, self.stack, self.to_own_actions = encoder, stack, to_own_actions
 
     def read(self, obs: Any) -> Reading | None:
         """Read observations; None if they are not of this space."""
@@ -30,7 +31,8 @@ class Reader:
         out = self.encoder.empty(count)
         self.encoder.write(batch, out)
         shape = (self.stack * out.shape[1], *out.shape[2:])
-        return Reading(out.reshape(-1, *shape), lead == alone, self.encoder.mask(batch))
+        mask = self.encoder.mask(batch)
+        return Reading(out.reshape(-1, *shape), lead == alone, mask, self.to_own_actions)
 
     def _lead(self, obs: Any) -> tuple[int, ...] | None:
         """The axes in front of those of one observation; None if its parts disagree or are missing."""
@@ -66,4 +68,4 @@ def find_reader(env: VecEnv) -> Reader | None:
         if not hasattr(inner, "env"):
             return None
         inner = inner.env
-    return Reader(inner.vector.encoder, env.obs_spec.stack)
+    return Reader(inner.vector.encoder, env.obs_spec.stack, inner.vector.actions.decode)

@@ -6,7 +6,8 @@ Discrete       one-hot
 MultiDiscrete  one-hot for each number
 MultiBinary    0 and 1
 Dict, Tuple    their parts one after the other, flat, as float32 (bytes up to 255 scaled to 0 … 1);
-               a single part is encoded as if it were alone
+               a single part is encoded as if it were alone;
+               with an image or a large Discrete, a row of bytes that the network decodes (`packing.py`)
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ import numpy.typing as npt
 import torch
 from gymnasium import Space, spaces
 
-from flashdqn.core.contract import ObsSpec
+from flashdqn.core.contract import ObsPart, ObsSpec
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import Channels
+from flashdqn.envs.gymnasium.packing import PackedRows, Storage, lay_out_fields
+from flashdqn.envs.gymnasium.scaling import scale_parts
 
 Array = npt.NDArray[Any]
 MASK_KEY = "action_mask"
+#: A Discrete of more values inside a Dict or Tuple is stored as a number and not as a one-hot vector.
+MANY_VALUES = 256
+#: A part of bytes with two axes, both at least this long, is an image in gray.
+GRAY_SIDE = 8
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,18 @@ class SpacePart:
     dtype: npt.DTypeLike  # float32 or uint8
     given: tuple[int, ...]  # its own shape, as the environment returns it
     encode: Callable[[Array], Array]  # [N, *its own shape] → [N, *shape]
+    counts: tuple[int, ...] = ()  # of the values of each number, where they become one-hot vectors
+    number: Callable[[Array], Array] | None = None  # the same numbers, from 0: [N, len(counts)]
+
+    @property
+    def is_image(self) -> bool:
+        """Whether convolutions should read it, inside a Dict or Tuple."""
+        return len(self.shape) == 3 or self.is_gray
+
+    @property
+    def is_gray(self) -> bool:
+        """Whether it is an image without an axis for channels."""
+        return self.dtype == np.uint8 and len(self.shape) == 2 and min(self.shape) >= GRAY_SIDE
 
 
 @dataclass(frozen=True)
@@ -53,13 +72,20 @@ class Place:
 class Encoder:
     """From batched observations of a Gymnasium space to one array."""
 
-    def __init__(self, space: Space[Any], num_actions: int, channels: Channels = "auto") -> None:
+    def __init__(
+        self, space: Space[Any], num_actions: int, channels: Channels = "auto", *, scale: bool = False
+    ) -> None:
         self.mask_in_obs = _holds_mask(space, num_actions)
         self.parts = _list_parts(space, (), channels, self.mask_in_obs)
+        if scale:
+            self.parts = scale_parts(space, self.parts)
         if not self.parts:
             raise EnvError(f"The observation space {space} holds nothing to learn from.")
+        self.rows = _pack_parts(self.parts)
         if len(self.parts) == 1:
             shape, dtype = self.parts[0].shape or (1,), self.parts[0].dtype
+        elif self.rows is not None:
+            shape, dtype = (self.rows.nbytes,), np.uint8
         else:
             shape, dtype = (sum(map(_part_width, self.parts)),), np.float32
         self.spec = ObsSpec(shape, torch.uint8 if dtype == np.uint8 else torch.float32)
@@ -76,11 +102,21 @@ class Encoder:
             part = self.parts[0]
             np.copyto(out, part.encode(find_part(batch, part.path)).reshape(out.shape), casting="unsafe")
             return
+        if self.rows is not None:
+            arrays = [(part.number or part.encode)(find_part(batch, part.path)) for part in self.parts]
+            self.rows.write(arrays, out)
+            return
         for part, place in zip(self.parts, self.layout, strict=True):
             numbers = part.encode(find_part(batch, part.path)).reshape(len(out), -1)
             if part.dtype == np.uint8:
                 numbers = numbers / np.float32(255)
             out[:, place.begin : place.end] = numbers
+
+    def floats(self, encoded: Array) -> Array | None:
+        """The numbers among encoded observations that may be NaN, [N, …]; None if there are none."""
+        if self.rows is not None:
+            return self.rows.floats(encoded)
+        return encoded if encoded.dtype == np.float32 else None
 
     def mask(self, batch: Any) -> Array | None:
         """The legal actions that the observation itself holds, [N, A] bool."""
@@ -116,7 +152,16 @@ def _make_part(space: Space[Any], path: tuple[str | int, ...], channels: Channel
     if isinstance(space, spaces.Discrete):
         first, count = int(space.start), int(space.n)
         kind = f"one-hot of {count}"
-        return SpacePart(path, kind, (count,), np.float32, (), lambda x: _one_hot(x, first, count))
+        return SpacePart(
+            path,
+            kind,
+            (count,),
+            np.float32,
+            (),
+            lambda x: _one_hot(x, first, count),
+            (count,),
+            lambda x: np.asarray(x)[:, None] - first,
+        )
     if isinstance(space, spaces.MultiDiscrete):
         counts, firsts = space.nvec.reshape(-1), space.start.reshape(-1)
         return SpacePart(
@@ -126,6 +171,8 @@ def _make_part(space: Space[Any], path: tuple[str | int, ...], channels: Channel
             np.float32,
             tuple(space.shape),
             lambda x: _one_hots(x, firsts, counts),
+            tuple(map(int, counts)),
+            lambda x: np.asarray(x).reshape(len(x), -1) - firsts,
         )
     where = f" (at {'.'.join(map(str, path))})" if path else ""
     raise EnvError(
@@ -166,6 +213,27 @@ def _one_hots(x: Array, firsts: Array, counts: Array) -> Array:
     return np.concatenate(columns, axis=1)
 
 
+def _pack_parts(parts: list[SpacePart]) -> PackedRows | None:
+    """How several parts are packed into rows of bytes; None if flat numbers suit them."""
+    if len(parts) == 1 or not any(
+        part.is_image or max(part.counts, default=0) > MANY_VALUES for part in parts
+    ):
+        return None
+    described: list[tuple[ObsPart, Storage, tuple[int, ...]]] = []
+    for part in parts:
+        name = ".".join(map(str, part.path))
+        if part.counts:
+            described.append((ObsPart(name, "one-hot", part.shape), "numbers", part.counts))
+            continue
+        storage: Storage = "bytes" if part.dtype == np.uint8 else "floats"
+        if part.is_image:
+            shape = (1, *part.shape) if part.is_gray else part.shape
+            described.append((ObsPart(name, "image", shape), storage, ()))
+        else:
+            described.append((ObsPart(name, "vector", (_part_width(part),)), storage, ()))
+    return PackedRows(lay_out_fields(described))
+
+
 def _part_width(part: SpacePart) -> int:
     return int(np.prod(part.shape, dtype=np.int64))
 
@@ -183,3 +251,13 @@ def find_part(batch: Any, path: tuple[str | int, ...]) -> Array:
     for key in path:
         batch = batch[key]
     return np.asarray(batch)
+
+
+def join_mask(mask: Any) -> Any:
+    """A mask with an array for each part of an action, as one array; any other as it is."""
+    try:
+        if isinstance(mask, tuple | list) and any(np.ndim(part) for part in mask):
+            return np.concatenate([np.asarray(part).reshape(-1) for part in mask])
+    except ValueError:  # lists of several lengths in a part: refused by its form
+        return mask
+    return mask

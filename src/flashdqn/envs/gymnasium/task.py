@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import TYPE_CHECKING
 
-import torch
-
-from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.frame_stack import FrameStack
 from flashdqn.envs.gymnasium import build_gym_env
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.presets import PRESETS, find_gym_start
-from flashdqn.envs.host_env import HostEnv
-from flashdqn.envs.stage import GameStage, make_plain_stage
+from flashdqn.envs.live_env import name_copies
 from flashdqn.envs.task import Naming, ReadObservation, Task
 from flashdqn.envs.user_env import takes_num_envs
+
+# The settings of a task are known without PyTorch, which is imported when an environment is made.
+if TYPE_CHECKING:
+    import torch
+
+    from flashdqn.core.contract import VecEnv
+    from flashdqn.envs.stage import GameStage
 
 #: Every copy costs memory: a trial has at most this many times the copies of the training.
 MOST_TIMES = 4
@@ -26,12 +29,18 @@ PYTHON_OBJECTS = 20_000
 
 def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Make copies of an environment on the CPU, for a learner on `device`."""
+    from flashdqn.envs.frame_stack import FrameStack
+    from flashdqn.envs.host_env import HostEnv
+    from flashdqn.envs.reward_scale import RewardScale
+
     if held_out and config.vectorization == "async":
         from flashdqn.envs.gymnasium.make import try_in_process
 
         try_in_process(config)
     games: VecEnv = build_gym_env(make_evaluation_config(config) if held_out else config, num_envs)
     games = games if device.type == "cpu" else HostEnv(games, device)
+    if config.normalize_reward and not held_out:
+        games = RewardScale(games)
     return games if config.stack == 1 else FrameStack(games, config.stack)
 
 
@@ -39,12 +48,16 @@ def make_evaluation_config(config: GymConfig) -> GymConfig:
     """The settings for evaluation: no worker processes, and whole games instead of single lives."""
     atari = dataclasses.replace(config.atari, life_loss=False)
     vectorization = "sync" if config.vectorization == "async" else config.vectorization
-    return dataclasses.replace(config, vectorization=vectorization, atari=atari)
+    return dataclasses.replace(config, id=name_copies(config.id), vectorization=vectorization, atari=atari)
 
 
 def open_gym_stage(config: GymConfig) -> GameStage:
     """Open a copy that draws itself; if it cannot, show what the agent sees."""
+    import torch
+
+    from flashdqn.envs.frame_stack import FrameStack
     from flashdqn.envs.gymnasium.view import GymView, is_atari_frames, look_up_action_names, make_drawing_env
+    from flashdqn.envs.stage import GameStage, make_plain_stage
 
     config, note = make_evaluation_config(config), ""
     if not is_atari_frames(config):
@@ -59,7 +72,8 @@ def open_gym_stage(config: GymConfig) -> GameStage:
         except EnvError as error:
             note = f"{str(error).rstrip('.')}: what the agent sees is shown instead."
     games = make_gym(config, 1, torch.device("cpu"), held_out=True)
-    return make_plain_stage(games, config.id, note, look_up_action_names(config, games.num_actions))
+    names = getattr(games, "action_names", ()) or look_up_action_names(config, games.num_actions)
+    return make_plain_stage(games, config.id, note, names)
 
 
 def find_gym_reader(env: VecEnv) -> ReadObservation | None:

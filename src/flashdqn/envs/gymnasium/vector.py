@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import Space, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from flashdqn.core.blame import Failure, call_user_code
 from flashdqn.core.errors import EnvError, EnvFailureError
+from flashdqn.envs.gymnasium.actions import make_action_coder
 from flashdqn.envs.gymnasium.calls import Calls
+from flashdqn.envs.gymnasium.checked import check_mask_form, find_mismatch
 from flashdqn.envs.gymnasium.config import Channels
-from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder
+from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, Encoder, join_mask
 
 #: The largest number of the network's precision.
 LARGEST = float(np.finfo(np.float32).max)
@@ -37,12 +38,20 @@ class Vector:
     """An environment as arrays. `obs` and `mask` are those of its copies' current states."""
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], name: str, channels: Channels = "auto", timeout: float = 60.0
+        self,
+        env: VectorEnv[Any, Any, Any],
+        name: str,
+        channels: Channels = "auto",
+        timeout: float = 60.0,
+        action_bins: int = 0,
+        *,
+        scale: bool = False,
     ) -> None:
         self.env, self.name, self.num_envs = env, name, env.num_envs
         self.calls = Calls(env, name, timeout)
-        self.first_action, self.num_actions = _action_range(env.single_action_space, name)
-        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels)
+        self.actions = make_action_coder(env.single_action_space, name, action_bins)
+        self.num_actions = self.actions.num_actions
+        self.encoder = Encoder(env.single_observation_space, self.num_actions, channels, scale=scale)
         self.mode = _autoreset_mode(env, name)
         self.masked: bool | None = None  # known after the first answer
         self.lives: Array | None = None  # [N], where the environment counts them
@@ -70,7 +79,7 @@ class Vector:
 
     def step(self, action: Array) -> VectorStep:
         """Take one step in every copy."""
-        answer: Any = self.calls.step(action + self.first_action)
+        answer: Any = self.calls.step(self.actions.decode(action))
         return call_user_code(lambda: self._read_step(*answer), self._complain_of_answer)
 
     def _read_step(
@@ -133,17 +142,24 @@ class Vector:
     def legal(self) -> Array:
         """The first legal action of every row."""
         none = np.zeros(self.num_envs, dtype=np.int64)
-        return none if self.mask is None else self.mask.argmax(axis=1)
+        return none if self.mask is None else self.actions.first_legal(self.mask)
 
     def _encode(self, batch: Any, count: int) -> Array:
         out = self.encoder.empty(count)
-        self.encoder.write(batch, out)
-        if out.dtype == np.float32:
-            flat = out.reshape(-1)
+        try:
+            self.encoder.write(batch, out)
+        except (TypeError, ValueError):
+            wrong = find_mismatch(batch_space(self.env.single_observation_space, count), batch)
+            if not wrong:
+                raise
+            raise EnvFailureError(f"{self.name}: a batch of observations {wrong}.") from None
+        floats = self.encoder.floats(out)
+        if floats is not None:
+            flat = floats.reshape(-1)
             if flat.size != self._zeros.size:
                 self._zeros = np.zeros(flat.size, dtype=np.float32)
             if flat.dot(self._zeros) != 0:  # NaN and infinity times 0 are NaN
-                raise self._complain_of_number("an observation", out)
+                raise self._complain_of_number("an observation", floats)
         return out
 
     def _complain_of_answer(self, failure: Failure) -> EnvFailureError:
@@ -165,8 +181,8 @@ class Vector:
     def _mask(self, batch: Any, info: dict[str, Any], acting: Array) -> Array | None:
         """Legal actions, [N, A]; the rows that will act must have them."""
         mask = self.encoder.mask(batch) if self.encoder.mask_in_obs else self._info_mask(info, acting)
-        if mask is not None and not mask[acting].any(axis=1).all():
-            row = int(np.flatnonzero(acting & ~mask.any(axis=1))[0])
+        if mask is not None and not (legal := self.actions.has_legal(mask))[acting].all():
+            row = int(np.flatnonzero(acting & ~legal)[0])
             raise EnvFailureError(
                 f"{self.name} gave an {MASK_KEY} without a legal action for environment {row}: an episode that "
                 "cannot go on must be terminated."
@@ -190,28 +206,12 @@ class Vector:
             )
         mask = np.ones((self.num_envs, self.num_actions), dtype=np.bool_)
         for i in np.flatnonzero(there):
-            row_mask = np.asarray(given[i]) != 0  # type: ignore[index]
-            if row_mask.shape != (self.num_actions,):
-                raise EnvFailureError(
-                    f"{self.name}: info['{MASK_KEY}'] must have a number for each of the {self.num_actions} "
-                    f"actions, and its shape is {list(row_mask.shape)}."
-                )
-            mask[i] = row_mask
+            row_mask = given[i]  # type: ignore[index]
+            if self.actions.branches:
+                row_mask = np.reshape(join_mask(row_mask), -1)
+            check_mask_form(self.name, row_mask, self.num_actions)
+            mask[i] = np.asarray(row_mask) != 0
         return mask
-
-
-def _action_range(space: Space[Any], name: str) -> tuple[int, int]:
-    """The first action and how many there are."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.start), int(space.n)
-    kind = type(space).__name__
-    reason = (
-        "continuous: DQN chooses among a finite number of them" if kind == "Box" else f"of the kind {kind}"
-    )
-    raise EnvError(
-        f"{name} has actions that are {reason}. A Discrete action space is needed: choose another environment, "
-        "or wrap this one so that each number stands for an action."
-    )
 
 
 def _autoreset_mode(env: VectorEnv[Any, Any, Any], name: str) -> AutoresetMode:

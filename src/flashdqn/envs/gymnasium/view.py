@@ -47,7 +47,7 @@ class GymView:
         """`env` is a `GymVecEnv` whose copies were made with a render mode."""
         self.env, self.title = env, config.id
         inner, numbered = env.vector.env.envs[0].unwrapped, range(env.num_actions)
-        names = find_gym_action_names(inner, config, env.num_actions)
+        names = env.action_names or find_gym_action_names(inner, config, env.num_actions)
         self.actions = names or tuple(f"action {k}" for k in numbered)
         picture = self.picture()
         self.size = (WIDE, WIDE * picture.shape[0] / picture.shape[1])

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
-from flashdqn.core.contract import VecEnv
-from flashdqn.core.drawing.view import View
-from flashdqn.envs.host_env import place_env
-from flashdqn.envs.sfc.baselines import Heuristic
 from flashdqn.envs.sfc.config import SfcConfig
-from flashdqn.envs.sfc.env import ServiceChains
 from flashdqn.envs.sfc.presets import PRESETS
-from flashdqn.envs.task import Task
+from flashdqn.envs.task import Demonstrator, Task
+
+# The settings of a task are known without PyTorch, which is imported when an environment is made.
+if TYPE_CHECKING:
+    import torch
+
+    from flashdqn.core.contract import VecEnv
+    from flashdqn.core.drawing.view import View
+    from flashdqn.envs.sfc.env import ServiceChains
 
 
 def make_service_chains(config: SfcConfig, num_envs: int, device: torch.device, held_out: bool) -> VecEnv:
     """Networks of data centers; evaluation uses the same kind."""
+    from flashdqn.envs.host_env import place_env
+    from flashdqn.envs.sfc.env import ServiceChains
+
     return place_env(lambda place: ServiceChains(config, num_envs, place), device)
 
 
@@ -26,6 +32,13 @@ def view_service_chains(env: ServiceChains) -> View:
     return SfcView(env)
 
 
+def make_heuristic(env: ServiceChains, makes_room: bool) -> Demonstrator:
+    """The rule that serves what is most urgent."""
+    from flashdqn.envs.sfc.baselines import Heuristic
+
+    return Heuristic(env, makes_room=makes_room).choose
+
+
 SERVICE_CHAINS = Task(
     about="provision service function chains over 2 to 16 data centers (docs/sfc.md)",
     config=SfcConfig,
@@ -34,7 +47,7 @@ SERVICE_CHAINS = Task(
     view=view_service_chains,
     actions=lambda config: config.read().action_names,
     experts={
-        "heuristic": lambda env, seed: Heuristic(env).choose,
-        "makes-room": lambda env, seed: Heuristic(env, makes_room=True).choose,
+        "heuristic": lambda env, seed: make_heuristic(env, makes_room=False),
+        "makes-room": lambda env, seed: make_heuristic(env, makes_room=True),
     },
 )

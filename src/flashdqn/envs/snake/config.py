@@ -35,7 +35,7 @@ class SnakeConfig(EnvConfig):
     start: Start = "center"
     """Where the snake starts. center: in the middle, heading right. random: any cell and heading where it fits."""
     border_distance: Annotated[int, Between(0, MAX_SIZE)] = 0
-    """Smallest number of cells between the head and the border at a random start."""
+    """Smallest number of cells between the head and the border; needs start random."""
     max_steps: Annotated[int, Between(0, 2**31 - 1)] = 0
     """Truncate an episode after this many steps; 0: no limit."""
     hunger: Annotated[float, Between(0, 2**31)] = 2.0
@@ -80,6 +80,11 @@ class SnakeConfig(EnvConfig):
             )
 
     def _check_start(self) -> None:
+        if self.border_distance and self.start != "random":
+            raise ConfigError(
+                f"env.border_distance {self.border_distance} is for random starts, and env.start is "
+                f"'{self.start}': add --env.start random, or leave it out."
+            )
         # From the middle there are size // 2 cells behind the head. From any other cell there are at least as
         # many in some direction. So one bound serves both kinds of start.
         longest = self.size // 2 + 1

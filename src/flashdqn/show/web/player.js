@@ -119,7 +119,8 @@ class Player {
     field.value = seed;
     this.seed = seed;
     this.game += 1;
-    Object.assign(this, { turns: [], place: 0, over: false, loading: false, low: 0, high: 0 });
+    Object.assign(this, { turns: [], place: 0, over: false, loading: false });
+    if (this.player.name !== this.judge) Object.assign(this, { judge: this.player.name, low: 0, high: 0 });
     this.images.clear();
     this.say('The agent begins …');
     await this.load();
@@ -141,8 +142,7 @@ class Player {
       this.turns.push(...answer.turns);
       this.over = answer.over;
       this.loading = false;
-      const [low, high] = extent(this.turns);
-      Object.assign(this, { low, high });
+      this.growAxis(answer.turns);
       const first = this.turns.length === answer.turns.length;
       this.find('.place').max = Math.max(0, this.turns.length - 1);
       if (first) {
@@ -268,21 +268,34 @@ class Player {
     this.find('.board').setAttribute('aria-label', `${this.about.title}, step ${turn.step}: ${facing}`);
   }
 
+  /* The bars' axis holds zero, ends at round numbers and only grows: bars of two moves can be compared. */
+  growAxis(turns) {
+    const [low, high] = extent(turns);
+    this.low = Math.min(this.low, -roundLimit(-low));
+    this.high = Math.max(this.high, roundLimit(high));
+    const span = this.high - this.low || 1, zero = `${(-this.low / span * 100).toFixed(2)}%`;
+    const scale = this.find('.q-scale'), ends = [this.low, 0, this.high];
+    this.find('.values-box').style.setProperty('--zero', zero);
+    [...scale.children].forEach((mark, k) => {
+      mark.textContent = k === 1 || ends[k] !== 0 ? plain(ends[k]) : '';
+    });
+    // an end that is too near to zero has no room for its number
+    scale.children[0].hidden = -this.low / span < 0.2;
+    scale.children[2].hidden = this.high / span < 0.2;
+  }
+
   showValues(turn) {
-    const legal = k => !turn.mask || turn.mask[k] === '1';
-    let actions = turn.q.map((_, k) => k), { low, high } = this;
-    if (actions.length > 20) { // the best of many differ little over a game: they are shown by what sets them apart
-      actions = actions.filter(legal).sort((a, b) => turn.q[b] - turn.q[a]).slice(0, 8);
-      [low, high] = extent([turn]);
-    }
+    const legal = k => !turn.mask || turn.mask[k] === '1', span = this.high - this.low || 1;
+    let actions = turn.q.map((_, k) => k);
+    if (actions.length > 20) actions = actions.filter(legal).sort((a, b) => turn.q[b] - turn.q[a]).slice(0, 8);
+    this.find('.values-box').hidden = !actions.length;
     this.find('.q-values').replaceChildren(...actions.map(k => {
-      const item = document.createElement('li'), value = turn.q[k], chosen = k === turn.action;
+      const item = document.createElement('li'), value = turn.q[k], chosen = (turn.parts ?? [turn.action]).includes(k);
       item.className = (chosen ? 'chosen' : '') + (legal(k) ? '' : 'illegal');
       const track = document.createElement('span'), fill = document.createElement('span');
       track.className = 'track';
-      fill.className = 'fill';
-      const share = high > low ? (value - low) / (high - low) : 1;
-      fill.style.width = legal(k) ? `${(2 + 98 * Math.max(0, Math.min(1, share))).toFixed(1)}%` : '0';
+      fill.className = value < 0 ? 'fill negative' : 'fill';
+      fill.style.width = legal(k) ? `${(Math.min(1, Math.abs(value) / span) * 100).toFixed(2)}%` : '0';
       track.append(fill);
       item.append(element('span', this.about.actions[k], 'name'), track,
         element('span', legal(k) ? short(value) : 'not legal', 'value'));
@@ -307,6 +320,17 @@ function element(name, text, kind = '') {
 
 function short(value) {
   return Math.abs(value) >= 1000 ? value.toPrecision(4) : value.toFixed(Math.abs(value) >= 100 ? 1 : 2);
+}
+
+/* The least of 1, 2, 5, 10, … (times a power of ten) that is not below a size; 0 for 0. */
+function roundLimit(size) {
+  if (!(size > 1e-300 && size < Infinity)) return 0;
+  const power = 10 ** Math.floor(Math.log10(size));
+  return [1, 2, 5, 10].find(factor => factor * power >= size * 0.999) * power;
+}
+
+function plain(value) {
+  return String(Number(value.toPrecision(3)));
 }
 
 for (const root of document.querySelectorAll('.player')) {

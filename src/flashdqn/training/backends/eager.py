@@ -1,18 +1,25 @@
 """PyTorch's own operations, one after the other: the reference for all other backends.
 
 On the CPU, recording and picking samples are compiled loops (`cpu/record.py`, `replay/samplers_cpu.py`). They give
-the same bits as the plain operations.
+the same bits as the plain operations, which take their place in a training that is too short to compile for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 from torch import Tensor
 
+from flashdqn.compute.compilation import NotCompiledError
 from flashdqn.core.types import Batch, Step
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
 from flashdqn.training.backends.cpu.record import NativeRecord
+
+#: Stores the actions, the step that they led to, and the outcomes.
+Record = Callable[[Tensor, Step, Tensor], None]
 
 
 class EagerBackend:
@@ -22,9 +29,13 @@ class EagerBackend:
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         self.parts, uniform = parts, parts.sampler.uniform
-        on_cpu = parts.learner.device.type == "cpu"
-        self._record = NativeRecord(parts.collector) if on_cpu else parts.collector.record
-        self._pick = NativePick(uniform) if on_cpu and uniform is not None else None
+        self._record: Record = parts.collector.record
+        self._pick: NativePick | None = None
+        if parts.learner.device.type == "cpu":
+            with suppress(NotCompiledError):
+                self._record = NativeRecord(parts.collector)
+            with suppress(NotCompiledError):
+                self._pick = NativePick(uniform) if uniform is not None else None
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:

@@ -42,6 +42,8 @@ class CpuBackend:
         learner = parts.learner
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"
+        if parts.collector.branches is not None:
+            return "the hand-written update does not support actions in branches"
         if learner.own_adam is None or not isinstance(parts.sampler, SamplerBase):
             return "the hand-written update does not support your own sampler or optimizer"
         if learner.precision != "fp32":

@@ -199,6 +199,8 @@ def plain_mlp_layers(network: nn.Module) -> list[nn.Linear]:
     """The layers of a plain MLP from first to last; empty if the network is anything else."""
     if type(network) is not QNetwork or type(network.torso) is not MLP:
         return []
+    if network.decoder is not None or network.normalizer is not None:
+        return []
     torso = list(network.torso.layers)
     layers = [*torso[0::2], network.output]
     plain = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers)

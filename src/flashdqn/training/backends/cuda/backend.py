@@ -34,6 +34,8 @@ class CudaBackend:
         learner, config = parts.learner, parts.config
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"
+        if parts.collector.branches is not None:
+            return "the hand-written kernels do not support actions in branches"
         if learner.own_adam is None:
             return "the hand-written update does not support your own optimizer"
         if learner.precision != "fp32":

@@ -52,6 +52,8 @@ def mlp_sizes(network: nn.Module) -> Sizes | None:
     """The sizes, if the kernels support the network; else None."""
     if not isinstance(network, QNetwork) or type(network.torso) is not MLP:
         return None
+    if network.decoder is not None or network.normalizer is not None:
+        return None
     layers = [*network.torso.layers, network.output]
     if [type(layer) for layer in layers] != [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]:
         return None
