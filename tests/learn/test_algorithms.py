@@ -25,7 +25,7 @@ def test_every_algorithm_trains_snake_and_evaluates_without_chance(tmp_path: Pat
     assert done.finished
     assert done.summary["updates"] > 150
     agent = flashdqn.load(done.path, "cpu")
-    assert agent.evaluate(100).to_dict() == done.summary["evaluation"]
+    assert agent.evaluate(done.config.eval.episodes).to_dict() == done.summary["evaluation"]
     assert agent.config == done.config
     for key, value in ALGORITHMS[algo].settings.items():
         group, name = key.split(".")

@@ -75,7 +75,7 @@ def test_trained_resumed_and_loaded(axis: str, tiny_run: Callable[..., Run]) -> 
         group, name = key.split("__")
         assert saved[group][name] == value
     agent = flashdqn.load(whole.path, "cpu", trust=True)
-    assert agent.evaluate(100).mean_score == whole.score
+    assert agent.evaluate(whole.config.eval.episodes).mean_score == whole.score
     plain = tiny_run(steps=2000)
     assert plain.summary["weights"] != whole.summary["weights"]  # it did something
 

@@ -127,7 +127,7 @@ def test_from_training_to_the_file(tiny_run: Callable[..., Run], tmp_path: Path)
     assert resumed.summary["weights"] == whole.summary["weights"]
     agent = flashdqn.load(whole.path, "cpu", trust=True)
     assert type(agent.network.torso).__name__ == "Gated"
-    assert agent.evaluate(100).mean_score == whole.score
+    assert agent.evaluate(whole.config.eval.episodes).mean_score == whole.score
     out = tmp_path / "own.pt"
     permission = Permission(frozenset({"own_network:Gated"}))
     wanted = Wanted(whole.path, "torchscript", out=out, observations=300, episodes=4, permission=permission)

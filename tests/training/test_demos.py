@@ -34,8 +34,9 @@ TINY: dict[str, Any] = {
     }
     | {"fires": 4, "duration": 120.0},
     "network": {"channels": [4], "hidden": [8], "attention": 1},
-    "learn": {"starts": 40, "batch_size": 8},
-    "replay": {"capacity": 1000},
+    "learn": {"starts": 40, "batch_size": 8, "lr_over": 200},
+    "explore": {"over": 200},
+    "replay": {"capacity": 1000, "beta_over": 200},
     "eval": {"every": 0, "episodes": 4},
     "log": {"tensorboard": False, "every": 100, "checkpoint_every": 100},
     "runtime": {"mode": "eager", "threads": 1},

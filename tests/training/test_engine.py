@@ -87,9 +87,10 @@ def parts_of(thing: Any) -> Iterator[tuple[Any, Any]]:
 def test_preparing_touches_nothing_that_is_read_later(algo: str) -> None:
     config = small(algo)
     _, parts = make(config)
-    before = reachable(parts, "", set(), {})
+    named = {"ring": parts.ring} | vars(parts)  # the learner reaches the ring, too
+    before = reachable(named, "", set(), {})
     prepare_engine(config, parts, note=pytest.fail)
-    after = reachable(parts, "", set(), {})
+    after = reachable(named, "", set(), {})
     assert len(before) > 60
     for name in before.keys() - SCRATCH:
         one, other = before[name], after[name]
@@ -313,7 +314,9 @@ def test_games_that_are_only_tried_out_never_end_up_in_a_graph(
 
 def settings(path: Path, **changes: Any) -> dict[str, Any]:
     common = {"steps": 1500, "device": "cpu", "out": str(path), "progress": False}
-    return SMALL | common | changes
+    # A schedule that is not given would follow the number of steps.
+    given = {"explore": {"over": 2000}, "learn": SMALL["learn"] | {"lr_over": 2000}}
+    return SMALL | common | given | changes
 
 
 def change_mode(run: Path, mode: str) -> None:

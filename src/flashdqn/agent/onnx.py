@@ -127,7 +127,7 @@ def check_graph(session: Any, about: Description, file: str | Path) -> None:
     wanted = {
         "obs": (kinds[about.observation_dtype], about.observation_shape),
         "q": ("tensor(float)", (count,)),
-        "action": ("tensor(int64)", ()),
+        "action": ("tensor(int64)", (len(about.branches),) if about.branches else ()),
     }
     if about.masked:
         wanted["mask"] = ("tensor(bool)", (count,))

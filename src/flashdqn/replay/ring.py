@@ -57,12 +57,10 @@ class Ring:
         `combinations`: how many action numbers there are, if actions have branches."""
         rows = rows_for_capacity(capacity, num_envs, obs_spec.stack)
         self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
-        self.num_actions = num_actions
+        self.action_count = combinations or num_actions
         frame = obs_spec.frame
         self.obs = torch.zeros((rows, num_envs, *frame.shape), dtype=frame.dtype, device=device)
-        self.action = torch.zeros(
-            (rows, num_envs), dtype=action_dtype(combinations or num_actions), device=device
-        )
+        self.action = torch.zeros((rows, num_envs), dtype=action_dtype(self.action_count), device=device)
         self.reward = torch.zeros((rows, num_envs), dtype=torch.float32, device=device)
         self.kind = torch.full((rows, num_envs), Kind.RESET, dtype=torch.uint8, device=device)
         # frames of the same episode before a row's own, as far as a stack reaches
@@ -165,7 +163,7 @@ class Ring:
         for name, column in self._columns().items():
             require_same_kind(f"ring.{name}", state[name], column[:used])
         require_range("ring.filled", state["filled"], 0, used - 1)
-        require_range("ring.action", state["action"], 0, self.num_actions - 1)
+        require_range("ring.action", state["action"], 0, self.action_count - 1)
         require_range("ring.kind", state["kind"], 0, max(Kind))
         if self.age is not None:
             require_range("ring.age", state["age"], 0, self.stack - 1)
