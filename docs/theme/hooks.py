@@ -76,10 +76,11 @@ def shown_at(path: str) -> str:
 
 
 def show(file: Path, path: str) -> str:
-    """The file as a page; Markdown as it is, without its links."""
+    """The file as a page; Markdown as it is, with its pictures, but without its links."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".md":
-        return re.sub(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
+        text = re.sub(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
+        return text.replace("](docs/images/", "](images/")
     cut = "" if len(text) <= SHOWN else f"\nThe first {SHOWN:,} of {len(text):,} characters.\n"
     fence = "```" if "```" not in text else "`````"
     code = f"{fence}{LANGUAGES.get(file.suffix, '')}\n{text[:SHOWN]}\n{fence}"

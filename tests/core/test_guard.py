@@ -208,6 +208,8 @@ def test_what_a_step_changes_of_the_defaults_is_set_back(monkeypatch: pytest.Mon
     assert sys.stdout is sys.__stdout__
 
 
-def test_a_command_is_known_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", [])
+@pytest.mark.parametrize("words", [[], ["flashdqn", "presets"]])
+def test_a_command_is_known_without_its_arguments(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that pretends to be the command is not ended with its threads."""
+    monkeypatch.setattr(sys, "argv", words)
     assert not runs_as_command()

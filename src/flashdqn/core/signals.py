@@ -154,9 +154,9 @@ def may_take_over(name: signal.Signals, handler: Any) -> bool:
 
 def runs_as_command() -> bool:
     """Whether this process is the command `flashdqn`, and not a script that imports the package."""
-    words = sys.orig_argv
-    first = str(sys.argv[0]) if sys.argv else ""  # an environment may have emptied it
-    return Path(first).name == "flashdqn" or ("-m", "flashdqn") in itertools.pairwise(words)
+    # Not sys.argv: an environment may empty it, and a test may pretend.
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(script or "").name == "flashdqn" or ("-m", "flashdqn") in itertools.pairwise(sys.orig_argv)
 
 
 def ignore_stop_signals() -> None:
