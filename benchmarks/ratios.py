@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from flashdqn.config.presets import base_config
+from flashdqn.config.schedules import SCHEDULES, get_setting
 from flashdqn.runs.tables import read_evaluations, read_metrics
 from measure import context, train_apart, write_json
 
@@ -36,7 +38,10 @@ T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8:
 
 def train_curve(preset: str, ratio: float, seed: int, device: str, steps: int, every: int) -> dict[str, Any]:
     """One training in its own process: the score of every evaluation."""
-    settings = {
+    own = base_config(preset)
+    # The preset's own schedules: without them here, they would follow the number of steps.
+    schedules = {name: get_setting(own, name) for name in (*SCHEDULES, "learn.starts")}
+    settings = schedules | {
         "train_ratio": ratio,
         "seed": seed,
         "device": device,
