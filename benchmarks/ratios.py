@@ -86,7 +86,7 @@ def collect_curves(arguments: argparse.Namespace) -> None:
     about = context(arguments.device)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for done in as_completed([pool.submit(train_one, item) for item in work]):
-            run = done.result()
+            run = done.result() | {"commit": about["commit"]}  # a study of several sittings
             runs.append(run)
             write_json(arguments.json, {**about, "runs": runs})  # what is done stays, if it is stopped
             print(
