@@ -69,7 +69,7 @@ def train(features: str, seed: int) -> Iterator[dict[str, Any]]:
         path = train_apart(PRESET, settings, out)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         for size in SIZES if features != "grid" else (TRAINED,):
-            agent = load_agent(path, "cpu", NO_PERMISSION, resize(size))
+            agent = load_agent(path, "cpu", NO_PERMISSION, change=resize(size))
             row = describe_games(features, seed, size, agent.evaluate(GAMES, SEED))
             yield row | {"transitions": summary["steps"], "updates": summary["updates"]}
 

@@ -114,14 +114,20 @@ def time_ratio(preset: str, ratio: float, device: str, seconds: float) -> float:
 
 
 def measure_speeds(arguments: argparse.Namespace) -> None:
+    """Time what the file does not have yet, round by round; it is written after each."""
     found: dict[str, dict[str, list[float]]] = {p: {f"{r:g}": [] for r in RATIOS} for p in arguments.presets}
-    for _ in range(arguments.rounds):
+    if arguments.json.exists():
+        found |= json.loads(arguments.json.read_text(encoding="utf-8"))["transitions_per_second"]
+    about = context(arguments.device)
+    for number in range(arguments.rounds):
         for preset in arguments.presets:
             for ratio in RATIOS:
-                rate = time_ratio(preset, ratio, arguments.device, arguments.seconds)
-                found[preset][f"{ratio:g}"].append(rate)
-                print(f"{preset:12} ratio {ratio:<8g} {rate:12,.0f} transitions/s", flush=True)
-    write_json(arguments.json, {**context(arguments.device), "transitions_per_second": found})
+                rates = found[preset][f"{ratio:g}"]
+                if len(rates) > number:
+                    continue
+                rates.append(time_ratio(preset, ratio, arguments.device, arguments.seconds))
+                write_json(arguments.json, {**about, "transitions_per_second": found})
+                print(f"{preset:12} ratio {ratio:<8g} {rates[-1]:12,.0f} transitions/s", flush=True)
 
 
 def score_at(run: dict[str, Any], step: float) -> float:
