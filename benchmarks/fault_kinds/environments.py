@@ -42,6 +42,7 @@ for line in sys.stdin:
             os.dup2(null if name is None else os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.environ.update(case["variables"])
         sys.argv = ["flashdqn", *case["arguments"]]
+        sys.modules["__main__"].__file__ = "flashdqn"  # the command, which ends its threads
         sys.path.insert(0, case["path"])
         try:
             flashdqn.cli.main.main()
