@@ -185,6 +185,7 @@ def run_and_signal(moment: str, name: str, note: Path, arguments: list[str]) -> 
     else:
         before(summary, "write_pages", lambda *_: STEPS)
     sys.argv = ["flashdqn", *arguments]
+    sys.modules["__main__"].__file__ = "flashdqn"  # it is the command
     main()
 
 
