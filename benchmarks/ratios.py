@@ -4,7 +4,8 @@
     python benchmarks/ratios.py speed --device cpu --json benchmarks/results/ratios-speed-2cores.json
     python benchmarks/ratios.py speed --device cuda --json benchmarks/results/ratios-speed-h200.json
     python benchmarks/ratios.py table --json benchmarks/results/ratios.json \
-        --speeds benchmarks/results/ratios-speed-2cores.json benchmarks/results/ratios-speed-h200.json
+        --speeds benchmarks/results/ratios-speed-2cores.json benchmarks/results/ratios-speed-h200.json \
+        --write docs/ratios.md
 
 `curves` trains every ratio with every seed and writes the evaluations by transitions. A curve over transitions does
 not depend on the machine, so the trainings may share one. A low ratio gets more transitions (`--reach`), because in
@@ -32,6 +33,8 @@ from measure import context, train_apart, write_json
 
 RATIOS = (0.004, 0.015625, 0.03125, 0.0625, 0.125, 0.25)
 PRESETS = ("snake", "snake-flood")
+#: Around the tables in docs/ratios.md.
+BEGIN, END = "<!-- ratios: begin -->", "<!-- ratios: end -->"
 #: Student's t for a 95 % interval, by degrees of freedom.
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
@@ -151,29 +154,55 @@ def describe_scores(scores: list[float]) -> str:
     return f"{statistics.fmean(scores):.1f} ± {error:.1f}"
 
 
-def print_tables(arguments: argparse.Namespace) -> None:
-    runs = json.loads(arguments.json.read_text(encoding="utf-8"))["runs"]
-    speeds = [json.loads(path.read_text(encoding="utf-8")) for path in arguments.speeds]
-    for preset in arguments.presets:
+def make_tables(
+    runs: list[dict[str, Any]], speeds: list[dict[str, Any]], presets: list[str], at: list[float]
+) -> str:
+    """For each preset: scores by transitions, and by seconds on each machine."""
+    lines: list[str] = []
+    for preset in presets:
         of_ratio = {r: [run for run in runs if run["preset"] == preset and run["ratio"] == r] for r in RATIOS}
-        print(f"\n{preset}: mean score by transitions")
-        print("| ratio | " + " | ".join(f"{step / 1e6:g} M" for step in arguments.at) + " |")
-        print("|---|" + "---|" * len(arguments.at))
+        lines += ["", f"`{preset}`, by transitions:", ""]
+        lines += [
+            "| ratio | " + " | ".join(f"{step / 1e6:g} M" for step in at) + " |",
+            "|---|" + "---|" * len(at),
+        ]
         for ratio, own in of_ratio.items():
-            cells = [describe_scores([score_at(run, step) for run in own]) for step in arguments.at]
-            print(f"| {ratio:g} | " + " | ".join(cells) + " |")
+            cells = [describe_scores([score_at(run, step) for run in own]) for step in at]
+            lines.append(f"| {ratio:g} | " + " | ".join(cells) + " |")
         for speed in speeds:
-            rates = {
-                float(r): statistics.median(v) for r, v in speed["transitions_per_second"][preset].items()
-            }
-            slowest = min(rates.values())
-            times = [step / slowest for step in arguments.at]
-            print(f"\n{preset}: mean score by seconds of training on {speed.get('device', speed)}")
-            print("| ratio | transitions/s | " + " | ".join(f"{t:.1f} s" for t in times) + " |")
-            print("|---|---|" + "---|" * len(times))
+            rates = read_rates(speed, preset)
+            times = [step / min(rates.values()) for step in at]
+            lines += ["", f"`{preset}`, by seconds of training on {describe_machine(speed)}:", ""]
+            lines.append("| ratio | transitions/s | " + " | ".join(f"{t:.3g} s" for t in times) + " |")
+            lines.append("|---|---|" + "---|" * len(times))
             for ratio, own in of_ratio.items():
                 cells = [describe_scores([score_at(run, t * rates[ratio]) for run in own]) for t in times]
-                print(f"| {ratio:g} | {rates[ratio]:,.0f} | " + " | ".join(cells) + " |")
+                lines.append(f"| {ratio:g} | {rates[ratio]:,.0f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def read_rates(speed: dict[str, Any], preset: str) -> dict[float, float]:
+    """Transitions per second by ratio."""
+    return {float(r): statistics.median(v) for r, v in speed["transitions_per_second"][preset].items()}
+
+
+def describe_machine(speed: dict[str, Any]) -> str:
+    """The GPU, or the processor and its cores."""
+    device: str = speed["device"]
+    return device if device.startswith("NVIDIA") else f"{speed['cores']} cores ({device})"
+
+
+def print_tables(arguments: argparse.Namespace) -> None:
+    """Print the tables, or put them between the marks of a page."""
+    runs = json.loads(arguments.json.read_text(encoding="utf-8"))["runs"]
+    speeds = [json.loads(path.read_text(encoding="utf-8")) for path in arguments.speeds]
+    tables = make_tables(runs, speeds, arguments.presets, arguments.at)
+    if arguments.write is None:
+        print(tables)
+        return
+    before, _, rest = arguments.write.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    arguments.write.write_text(f"{before}{BEGIN}\n{tables}\n\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -190,6 +219,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at", type=float, nargs="+", default=[0.25e6, 0.5e6, 1e6, 2e6, 3e6])
     parser.add_argument("--speeds", type=Path, nargs="*", default=[])
+    parser.add_argument("--write", type=Path, help="a page, for `table`")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
     {"curves": collect_curves, "speed": measure_speeds, "table": print_tables}[arguments.part](arguments)

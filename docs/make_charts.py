@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -139,12 +140,37 @@ def draw_turns(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def draw_ratios(path: Path) -> None:
+    """Snake with flood-fill by train ratio: after so many transitions, and after so many seconds on two cores."""
+    from ratios import PRESETS, RATIOS, read_rates, score_at
+
+    runs, speed = read("ratios")["runs"], read("ratios-speed-2cores")
+    figure = new_figure(10, 6.4)
+    panels = figure.subplots(2, 2, sharey="row")
+    colors = [matplotlib.colormaps["viridis"](k / len(RATIOS)) for k in range(len(RATIOS))]
+    for row, preset in zip(panels, PRESETS, strict=True):
+        rates = read_rates(speed, preset)
+        for ratio, color in zip(RATIOS, colors, strict=True):
+            own = [run for run in runs if run["preset"] == preset and run["ratio"] == ratio]
+            steps = [step for step, _ in own[0]["evaluations"]]
+            scores = [statistics.fmean(score_at(run, step * 0.999) for run in own) for step in steps[:-1]]
+            row[0].plot([step / 1e6 for step in steps[:-1]], scores, color=color, label=f"{ratio:g}")
+            row[1].plot([step / rates[ratio] for step in steps[:-1]], scores, color=color)
+        row[0].set_ylabel(f"{preset}: mean score")
+        for axes, label in zip(row, ("million transitions", "seconds of training on two cores"), strict=True):
+            axes.set(xscale="log", xlabel=label)
+            tidy(axes)
+    panels[0, 0].legend(title="train ratio", fontsize=8, title_fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
 CHARTS: dict[str, Callable[[Path], None]] = {
     "throughput": draw_peers,
     "quality": draw_quality,
     "snake-curves": draw_curves,
     "envs": draw_envs,
     "flatness-turns": draw_turns,
+    "ratios": draw_ratios,
 }
 
 
