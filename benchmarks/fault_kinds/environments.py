@@ -187,7 +187,7 @@ def list_cases() -> Iterator[Case]:
         for how in ("sync", "async"):
             yield Case(deed, "step", 20, how, "train", 1)
         if not deed.startswith(("reward", "terminated", "truncated")):  # a reset does not return these
-            yield Case(deed, "reset", 1, "sync", "train")
+            yield Case(deed, "reset", 1, "sync", "train", 0 if deed in bad.FINE_RESETS else 1)
         yield Case(deed, "step", 2, "sync", "eval", 1)
     for deed in bad.GAME_ANSWERS:
         yield Case(deed, "step", 20, "own", "train")
@@ -267,7 +267,8 @@ def judge_run(case: Case, code: int, out: Path) -> str:
     """Whether the run was saved, if it had begun."""
     runs = list(out.iterdir()) if out.exists() else []
     if not runs:
-        early = case.moment in ("import", "make", "reset") or (case.moment == "step" and case.count == 1)
+        # One is made, reset and closed before the run begins: to know its spaces.
+        early = case.moment != "step" or case.count == 1
         return "" if early and code else "no run folder"
     summary = runs[0] / "summary.json"
     if not summary.exists():

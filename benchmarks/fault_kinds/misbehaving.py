@@ -238,6 +238,8 @@ ANSWERS: Mapping[str, Callable[[Any], Any]] = {
     "mask gone": lambda a: with_info(a, {}),
     "generator": lambda a: (x for x in a),
 }
+#: Of these, what a reset may return: Gymnasium itself takes two answers out of anything that has two.
+FINE_RESETS = ("generator",)
 #: What a step may return besides the usual; exit code 0.
 FINE_ANSWERS: Mapping[str, Callable[[Any], Any]] = {
     "list": lambda a: list(a),

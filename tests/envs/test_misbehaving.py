@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from flashdqn.core.errors import EnvError
 from flashdqn.core.guard import Guard
 from flashdqn.core.types import Step
 from flashdqn.envs.guarded_env import GuardedEnv
+from flashdqn.envs.gymnasium import first_look
 from flashdqn.envs.gymnasium.env import GymVecEnv
 from flashdqn.show.report import RUN_PAGES
 
@@ -59,8 +61,17 @@ class Odd(gym_envs.Walk):
     def _do(self, at: str) -> None:
         if at == self.place:
             self.left -= 1
-            if self.left <= 0 or at in ("make", "close"):
-                {"exit": sys.exit, "die": lambda: os._exit(0), "chdir": lambda: os.chdir("/")}[self.deed]()
+            if self.left <= 0 or at in ("make", "reset", "close"):
+                {
+                    "exit": sys.exit,
+                    "die": lambda: os._exit(0),
+                    "hang": lambda: time.sleep(60),
+                    "chdir": lambda: os.chdir("/"),
+                }[self.deed]()
+
+    def reset(self, **named: Any) -> Any:
+        self._do("reset")
+        return super().reset(**named)
 
     def step(self, action: Any) -> Any:
         self._do("step")
@@ -105,9 +116,19 @@ def test_an_exit_is_an_error_and_the_run_is_saved(tmp_path: Path, vectorization:
     assert list((run / "checkpoints").glob("0*"))
 
 
-def test_a_constructor_that_ends_its_process(tmp_path: Path) -> None:
-    with pytest.raises(EnvError, match="make_odd cannot be made: its process died: exit code 0"):
-        train_odd(tmp_path, "async", deed="die", at="make")
+@pytest.mark.parametrize(
+    ("at", "said"), [("make", "cannot be made:"), ("reset", "raised"), ("close", "cannot be closed:")]
+)
+def test_one_that_ends_its_process_at_once(tmp_path: Path, at: str, said: str) -> None:
+    """Evaluation plays in the trainer's process, which such an environment would end."""
+    with pytest.raises(EnvError, match=f"make_odd {said} its process died: exit code 0"):
+        train_odd(tmp_path, "async", deed="die", at=at)
+
+
+def test_one_that_hangs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_look, "CLOSE_SECONDS", 0.5)
+    with pytest.raises(EnvError, match="make_odd cannot be closed: it hangs: in `close`"):
+        train_odd(tmp_path, "async", deed="hang", at="close")
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])

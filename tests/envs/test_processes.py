@@ -14,7 +14,8 @@ import flashdqn
 from flashdqn.core.errors import ConfigError
 from flashdqn.envs import check_env
 from flashdqn.envs.gymnasium.env import GymVecEnv
-from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
+from flashdqn.envs.gymnasium.processes import ProcessVector
+from flashdqn.envs.gymnasium.workers import WorkerError
 
 MAKERS = {
     "walk": functools.partial(Walk, limit=4, masked=True, first=5),

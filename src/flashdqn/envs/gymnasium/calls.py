@@ -16,7 +16,8 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from flashdqn.core.blame import Failure, belongs_to_us, describe_failure, env_error
 from flashdqn.core.errors import EnvFailureError, EnvHangError
 from flashdqn.core.guard import Guard
-from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError
+from flashdqn.envs.gymnasium.processes import ProcessVector
+from flashdqn.envs.gymnasium.workers import WorkerError
 
 #: vectors with worker processes
 Worked = AsyncVectorEnv | ProcessVector

@@ -21,8 +21,10 @@ from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.action_repeat import ActionRepeat
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
+from flashdqn.envs.gymnasium.first_look import read_spaces
 from flashdqn.envs.gymnasium.pool import make_pool
-from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError, read_spaces
+from flashdqn.envs.gymnasium.processes import ProcessVector
+from flashdqn.envs.gymnasium.workers import WorkerError
 from flashdqn.envs.live_env import find_live_env, is_live_name, shorten_live_name
 
 #: packages that register their environments only on request: by namespace, the module, the function, the package
@@ -81,12 +83,12 @@ _tried: set[str] = set()
 
 
 def try_in_process(config: GymConfig) -> None:
-    """Make an environment in a process of its own before it is made in this one, if the user wants processes: what
-    ends or hangs that process would do the same to this one."""
+    """Make, reset and close an environment in a process of its own before that happens in this one, if the user
+    wants processes: what ends or hangs that process would do the same to this one."""
     if repr(config) not in _tried:
         found = Guard(shorten_live_name(config.id), config.timeout).call("import", find_env, config.id)
         with blame_worker(config):
-            read_spaces(functools.partial(make_checked_env, found, config), config.timeout)
+            read_spaces(functools.partial(make_checked_env, found, config), config.timeout, with_reset=True)
         _tried.add(repr(config))
 
 

@@ -7,16 +7,13 @@ flags lie in shared memory; only infos are sent, if an environment gives any.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from time import monotonic, sleep
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -30,27 +27,18 @@ from gymnasium.vector.utils import (
 )
 
 from flashdqn.core.blame import Failure, describe_failure
-from flashdqn.core.signals import hold_stop_signals, ignore_stop_signals
+from flashdqn.core.signals import hold_stop_signals
+from flashdqn.envs.gymnasium.first_look import read_spaces
 from flashdqn.envs.gymnasium.spaces import Array
+from flashdqn.envs.gymnasium.workers import (
+    CLOSE_SECONDS,
+    WorkerAnswer,
+    WorkerError,
+    prepare_worker,
+    wait_for_answer,
+)
 
 Make = Callable[[], gymnasium.Env[Any, Any]]
-
-
-#: After this many seconds a line says that a worker is being waited for.
-SAY_AFTER = 10.0
-#: Seconds in which all workers must have closed their environments.
-CLOSE_SECONDS = 5.0
-
-_log = logging.getLogger("flashdqn")
-
-
-class WorkerError(Exception):
-    """An environment raised an error in a worker process, while `doing` something."""
-
-    def __init__(self, failure: Failure, doing: str = "step") -> None:
-        super().__init__(failure.message)
-        self.failure, self.doing = failure, doing
-        self.kind, self.where = failure.kind, failure.where
 
 
 @dataclass(frozen=True)
@@ -177,27 +165,6 @@ class ProcessVector(VectorEnv[Any, Any, Any]):
         return info
 
 
-class WorkerAnswer(NamedTuple):
-    """What a worker sends when an environment failed."""
-
-    failure: Failure
-    doing: str
-
-
-def wait_for_answer(pipe: Any, process: Any, stop: float | None) -> None:
-    """Wait until a worker has answered. After a while, a line says so."""
-    start, told = monotonic(), False
-    while not pipe.poll(0.5):
-        now = monotonic()
-        if stop is not None and now > stop:
-            raise multiprocessing.TimeoutError
-        if not process.is_alive() and not pipe.poll(0.1):  # a child of its own may keep the pipe open
-            raise EOFError
-        if now - start > SAY_AFTER and not told:
-            told = True
-            _log.warning("Waiting for the process '%s' since %g s", process.name, SAY_AFTER)
-
-
 def _close_worker(pipe: Any, process: Any, stop: float) -> Failure | None:
     """Wait for a worker's end; returns what went wrong in it."""
     failure: Failure | None = None
@@ -217,69 +184,6 @@ def _close_worker(pipe: Any, process: Any, stop: float) -> Failure | None:
         failure = failure or Failure("died", f"exit code {process.exitcode}", "a worker process")
     pipe.close()
     return failure
-
-
-def read_spaces(make: Make, timeout: float | None) -> tuple[Any, Any]:
-    """The spaces of observations and actions, from an environment in a process of its own: making one may hang or
-    end the process."""
-    context = multiprocessing.get_context()
-    ours, theirs = context.Pipe()
-    process = context.Process(
-        target=run_spaces,
-        args=(CloudpickleWrapper(make), theirs, ours),
-        name="environments, a first look",
-        daemon=True,
-    )
-    with hold_stop_signals():
-        process.start()
-    theirs.close()
-    doing = "make"
-    try:
-        wait_for_answer(ours, process, None if timeout is None else monotonic() + timeout)
-        answer, doing = ours.recv(), "close"
-        if not isinstance(answer, WorkerAnswer) and ours.poll(2.0):
-            ours.recv()
-    except EOFError:
-        process.join(timeout=5.0)
-        died = Failure("its process died", f"exit code {process.exitcode}", "a worker process")
-        raise WorkerError(died, doing) from None
-    finally:
-        process.join(timeout=0.0 if sys.exc_info()[0] else 2.0)
-        process.kill()
-        process.join()
-        ours.close()
-    if isinstance(answer, WorkerAnswer):
-        raise WorkerError(answer.failure, answer.doing)
-    spaces: tuple[Any, Any] = answer.fn
-    return spaces
-
-
-def run_spaces(make: CloudpickleWrapper[Any], pipe: Any, other_end: Any) -> None:
-    """Send the spaces of one environment."""
-    prepare_worker(other_end)
-    try:
-        env = make.fn()
-        pipe.send(CloudpickleWrapper((env.observation_space, env.action_space)))  # type: ignore[arg-type]
-    except BaseException as error:
-        pipe.send(WorkerAnswer(describe_failure(error), "make"))
-        return
-    with suppress(BaseException):
-        env.close()
-    pipe.send("closed")
-
-
-def prepare_worker(other_end: Any) -> None:
-    """What every worker process does first."""
-    ignore_stop_signals()
-    other_end.close()  # so this process notices when the trainer has ended
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with_parent(parent: int) -> None:
-    """End this process when the trainer is gone, also if an environment hangs."""
-    while os.getppid() == parent:
-        sleep(2.0)
-    os._exit(1)
 
 
 def run_worker(
