@@ -33,6 +33,8 @@ from measure import context, train_apart, write_json
 
 RATIOS = (0.004, 0.015625, 0.03125, 0.0625, 0.125, 0.25)
 PRESETS = ("snake", "snake-flood")
+#: Transitions after which the tables have a column.
+AT = (0.25e6, 0.5e6, 1e6, 2e6, 3e6)
 #: Around the tables in docs/ratios.md.
 BEGIN, END = "<!-- ratios: begin -->", "<!-- ratios: end -->"
 #: Student's t for a 95 % interval, by degrees of freedom.
@@ -217,7 +219,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--at", type=float, nargs="+", default=[0.25e6, 0.5e6, 1e6, 2e6, 3e6])
+    parser.add_argument("--at", type=float, nargs="+", default=list(AT))
     parser.add_argument("--speeds", type=Path, nargs="*", default=[])
     parser.add_argument("--write", type=Path, help="a page, for `table`")
     parser.add_argument("--json", type=Path, required=True)

@@ -1,0 +1,48 @@
+"""The tables that programs write into pages are those of their result files."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from typing import Any
+
+from doc_pages import ROOT
+
+BENCHMARKS = ROOT / "benchmarks"
+RESULTS = BENCHMARKS / "results"
+
+
+def load_benchmark(name: str) -> Any:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        bench = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(bench)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return bench
+
+
+def find_table(page: str, bench: Any) -> str:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert text.count(bench.BEGIN) == text.count(bench.END) == 1
+    return text.partition(bench.BEGIN)[2].partition(bench.END)[0].strip()
+
+
+def test_faults() -> None:
+    bench = load_benchmark("faults")
+    data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert find_table("reliability.md", bench) == bench.make_table(data)
+
+
+def test_train_ratios() -> None:
+    bench = load_benchmark("ratios")
+    runs, *speeds = (
+        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("ratios", "ratios-speed-2cores", "ratios-speed-h200")
+    )
+    table = bench.make_tables(runs["runs"], speeds, list(bench.PRESETS), list(bench.AT))
+    assert find_table("ratios.md", bench) == table.strip()
