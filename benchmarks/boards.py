@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from flashdqn.agent.agent import load_agent
 from flashdqn.agent.other_env import change_env
@@ -30,8 +29,9 @@ from flashdqn.config import Config
 from flashdqn.config.presets import base_config
 from flashdqn.core.user_code import NO_PERMISSION
 from flashdqn.envs import SnakeConfig, build_evaluation_env
-from flashdqn.training.evaluate import Evaluation, evaluate
+from flashdqn.training.evaluate import Evaluation
 from measure import context, train_apart, write_json
+from random_play import play_games_randomly
 
 RESULTS = Path(__file__).parent / "results" / "boards.json"
 PRESET = "snake-flood"
@@ -84,26 +84,11 @@ def resize(size: int) -> Callable[[Config], Config]:
     return change
 
 
-class RandomValues(nn.Module):
-    """A network whose values are random numbers, so that every action is equally likely."""
-
-    def __init__(self, actions: int) -> None:
-        super().__init__()
-        self.actions, self.generator = actions, torch.Generator().manual_seed(SEED)
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return torch.rand((len(obs), self.actions), generator=self.generator)
-
-    def q(self, values: Tensor) -> Tensor:
-        return values
-
-
 def play_randomly(size: int) -> dict[str, Any]:
     """Random play on boards of one size."""
     config = resize(size)(base_config(PRESET))
     env = build_evaluation_env(config.env, GAMES, torch.device("cpu"))
-    player = RandomValues(env.num_actions)
-    return describe_games("random", 0, size, evaluate(env, player, player, SEED))  # type: ignore[arg-type]
+    return describe_games("random", 0, size, play_games_randomly(env, SEED))
 
 
 def describe_games(features: str, seed: int, size: int, games: Evaluation) -> dict[str, Any]:

@@ -13,7 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from flashdqn.config.presets import base_config
+from flashdqn.core.contract import close_env
+from flashdqn.envs import build_evaluation_env
 from measure import context, train_apart, write_json
+from random_play import play_games_randomly
 
 
 def train(preset: str, seed: int, device: str, threads: int) -> dict[str, Any]:
@@ -25,6 +31,14 @@ def train(preset: str, seed: int, device: str, threads: int) -> dict[str, Any]:
     return row | {
         name: summary[name] for name in ("steps", "updates", "seconds", "warm_up_seconds", "train_ratio")
     }
+
+
+def play_randomly(preset: str) -> dict[str, Any]:
+    """Random play in the preset's environment."""
+    env = build_evaluation_env(base_config(preset).env, 100, torch.device("cpu"))
+    games = play_games_randomly(env, seed=0)
+    close_env(env)
+    return {"preset": preset, "score": games.mean_score, "error": games.score_error}
 
 
 def main() -> None:
@@ -47,8 +61,11 @@ def main() -> None:
             f"{row['preset']:<17} {row['seed']:>4}  {row['score']:8.2f} ± {row['error']:<5.2f} "
             f"{row['steps']:>9,}  {row['train_ratio']:5.3f}  {row['seconds']:10.1f}"
         )
+    chance = [play_randomly(preset) for preset in arguments.presets]
+    for row in chance:
+        print(f"{row['preset']:<17} {'random':>6} {row['score']:7.2f} ± {row['error']:<5.2f}")
     if arguments.json:
-        write_json(arguments.json, {**context(arguments.device), "results": rows})
+        write_json(arguments.json, {**context(arguments.device), "results": rows, "random": chance})
 
 
 if __name__ == "__main__":
