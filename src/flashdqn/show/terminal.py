@@ -111,8 +111,10 @@ def show_summary(console: Console, run: Any) -> None:
     say("\nWhat next:")
     say(f"  {format_program_call('flashdqn')} watch {path} --web")
     say(f"  {format_program_call('flashdqn')} eval {path} --episodes 1000")
-    say(f"  {format_program_call('flashdqn')} train --resume {resumed} --steps {2 * summary['steps']}")
-    say(f"  {format_program_call('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
+    twice = 2 * (run.config.steps or summary["steps"])
+    say(f"  {format_program_call('flashdqn')} train --resume {resumed} --steps {twice}")
+    if run.config.log.tensorboard:
+        say(f"  {format_program_call('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
 
 
 def format_first_warm_up(summary: Mapping[str, Any]) -> str:
