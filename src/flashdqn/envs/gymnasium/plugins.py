@@ -46,6 +46,9 @@ PLUGINS = (
     Plugin("gym_xarm/", "gym_xarm", "gym-xarm"),
 )
 
+#: Modules whose function was called: a second call would register everything again.
+_asked: set[str] = set()
+
 
 def find_plugin(name: str) -> Plugin | None:
     """The package whose environments have such names."""
@@ -70,7 +73,9 @@ def load_plugin(name: str) -> None:
 
 def register_on_request(module: Any, name: str) -> None:
     """Register a module's environments in the two other ways that packages have: a function, or a part of them."""
-    if name not in gymnasium.registry and callable(register := getattr(module, "register_envs", None)):
+    register = getattr(module, "register_envs", None)
+    if name not in gymnasium.registry and callable(register) and module.__name__ not in _asked:
+        _asked.add(module.__name__)
         register()
     if name not in gymnasium.registry:
         inner = f"{module.__name__}.envs"
