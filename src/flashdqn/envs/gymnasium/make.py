@@ -22,7 +22,7 @@ from flashdqn.core.guard import Guard
 from flashdqn.envs.gymnasium.action_repeat import ActionRepeat
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
-from flashdqn.envs.gymnasium.old_api import adopt_env, find_in_old_registry, is_old_env, takes_argument
+from flashdqn.envs.gymnasium.old_api import accepts_argument, adopt_env, find_in_old_registry, is_old_env
 from flashdqn.envs.gymnasium.plugins import load_plugin, register_on_request
 from flashdqn.envs.gymnasium.pool import make_pool
 from flashdqn.envs.gymnasium.processes import ProcessVector, WorkerError, read_spaces
@@ -136,7 +136,7 @@ def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[A
 
 def call_maker(found: Make, kwargs: dict[str, Any], name: str) -> Any:
     """Call a user's function or class. One that takes no render mode may still draw."""
-    if "render_mode" in kwargs and not takes_argument(found, "render_mode"):
+    if "render_mode" in kwargs and not accepts_argument(found, "render_mode"):
         kwargs = {key: value for key, value in kwargs.items() if key != "render_mode"}
     with ask_for_arguments(name):
         return found(**kwargs)

@@ -35,7 +35,7 @@ class OldEnv(gymnasium.Env[Any, Any]):
         self.metadata = getattr(env, "metadata", None) or {}
         self.observation_space = translate_space(env.observation_space, name)
         self.action_space = translate_space(env.action_space, name)
-        self.takes_seed = takes_argument(env.reset, "seed")
+        self.takes_seed = accepts_argument(env.reset, "seed")
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Reset, seeded in the way that the environment has."""
@@ -59,7 +59,7 @@ class OldEnv(gymnasium.Env[Any, Any]):
 
     def render(self) -> Any:
         """What the environment draws."""
-        has_mode = takes_argument(self.env.render, "mode")
+        has_mode = accepts_argument(self.env.render, "mode")
         return self.env.render(mode="rgb_array") if has_mode else self.env.render()
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ def adopt_env(env: Any, name: str) -> gymnasium.Env[Any, Any]:
     outer, inner = None, env
     while isinstance(inner, gymnasium.Wrapper):
         outer, inner = inner, inner.env
-    if isinstance(inner, OldEnv) or takes_argument(inner.reset, "seed"):
+    if isinstance(inner, OldEnv) or accepts_argument(inner.reset, "seed"):
         return env  # type: ignore[no-any-return]
     adopted = OldEnv(inner, name)
     if outer is None:
@@ -99,7 +99,7 @@ def adopt_env(env: Any, name: str) -> gymnasium.Env[Any, Any]:
     return env  # type: ignore[no-any-return]
 
 
-def takes_argument(function: Callable[..., Any], argument: str) -> bool:
+def accepts_argument(function: Callable[..., Any], argument: str) -> bool:
     """Whether a function takes an argument of this name, also by `**kwargs`."""
     try:
         parameters = inspect.signature(function).parameters.values()
