@@ -7,6 +7,7 @@ BENCH  := .venv-bench
 PEERS  := benchmarks/peers/requirements.txt
 FIRE   := .venv-fire
 AUDIT  := .venv-audit
+BROUGHT := .venv-packages
 # Two processes share the tests, a file at a time. More of them would only wait for each other where kernels compile.
 WORKERS := -n 2 --dist loadfile
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
@@ -23,7 +24,7 @@ TOO_LARGE := test "$$(uname -sm)" = "Linux x86_64" -a ! -e /proc/driver/nvidia/v
 IS_CUDA := 'import importlib.metadata as m; raise SystemExit("nvidia" not in str(m.requires("torch")))'
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup lock audit browser train test test-fast test-cuda check unit bench-setup fire-reference docs docs-serve clean
+.PHONY: help setup lock audit browser train test test-fast test-cuda check unit packages bench-setup fire-reference docs docs-serve clean
 
 help:            ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +74,18 @@ test-fast: setup ## The tests for daily work: nothing slow, no other processes, 
 test-cuda: setup ## The tests that need a GPU
 	@$(BIN)/pytest -m cuda --durations=20
 
+packages: setup $(BROUGHT)/.ready  ## Test environments of other packages, in .venv-packages (docs/environments.md)
+	@FLASHDQN_PACKAGES=1 $(BROUGHT)/bin/python -m pytest tests/envs/test_gym_packages.py
+
+# It sees what .venv has, and adds the packages.
+$(BROUGHT)/.ready: benchmarks/peers/packages.txt
+	@test -x $(BROUGHT)/bin/python || $(BIN)/python -m venv $(BROUGHT)
+	@echo "Setting up $(BROUGHT): about two minutes and 2 GB the first time"
+	@$(BROUGHT)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \
+		> "$$($(BROUGHT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_main.pth"
+	@touch $@
+
 bench-setup: $(BENCH)/.ready  ## Set up .venv-bench with the libraries that benchmarks/throughput.py compares with
 
 $(BENCH)/.ready: pyproject.toml constraints.txt $(PEERS)
@@ -108,4 +121,4 @@ docs-serve: setup  ## Show the site while you write: http://127.0.0.1:8000
 	@$(MKDOCS) serve --watch src/flashdqn --watch mkdocs.yml
 
 clean:           ## Remove all .venv* and caches; runs/ stays
-	rm -rf $(VENV) $(BENCH) $(FIRE) $(AUDIT) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(FIRE) $(AUDIT) $(BROUGHT) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,6 +22,7 @@ SLOW = (
     "tests/envs/fire/test_fire_spread.py",
     "tests/envs/test_as_gymnasium.py::test_gymnasium_has_nothing_to_complain_of",
     "tests/envs/test_atari.py",
+    "tests/envs/test_gym_packages.py",
     "tests/envs/test_misbehaving.py::test_an_exit_is_an_error_and_the_run_is_saved",
     "tests/envs/test_sfc.py::test_every_step_matches_the_twin",
     "tests/envs/test_sfc_baselines.py",

@@ -156,7 +156,6 @@ class Odd(Game):
 
     def __init__(self, which: str) -> None:
         self.observation_space, self.action_space = {
-            "text": (spaces.Dict({"note": spaces.Text(5), "x": spaces.Box(0, 1)}), spaces.Discrete(2)),
             "graph": (spaces.Graph(spaces.Box(0, 1), None), spaces.Discrete(2)),
             "sequence": (spaces.Sequence(spaces.Discrete(2)), spaces.Discrete(2)),
             "tuple action": (spaces.Box(0, 1), spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3)))),

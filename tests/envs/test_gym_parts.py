@@ -145,7 +145,7 @@ def test_a_number_that_is_not_finite_is_found_inside_a_row() -> None:
         env.step(torch.tensor([0]))
 
 
-@pytest.mark.parametrize("which", ["text", "graph", "sequence"])
+@pytest.mark.parametrize("which", ["graph", "sequence"])
 def test_spaces_without_a_size_are_refused_with_the_way_out(which: str) -> None:
     with pytest.raises(EnvError, match=r"have no fixed size.*wrap the environment so that it returns a Box"):
         flashdqn.make_env("gym:space_envs:Odd", 1, kwargs={"which": which})

@@ -51,7 +51,7 @@ def complete_env_name(name: str) -> str:
 
 def _start_from_object(env: Any) -> Config:
     """The same for a class, a function or an instance."""
-    instance = is_gymnasium_env(env)
+    instance = is_single_env(env)
     if not instance and (not callable(env) or (hasattr(env, "reset") and not isinstance(env, type))):
         raise ConfigError(_describe_refusal(env))
     batched = not instance and takes_argument(env, "num_envs")
@@ -79,13 +79,15 @@ def _describe_refusal(env: Any) -> str:
     )
 
 
-def is_gymnasium_env(env: Any) -> bool:
-    """Whether an object is one Gymnasium environment."""
+def is_single_env(env: Any) -> bool:
+    """Whether an object is one environment: Gymnasium's, or of the package gym before it."""
     try:
         import gymnasium
     except ImportError:
         return False
-    return isinstance(env, gymnasium.Env)
+    from flashdqn.envs.gymnasium.old_api import is_old_env
+
+    return isinstance(env, gymnasium.Env) or (is_old_env(env) and not hasattr(env, "num_envs"))
 
 
 def _find_registered_name(env: Any) -> str:
@@ -125,7 +127,7 @@ def replace_env(config: EnvConfig, env: EnvLike | Mapping[str, Any] | None) -> E
     if is_live_name(name) and not isinstance(env, str):
         new = start_from_env(env).env  # refuses what is not an environment
         if new.task == config.task:
-            register_live_env(name, env, is_gymnasium_env(env))
+            register_live_env(name, env, is_single_env(env))
             return config
         return new
     new = start_from_env(env).env

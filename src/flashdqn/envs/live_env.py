@@ -42,8 +42,9 @@ class LiveEnv:
             return self.make_copy(**kwargs)
         self._refuse_arguments(kwargs)
         from flashdqn.envs.gymnasium.kept_open import KeptOpen
+        from flashdqn.envs.gymnasium.old_api import adopt_env
 
-        return KeptOpen(self.source, self)
+        return KeptOpen(adopt_env(self.source, self.shown), self)
 
     def make_copy(self, **kwargs: Any) -> Any:
         """A copy of the instance to evaluate on or to show."""
@@ -97,7 +98,7 @@ def describe_env_object(source: Any, is_instance: bool) -> str:
     """A word for an object: the name that Gymnasium has made an instance by, or that of its class or function."""
     if is_instance:
         spec = getattr(source, "spec", None)
-        shown = spec.id if spec is not None else type(source.unwrapped).__name__
+        shown = spec.id if spec is not None else type(getattr(source, "unwrapped", source)).__name__
     else:
         shown = getattr(source, "__name__", None) or type(source).__name__
     shown = re.sub(r"[^\w.-]+", "-", str(shown)).strip("-.")

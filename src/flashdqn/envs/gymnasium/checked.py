@@ -17,6 +17,8 @@ from flashdqn.envs.gymnasium.spaces import MASK_KEY, Array, join_mask
 
 #: What we read of an info. Everything else stays with the environment: it may not be picklable, or change its type.
 INFO_KEYS = (MASK_KEY, "lives")
+#: Packages whose environments take seeds below 2³¹ only.
+SMALL_SEEDS = ("sumo_rl",)
 #: Kinds of numbers that an observation may hold.
 NUMBERS = "biuf"
 
@@ -31,9 +33,12 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.shape = self.space.shape if plain else None
         actions = env.action_space
         self.num_actions = int(actions.n) if isinstance(actions, spaces.Discrete) else 0
+        self.small_seeds = type(env.unwrapped).__module__.partition(".")[0] in SMALL_SEEDS
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Reset as in Gymnasium."""
+        if self.small_seeds and seed is not None:
+            seed %= 2**31
         answer = self.env.reset(seed=seed, options=options) if options else self.env.reset(seed=seed)
         if not isinstance(answer, tuple | list) or len(answer) != 2:
             raise EnvFailureError(

@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import multiprocessing
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,16 +23,18 @@ from flashdqn.envs.gymnasium.action_repeat import ActionRepeat
 from flashdqn.envs.gymnasium.checked import CheckedEnv
 from flashdqn.envs.gymnasium.config import GymConfig
 from flashdqn.envs.gymnasium.first_look import read_spaces
+from flashdqn.envs.gymnasium.old_api import accepts_argument, adopt_env, find_in_old_registry, is_old_env
+from flashdqn.envs.gymnasium.plugins import load_plugin, register_on_request
 from flashdqn.envs.gymnasium.pool import make_pool
 from flashdqn.envs.gymnasium.processes import ProcessVector
+from flashdqn.envs.gymnasium.text_parts import leave_out_texts
 from flashdqn.envs.gymnasium.workers import WorkerError
 from flashdqn.envs.live_env import find_live_env, is_live_name, shorten_live_name
 
-#: packages that register their environments only on request: by namespace, the module, the function, the package
-PLUGINS = {
-    "ALE": ("ale_py", None, "ale-py"),
-    "MinAtar": ("minatar.gym", "register_envs", "minatar"),
-}
+#: How Python says that an argument is missing.
+MISSING_ARGUMENT = re.compile(
+    r"(\S+\(\) missing \d+ required .*?argument.*?: .*?)( was raised from .*)?$", re.S
+)
 
 Make = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -119,13 +122,40 @@ def make_single_env(found: EnvSpec | Make, config: GymConfig) -> gymnasium.Env[A
         from flashdqn.envs.gymnasium.atari import OneAtari
 
         return OneAtari(found.kwargs["game"], config)  # type: ignore[union-attr]
+    name = shorten_live_name(config.id)
     if isinstance(found, EnvSpec):
-        return gymnasium.make(found, disable_env_checker=True, **constructor_arguments(config))
-    env: object = found(**config.kwargs)
-    if not isinstance(env, gymnasium.Env):
-        name = shorten_live_name(config.id)
+        with ask_for_arguments(name):
+            made = gymnasium.make(found, disable_env_checker=True, **constructor_arguments(config))
+        return leave_out_texts(adopt_env(made, name), name)
+    env = call_maker(found, config.kwargs, name)
+    if not isinstance(env, gymnasium.Env) and not is_old_env(env):
         raise EnvError(f"{name} must return a gymnasium.Env, and returned a {type(env).__name__}.")
-    return gymnasium.wrappers.TimeLimit(env, config.max_steps) if config.max_steps else env
+    env = adopt_env(env, name)
+    if config.max_steps:
+        env = gymnasium.wrappers.TimeLimit(env, config.max_steps)
+    return leave_out_texts(env, name)
+
+
+def call_maker(found: Make, kwargs: dict[str, Any], name: str) -> Any:
+    """Call a user's function or class. One that takes no render mode may still draw."""
+    if "render_mode" in kwargs and not accepts_argument(found, "render_mode"):
+        kwargs = {key: value for key, value in kwargs.items() if key != "render_mode"}
+    with ask_for_arguments(name):
+        return found(**kwargs)
+
+
+@contextmanager
+def ask_for_arguments(name: str) -> Iterator[None]:
+    """Say how an argument is given that an environment cannot be made without."""
+    try:
+        yield
+    except TypeError as error:
+        if (missing := MISSING_ARGUMENT.match(str(error))) is None:
+            raise
+        raise EnvError(
+            f"{name} cannot be made: TypeError: {missing[1]}. Give it by --env.kwargs, as JSON; or write a "
+            "function that makes the environment, and train module:function."
+        ) from None
 
 
 def is_atari(found: object, config: GymConfig) -> bool:
@@ -143,18 +173,24 @@ def find_env(name: str) -> EnvSpec | Make:
     if is_live_name(name):
         return find_live_env(name)  # type: ignore[no-any-return]
     module, colon, rest = name.partition(":")
-    if colon:
-        function = getattr(_import_env_module(module, name), rest, None)
-        if callable(function):
-            return function  # type: ignore[no-any-return]
-        if rest not in gymnasium.registry:
-            raise ConfigError(
-                f"The module {module} has neither a function '{rest}' that makes an environment, nor does it "
-                f"register one of that name."
-            )
-    else:
-        _load_plugin(name)
-    return _find_registered(rest if colon else name)
+    if not colon:
+        load_plugin(name)
+        return _find_registered(name)
+    loaded = _import_env_module(module, name)
+    if callable(function := getattr(loaded, rest, None)):
+        return function  # type: ignore[no-any-return]
+    register_on_request(loaded, rest)
+    if rest in gymnasium.registry:
+        return _find_registered(rest)
+    if (old := find_in_old_registry(module, rest)) is not None:
+        return old
+    root = module.partition(".")[0]
+    own = [key for key, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(root)]
+    close = difflib.get_close_matches(rest, [*own, *dir(loaded)], n=1, cutoff=0.6)
+    raise ConfigError(
+        f"The module {module} has neither a function '{rest}' that makes an environment, nor does it register one "
+        f"of that name{f'; did you mean {close[0]!r}' if close else ''}{'?' if close else '.'}"
+    )
 
 
 def _find_registered(name: str) -> EnvSpec:
@@ -167,18 +203,6 @@ def _find_registered(name: str) -> EnvSpec:
             f"Gymnasium has no environment '{name}'; {hint} One that a package of yours registers is written "
             "module:Name, and one that a function makes module:function."
         ) from None
-
-
-def _load_plugin(name: str) -> None:
-    module, function, package = PLUGINS.get(name.partition("/")[0], (None, None, None))
-    if module is None or name in gymnasium.registry:
-        return
-    try:
-        loaded = importlib.import_module(module)
-    except ImportError:
-        raise EnvError(f"{name} needs the package {package}: pip install {package}") from None
-    if function is not None:
-        getattr(loaded, function)()
 
 
 def _import_env_module(module: str, name: str) -> Any:

@@ -90,9 +90,11 @@ def _decode_field(field: PackedField, frames: Tensor) -> Tensor:
     piece = frames[..., field.begin : field.end]
     if field.storage == "bytes":
         return piece / 255
+    # A true copy: a single row counts as contiguous wherever it lies, and may not be aligned.
+    piece = piece.clone(memory_format=torch.contiguous_format)
     if field.storage == "floats":
-        return piece.contiguous().view(torch.float32)
-    numbers = piece.contiguous().view(torch.int32)
+        return piece.view(torch.float32)
+    numbers = piece.view(torch.int32)
     hot = [
         numbers[..., k : k + 1] == torch.arange(count, device=numbers.device)
         for k, count in enumerate(field.counts)

@@ -58,6 +58,8 @@ def _merge_batch_axes(obs: Any, axes: int, count: int) -> Any:
     if isinstance(obs, tuple):
         return tuple(_merge_batch_axes(part, axes, count) for part in obs)
     array = np.asarray(obs)
+    if array.dtype.kind in "USO":  # a text, which is not read
+        return obs
     return array.reshape(count, *array.shape[axes:])
 
 

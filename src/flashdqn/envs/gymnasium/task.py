@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from typing import TYPE_CHECKING
 
 from flashdqn.core.errors import EnvError
@@ -62,12 +63,14 @@ def open_gym_stage(config: GymConfig) -> GameStage:
     config, note = make_evaluation_config(config), ""
     if not is_atari_frames(config):
         try:
-            env = make_drawing_env(config)
-            try:
-                view = GymView(env, config)
-            except EnvError:
-                env.close()
-                raise
+            with warnings.catch_warnings():  # a note says in one sentence what cannot be drawn
+                warnings.simplefilter("ignore")
+                env = make_drawing_env(config)
+                try:
+                    view = GymView(env, config)
+                except EnvError:
+                    env.close()
+                    raise
             return GameStage(env if config.stack == 1 else FrameStack(env, config.stack), view)
         except EnvError as error:
             note = f"{str(error).rstrip('.')}: what the agent sees is shown instead."
