@@ -30,7 +30,6 @@ PLUGINS = (
     Plugin("mobile-(small|medium|large)-", "mobile_env", "mobile-env"),
     Plugin("jss-v", "JSSEnv", "JSSEnv"),
     Plugin("popgym-", "popgym", "popgym"),
-    Plugin("(MultiDataset)?TradingEnv$", "gym_trading_env", "gym-trading-env"),
     Plugin("sumo-rl-v", "sumo_rl", "sumo-rl"),
     Plugin("FlappyBird-v", "flappy_bird_gymnasium", "flappy-bird-gymnasium"),
     Plugin("(forex|stocks)-v", "gym_anytrading", "gym-anytrading"),
