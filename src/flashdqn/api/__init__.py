@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from flashdqn.config.given_env import (
 from flashdqn.config.presets import PRESETS
 from flashdqn.config.schedules import scale_schedules
 from flashdqn.config.settings import apply_settings, flatten_keys, list_receivers
+from flashdqn.config.training import check_resume
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import describe_value
@@ -154,18 +154,6 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         expected = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise ConfigError(f"{name} must be of type {expected}, and is {describe_value(value)}.")
-
-
-def check_resume(run: Config, wanted: Config) -> Config:
-    """Refuse a configuration that differs from the run's own in more than the budget."""
-    same = dataclasses.replace(wanted, steps=run.steps, episodes=run.episodes, max_time=run.max_time)
-    changed = [f.name for f in dataclasses.fields(run) if getattr(same, f.name) != getattr(run, f.name)]
-    if changed:
-        raise ConfigError(
-            f"A resumed run keeps its configuration; only --steps, --episodes and --max-time can change, "
-            f"not {', '.join(changed)}. Start a new run for that."
-        )
-    return wanted
 
 
 def check_stop_score(config: Config, score: float | None) -> None:

@@ -40,7 +40,29 @@ FOREIGN_NAMES = {
     "threads": "runtime.threads",
     "mode": "runtime.mode",
     "algorithm": "algo",
+    "eps": "explore.end",
+    "epsilon": "explore.end",
+    "eps-end": "explore.end",
+    "eps-start": "explore.start",
+    "eps-decay": "explore.over",
+    "epsilon-decay": "explore.over",
+    "exploration-final-eps": "explore.end",
+    "net-arch": "hidden",
+    "hidden-sizes": "hidden",
+    "layers": "hidden",
+    "memory-size": "replay.capacity",
+    "target-update-interval": "learn.target-every",
+    "eval-freq": "eval.every",
+    "n-eval-episodes": "eval.episodes",
+    "games": "episodes",
+    "gpu": "device",
+    "cuda": "device",
+    "output": "out",
+    "output-dir": "out",
+    "log-dir": "out",
 }
+#: Flags by which other trainers are told what to train on: here it is the first word.
+FIRST_WORDS = ("preset", "env", "env-id", "env-name", "game", "task", "gym")
 
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
@@ -96,12 +118,17 @@ def refuse_flag(command: str, word: str, known: list[str]) -> None:
     """Refuse an unknown flag, and suggest the one that was probably meant."""
     names = [*known, *(short for short, name in SHORT_NAMES.items() if name in known)]
     plain = word.lstrip("-").replace("_", "-")
+    if command in ("train", "profile") and plain in FIRST_WORDS:
+        raise ConfigError(
+            f"There is no flag {describe_value(word)}: what to train on is the first word, "
+            f"`flashdqn {command} CartPole-v1`; `flashdqn presets` lists more."
+        )
     inside = [name for name in names if name.rpartition(".")[2] == plain]
     meant = plain if plain in names else FOREIGN_NAMES.get(plain, inside[0] if inside else "")
     hint = suggest_nearest(f"--{plain}", [f"--{name}" for name in names])
     if meant in names:
         hint = f"; did you mean '--{meant}'?"
-    elif "did you mean" not in hint:
+    elif "did you mean" not in hint or len(plain) < 2:
         helps = "--help-all" if command in ("train", "profile") else "--help"
         hint = f"; `flashdqn {command} {helps}` lists them all."
     raise ConfigError(f"Unknown flag {describe_value(word)}{hint}")

@@ -15,8 +15,10 @@ from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
 from flashdqn.cli.flags import SHORT_NAMES, list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
+from flashdqn.cli.latest import check_exists
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 from flashdqn.config import Config
+from flashdqn.config.given_env import complete_env_name
 from flashdqn.config.schedules import SCHEDULES, apply_shares, parse_share, scale_schedules
 from flashdqn.config.settings import (
     BUDGETS,
@@ -27,6 +29,7 @@ from flashdqn.config.settings import (
     list_receivers,
     read_settings_file,
 )
+from flashdqn.config.training import check_resume
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
@@ -56,12 +59,12 @@ class TrainArguments:
 
 HELP_PAGE = HelpPage(
     "flashdqn train [PRESET] [options]",
-    "Train an agent. `flashdqn presets` lists the presets; gym:NAME is a Gymnasium environment, module:Name your "
-    "own. Every setting is a flag:",
+    "Train an agent. `flashdqn presets` lists the presets; CartPole-v1 is a Gymnasium environment, module:Name "
+    "your own. Every setting is a flag:",
     (
         "flashdqn train snake-flood",
         "flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3",
-        "flashdqn train gym:CartPole-v1 --steps 100k --lr 1e-3 --hidden 256,256",
+        "flashdqn train CartPole-v1 --steps 100k --lr 1e-3 --hidden 256,256",
         "flashdqn train --resume runs/snake-20261115-120000 --steps 5M",
     ),
     (
@@ -104,26 +107,27 @@ def run_command(arguments: list[str]) -> int:
     base, resume, rest = resolve_base_config(arguments, permission)
     config = parse_training(base, rest)
     check_receivers(config, arguments, permission)
+    if resume is not None:
+        check_resume(base, config)
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     progress.prepare()  # before PyTorch is imported
     try:
-        done = run_training(config, base, resume, progress)
+        done = run_training(config, resume, progress)
     finally:
         progress.prepared()
     show_summary(console, done)
     return done.exit_code
 
 
-def run_training(config: Config, base: Config, resume: Path | None, progress: Progress) -> SessionEnd:
-    """Start a run, or resume one whose own settings are `base`."""
-    from flashdqn.api import check_resume
+def run_training(config: Config, resume: Path | None, progress: Progress) -> SessionEnd:
+    """Start a run, or resume one."""
     from flashdqn.show.report import make_run_pages
     from flashdqn.training.session import resume_run, start_run
 
     register_gymnasium_envs()
     if resume is not None:
-        return resume_run(check_resume(base, config), resume, progress, make_run_pages(config))
+        return resume_run(config, resume, progress, make_run_pages(config))
     return start_run(config, progress, make_run_pages(config))
 
 
@@ -132,7 +136,7 @@ def print_help(page: HelpPage, kind: Any, arguments: list[str]) -> None:
     from flashdqn.config.presets import base_config
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else DEFAULT_PRESET
-    flags = list_flags(kind, kind(training=base_config(named)))
+    flags = list_flags(kind, kind(training=base_config(complete_env_name(named))))
     SteadyConsole(soft_wrap=True).print(write_help(page, flags, arguments), highlight=False, markup=False)
 
 
@@ -153,13 +157,14 @@ def resolve_base_config(
             )
         from flashdqn.runs.folder import RunFolder
 
+        check_exists(Path(resume))
         return RunFolder.open(Path(resume)).config(permission), Path(resume), arguments
     settings = read_settings_file(Path(file)) if file is not None else {}
     settings, default = translate_file_settings(settings, named)
     preset = str(settings.get("preset", default))
     if named is None and file is not None:
         permission.require(find_names(preset.removeprefix("own:").removeprefix("gym:")), Path(file))
-    base = base_config(named or preset)
+    base = base_config(complete_env_name(named or preset))
     if algo := algo or settings.get("algo"):
         base = apply_algorithm(base, str(algo))
     settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
