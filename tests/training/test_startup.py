@@ -18,8 +18,9 @@ from flashdqn.compute.compilation import CompilationLog, find_kernel, get_log, r
 from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config.presets import base_config
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.signals import Interrupt
 from flashdqn.envs import build_env
-from flashdqn.training import autotune, session, startup
+from flashdqn.training import autotune, progress, session, startup
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import (
     count_updates,
@@ -32,7 +33,7 @@ from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.backends.cpu.record import NativeRecord
 from flashdqn.training.backends.eager import EagerBackend
 from flashdqn.training.engine import Engine
-from flashdqn.training.progress import LiveDisplay, Plain, choose_bar
+from flashdqn.training.progress import LiveDisplay, Plain, choose_bar, watch_work
 from flashdqn.training.session import Session
 from flashdqn.training.startup import StartUp, describe_log
 
@@ -105,6 +106,36 @@ def test_people_see_the_bar_whichever_stream_they_watch() -> None:
     assert choose_bar(errors) is errors
     live = LiveDisplay(terminal)
     live.prepared()  # without a start
+
+
+# ---- what takes its time
+
+
+def test_long_work_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+    console, text = make_terminal()
+    lines = Plain(console)
+    stop = watch_work(lines, "evaluation", Interrupt())
+    assert not stop()
+    assert "evaluation" not in text.getvalue(), "not at once"
+    clock[0] += 6
+    assert not stop()
+    assert "evaluation: step 2, 6 s" in text.getvalue()
+    live = LiveDisplay(console)
+    live.begin("the title", 0.5)
+    stop = watch_work(live, "demonstrations", Interrupt())
+    stop()
+    clock[0] += 3
+    stop()
+    assert "now demonstrations: step 2, 3 s" in text.getvalue().replace("\x1b[2m", "").replace("\x1b[0m", "")
+    live.end()
+    stop = watch_work(live, "judging", Interrupt())
+    stop()
+    clock[0] += 3
+    stop()
+    live.end()
+    assert "judging: step 2, 3 s" in text.getvalue()
 
 
 # ---- no compilation that cannot pay

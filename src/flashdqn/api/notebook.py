@@ -58,6 +58,7 @@ class NotebookDisplay(Plain):
         self._title, self._steps, self._episodes, self._evaluated = "", 0, 0, "not yet"
         self._row: MetricsRow | None = None
         self._notes: list[str] = []
+        self._doing = ""
 
     def note(self, text: str) -> None:
         """Add a line below the figures."""
@@ -74,7 +75,7 @@ class NotebookDisplay(Plain):
         super().tick(share, steps, episodes, seconds)
         if time.perf_counter() >= self._next:
             self._next = time.perf_counter() + self.EVERY
-            self._steps, self._episodes = steps, episodes
+            self._steps, self._episodes, self._doing = steps, episodes, ""
             self._draw()
 
     def report(self, row: MetricsRow) -> None:
@@ -85,8 +86,13 @@ class NotebookDisplay(Plain):
         """Keep the result for the next drawing."""
         self._evaluated = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
+    def _show_work(self, text: str) -> None:
+        self._doing = text
+        self._draw()
+
     def end(self) -> None:
         """Draw a last time, and leave it there."""
+        self._doing = ""
         if self._row is not None:
             self._steps, self._episodes = self._row.step, self._row.episodes
         self._draw()
@@ -105,7 +111,8 @@ class NotebookDisplay(Plain):
             "left": self.left(),
         }
         shown = "".join(CELL.format(escape(name), escape(value)) for name, value in cells.items())
-        notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in self._notes)
+        lines = [*self._notes, self._doing] if self._doing else self._notes
+        notes = "".join(f"<div><small>{escape(line)}</small></div>" for line in lines)
         if not self._title:
             return f"<div>{notes}</div>"
         return (

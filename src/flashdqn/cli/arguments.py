@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from flashdqn.cli.flags import SHORT_NAMES, list_flags, read_arguments
+from flashdqn.cli.flags import list_flags, read_arguments
+from flashdqn.config.names import FOREIGN_NAMES, SHORT_NAMES
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import check_values, describe_value
 from flashdqn.core.suggestions import suggest_nearest
@@ -20,47 +21,6 @@ from flashdqn.core.text import clean_line
 from flashdqn.core.user_code import Permission, names_code
 from flashdqn.envs.tasks import TASKS
 
-#: Names that other trainers have for a flag.
-FOREIGN_NAMES = {
-    "learning-rate": "lr",
-    "discount": "gamma",
-    "discount-factor": "gamma",
-    "num-envs": "envs",
-    "n-envs": "envs",
-    "timesteps": "steps",
-    "total-timesteps": "steps",
-    "num-steps": "steps",
-    "time": "max-time",
-    "buffer-size": "replay.capacity",
-    "learning-starts": "learn.starts",
-    "train-freq": "train-ratio",
-    "exploration-fraction": "explore.over",
-    "tau": "learn.target-tau",
-    "target-update": "learn.target-every",
-    "threads": "runtime.threads",
-    "mode": "runtime.mode",
-    "algorithm": "algo",
-    "eps": "explore.end",
-    "epsilon": "explore.end",
-    "eps-end": "explore.end",
-    "eps-start": "explore.start",
-    "eps-decay": "explore.over",
-    "epsilon-decay": "explore.over",
-    "exploration-final-eps": "explore.end",
-    "net-arch": "hidden",
-    "hidden-sizes": "hidden",
-    "layers": "hidden",
-    "memory-size": "replay.capacity",
-    "target-update-interval": "learn.target-every",
-    "eval-freq": "eval.every",
-    "n-eval-episodes": "eval.episodes",
-    "games": "episodes",
-    "gpu": "device",
-    "cuda": "device",
-    "output": "out",
-    "output-dir": "out",
-    "log-dir": "out",
-}
 #: Flags by which other trainers are told what to train on: here it is the first word.
 FIRST_WORDS = ("preset", "env", "env-id", "env-name", "game", "task", "gym")
 

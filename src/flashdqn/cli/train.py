@@ -13,12 +13,13 @@ import tyro
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
-from flashdqn.cli.flags import SHORT_NAMES, list_flags
+from flashdqn.cli.flags import list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
 from flashdqn.cli.latest import check_exists
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 from flashdqn.config import Config
 from flashdqn.config.given_env import complete_env_name
+from flashdqn.config.names import SHORT_NAMES
 from flashdqn.config.schedules import SCHEDULES, apply_shares, parse_share, scale_schedules
 from flashdqn.config.settings import (
     BUDGETS,
