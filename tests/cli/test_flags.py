@@ -204,6 +204,8 @@ def test_eval_without_a_run_takes_the_latest(
         assert (
             "runs is a folder of runs: name one of them; the latest is runs/mine." in capsys.readouterr().err
         )
+    assert answer_command(["train", "runs/mine"]) == 2
+    assert "runs/mine is a run: `flashdqn train --resume runs/mine` continues it." in capsys.readouterr().err
     assert answer_command(["report"]) == 0
     assert capsys.readouterr().err == "The latest run is runs/mine\n"
 

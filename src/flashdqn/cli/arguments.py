@@ -69,6 +69,8 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
             "the preset comes first, then the flags"
             if command in ("train", "profile")
             else "it takes one run"
+            if command != "cache"
+            else "it takes one action"
         )
         raise ConfigError(f"{describe_value(word)} is one word too many: {order}.")
     refuse_flag(command, word, known)

@@ -151,6 +151,8 @@ def resolve_base_config(
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None
     resume, file = flag_value(arguments, "--resume"), flag_value(arguments, "--config")
     algo = flag_value(arguments, "--algo")
+    if named is not None:
+        refuse_path(named)
     if resume is not None:
         if named or file or algo:
             raise ConfigError(
@@ -175,6 +177,20 @@ def resolve_base_config(
         own = list_named_code(base) if named else ()  # what the first word of this command line names
         permission.require([name for name in list_named_code(config) if name not in own], Path(file))
     return config, None, arguments[1:] if named else arguments
+
+
+def refuse_path(word: str) -> None:
+    """Say how a file or a run is given, where only the name of what to train on can be."""
+    path = Path(word)
+    if path.suffix == ".py":
+        raise ConfigError(
+            f"An environment in a file is written module:Name: `flashdqn train {path.stem}:NAME`, where NAME is a "
+            "class or a function in it."
+        )
+    if path.suffix in (".json", ".toml"):
+        raise ConfigError(f"Settings in a file are given by a flag: `flashdqn train --config {word}`.")
+    if (path / "config.json").is_file():
+        raise ConfigError(f"{word} is a run: `flashdqn train --resume {word}` continues it.")
 
 
 def check_receivers(config: Config, arguments: list[str], permission: Permission) -> None:
