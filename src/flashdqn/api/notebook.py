@@ -22,6 +22,7 @@ from flashdqn.training.progress import (
     rate_text,
     window_score_text,
 )
+from flashdqn.training.startup import StartUp
 
 #: The report in a frame of its own, which neither reads nor changes the notebook around it.
 FRAME = (
@@ -53,6 +54,7 @@ class NotebookDisplay(Plain):
 
     def __init__(self, display: Any) -> None:
         super().__init__(Console(file=sys.stderr))
+        self._start_up = StartUp(self._show_work, None)  # in the block, not below it
         self._display = display
         self._handle: Any = None
         self._title, self._steps, self._episodes, self._evaluated = "", 0, 0, "not yet"
@@ -67,7 +69,8 @@ class NotebookDisplay(Plain):
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Show the title."""
-        self._title, self._asked, self._notes = title, asked_ratio, []
+        self.prepared()
+        self._title, self._asked, self._notes, self._doing = title, asked_ratio, [], ""
         self._draw()
 
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
