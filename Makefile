@@ -22,6 +22,9 @@ TOO_LARGE := test "$$(uname -sm)" = "Linux x86_64" -a ! -e /proc/driver/nvidia/v
 	! $(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null
 # Whether the torch that pip chose is the one for CUDA, which needs more packages.
 IS_CUDA := 'import importlib.metadata as m; raise SystemExit("nvidia" not in str(m.requires("torch")))'
+# `$(call SHOWN,what it does) COMMAND` counts the seconds on a terminal, while a quiet command works.
+SHOWN   = tick() { n=0; while sleep 1 && kill -0 $$$$ 2>/dev/null; do n=$$((n + 1)); printf '\r  %s, %d s ' "$(1)" $$n; done; }; \
+	if [ -t 1 ]; then tick & trap "kill $$! 2>/dev/null; printf '\r\033[K'" EXIT; trap 'exit 130' INT TERM; fi;
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 .PHONY: help setup lock audit browser train test test-fast test-cuda check unit packages bench-setup fire-reference docs docs-serve clean
@@ -34,16 +37,16 @@ setup: $(STAMP)  ## Set up .venv (does nothing when nothing changed)
 # Every file that pip downloads is compared with its hash in requirements.lock; nothing is built from foreign sources.
 $(STAMP): pyproject.toml requirements.lock requirements-cuda.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flashdqn needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV): about a minute the first time"
-	@test -z "$(TORCH_INDEX)" || $(INSTALL) --no-deps --index-url "$(TORCH_INDEX)" --constraint constraints.txt torch
+	@test -x $(BIN)/python || { $(call SHOWN,making it) $(PYTHON) -m venv $(VENV); }
+	@test -z "$(TORCH_INDEX)" || { $(call SHOWN,installing PyTorch) $(INSTALL) --no-deps --index-url "$(TORCH_INDEX)" --constraint constraints.txt torch; }
 	@! $(INSTALL) --dry-run --no-index --no-deps --constraint constraints.txt torch >/dev/null 2>&1 || \
-		{ $(TORCH) | $(INSTALL) --no-index --no-deps --require-hashes --requirement /dev/stdin; }
+		{ $(call SHOWN,installing PyTorch) $(TORCH) | $(INSTALL) --no-index --no-deps --require-hashes --requirement /dev/stdin; }
 	@! { $(TOO_LARGE); } || echo "There is no NVIDIA GPU here, and PyTorch for CUDA takes 5 GB. For the small build:" \
 		"make TORCH_INDEX=ADDRESS train (README, Install)"
-	@$(INSTALL) --no-deps --requirement requirements.lock
-	@! $(BIN)/python -c $(IS_CUDA) || $(INSTALL) --no-deps --requirement requirements-cuda.lock
-	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(call SHOWN,installing packages) $(INSTALL) --no-deps --requirement requirements.lock
+	@! $(BIN)/python -c $(IS_CUDA) || { $(call SHOWN,installing CUDA) $(INSTALL) --no-deps --requirement requirements-cuda.lock; }
+	@$(call SHOWN,installing flashdqn) $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 lock: setup      ## Write requirements.lock anew, from constraints.txt and the package index

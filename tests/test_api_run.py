@@ -107,7 +107,16 @@ def test_progress_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = NotebookDisplay(display)
     progress.note("Warming up & <b>waiting</b>")
     assert "&amp; &lt;b&gt;" in shown[-1]["text/html"]
+    progress.prepare()
+    progress._start_up._say("Compiling play_vector, 1 of 6")
+    assert "play_vector" in shown[-1]["text/html"], "in the block, not below it"
     progress.begin("snake on cpu", 0.25)
+    assert not progress._start_up.is_running
+    assert "play_vector" not in shown[-1]["text/html"]
+    progress.working("evaluation", 1)
+    progress._next_work = 0.0
+    progress.working("evaluation", 2)
+    assert "evaluation: step 2, 0 s" in shown[-1]["text/html"]
     progress.tick(0.25, 100, 3, 2.0)
     numbers: dict[str, Any] = dict.fromkeys(MetricsRow.__dataclass_fields__, 1.0)
     progress.report(

@@ -47,7 +47,6 @@ def test_a_preset_serves_its_environment_by_name() -> None:
         (("snake", "--env.vectorization", "sync"), r"Unknown flag '--env.vectorization'"),
         (("gym:Acrobot-v1", "--env.vectorisation", "sync"), "did you mean '--env.vectorization'"),
         (("gym:Acrobot-v1", "--env.kwargs", "gravity=3"), "env.kwargs"),
-        (("Acrobot-v1",), "a Gymnasium environment is written 'gym:Acrobot-v1'"),
         (("gym:Acrobot-v1", "--env.max-steps", "-1"), "env.max_steps"),
     ],
 )
@@ -56,9 +55,15 @@ def test_wrong_settings_are_refused(words: tuple[str, ...], message: str) -> Non
         resolve(*words)
 
 
+def test_gymnasiums_own_names_are_taken() -> None:
+    assert resolve("Acrobot-v1", "--steps", "1000") == resolve("gym:Acrobot-v1", "--steps", "1000")
+    assert resolve("MountainCar-v0").env == base_config("mountaincar").env, "its tuned settings"
+
+
 def test_help_shows_the_tasks_own_flags(capsys: pytest.CaptureFixture[str]) -> None:
     for task, own, other in (
         ("gym:Acrobot-v1", "--env.kwargs JSON", "--env.size N"),
+        ("Acrobot-v1", "--env.kwargs JSON", "--env.size N"),
         ("snake", "--env.size N", "--env.kwargs JSON"),
     ):
         assert dispatch_command(["train", task, "--help", "env"]) == 0

@@ -197,3 +197,21 @@ def test_eval_without_a_run_takes_the_latest(
     assert found.out.startswith("{")
     assert answer_command(["eval", "runs/mime"]) == 2
     assert "runs/mime does not exist; did you mean 'runs/mine'?" in capsys.readouterr().err
+    for words in (["eval", "nothing"], ["report", "nothing"], ["train", "--resume", "nothing"]):
+        assert answer_command(words) == 2
+        assert "nothing does not exist; the latest run is runs/mine." in capsys.readouterr().err
+        assert answer_command([*words[:-1], "runs"]) == 2
+        assert (
+            "runs is a folder of runs: name one of them; the latest is runs/mine." in capsys.readouterr().err
+        )
+    assert answer_command(["train", "runs/mine"]) == 2
+    assert "runs/mine is a run: `flashdqn train --resume runs/mine` continues it." in capsys.readouterr().err
+    assert answer_command(["report"]) == 0
+    assert capsys.readouterr().err == "The latest run is runs/mine\n"
+
+
+def test_one_environments_settings_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer_command(["envs", "snake"]) == 0
+    shown = capsys.readouterr().out
+    assert "--env.size" in shown
+    assert "--env.id" not in shown

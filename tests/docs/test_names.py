@@ -14,8 +14,8 @@ from doc_commands import command_modules
 from doc_pages import ROOT, Command, pages, spans
 
 from flashdqn.cli.arguments import flag_names
-from flashdqn.cli.flags import SHORT_NAMES
 from flashdqn.config import Config
+from flashdqn.config.names import SHORT_NAMES
 from flashdqn.envs.tasks import iterate_tasks
 
 NAME = re.compile(r"(flashdqn(?:\.\w+)+)(?:\(.*\))?", re.S)

@@ -277,8 +277,6 @@ def test_the_command_writes_where_it_is_told(
     out = tmp_path / "elsewhere.html"
     assert cli.dispatch_command(["report", str(run_copy), str(run_copy), "--out", str(out)]) == 0
     assert "Learning" in page_of(out).words
-    with pytest.raises(ConfigError, match="Which run"):
-        cli.dispatch_command(["report"])
     with pytest.raises(ConfigError, match="There is no folder"):
         cli.dispatch_command(["report", str(run_copy), "--out", str(tmp_path / "no" / "x.html")])
     with pytest.raises(flashdqn.CheckpointError, match="does not exist"):

@@ -15,14 +15,26 @@ from rich.console import Console
 from conftest import tiny_config
 from flashdqn.compute import kernel_cache
 from flashdqn.compute.compilation import CompilationLog, find_kernel, get_log, restart_log
+from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config.presets import base_config
+from flashdqn.core.errors import ConfigError
+from flashdqn.core.signals import Interrupt
 from flashdqn.envs import build_env
-from flashdqn.training import autotune, startup
+from flashdqn.training import autotune, progress, session, startup
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.autotune import count_updates, guess_kernels, is_worth_waiting, prepare_engine
+from flashdqn.training.autotune import (
+    count_updates,
+    guess_kernels,
+    is_worth_waiting,
+    prepare_engine,
+    warm_up_plan,
+)
+from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.backends.cpu.record import NativeRecord
 from flashdqn.training.backends.eager import EagerBackend
-from flashdqn.training.progress import LiveDisplay, Plain, choose_bar
+from flashdqn.training.engine import Engine
+from flashdqn.training.progress import LiveDisplay, Plain, choose_bar, watch_work
+from flashdqn.training.session import Session
 from flashdqn.training.startup import StartUp, describe_log
 
 
@@ -38,7 +50,7 @@ def test_the_line_says_what_happens() -> None:
     assert describe_log(log, 105.0, 100.0) == "Warming up: allocating, 5 s"
     log.times, log.done, log.expected = {"a": 10.0, "b": 20.0, "c": 30.0}, {"a": 10.0}, ["c"]
     log.current, log.started = "b", 100.0
-    assert describe_log(log, 105.0, 90.0) == "Compiling b, 2 of 3, about 45 s left"
+    assert describe_log(log, 105.0, 90.0) == "Compiling b, 2 of 3, about 45 s left (once)"
 
 
 def test_a_terminal_gets_a_bar_that_leaves_nothing_behind() -> None:
@@ -94,6 +106,36 @@ def test_people_see_the_bar_whichever_stream_they_watch() -> None:
     assert choose_bar(errors) is errors
     live = LiveDisplay(terminal)
     live.prepared()  # without a start
+
+
+# ---- what takes its time
+
+
+def test_long_work_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+    console, text = make_terminal()
+    lines = Plain(console)
+    stop = watch_work(lines, "evaluation", Interrupt())
+    assert not stop()
+    assert "evaluation" not in text.getvalue(), "not at once"
+    clock[0] += 6
+    assert not stop()
+    assert "evaluation: step 2, 6 s" in text.getvalue()
+    live = LiveDisplay(console)
+    live.begin("the title", 0.5)
+    stop = watch_work(live, "demonstrations", Interrupt())
+    stop()
+    clock[0] += 3
+    stop()
+    assert "now demonstrations: step 2, 3 s" in text.getvalue().replace("\x1b[2m", "").replace("\x1b[0m", "")
+    live.end()
+    stop = watch_work(live, "judging", Interrupt())
+    stop()
+    clock[0] += 3
+    stop()
+    live.end()
+    assert "judging: step 2, 3 s" in text.getvalue()
 
 
 # ---- no compilation that cannot pay
@@ -156,6 +198,35 @@ def test_code_on_disk_is_used_by_short_trainings_too(parts: Parts, monkeypatch: 
     choice = prepare_engine(parts.config, parts, notes.append)[1]
     assert not notes
     assert set(choice.seconds) == {"native", "eager"}
+
+
+def test_a_plan_chooses_actions_before_the_clock_starts(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another plan has filled the ring, so no game is played again; the policy must be compiled all the same."""
+    engine = Engine(parts.config, parts)
+    warm_up_plan(engine, ExecutionPlan("eager"))
+    acted: list[int] = []
+    act = CpuBackend.act
+    monkeypatch.setattr(CpuBackend, "act", lambda self, *given: acted.append(1) or act(self, *given))
+    warm_up_plan(engine, ExecutionPlan("native"))
+    assert acted
+
+
+def test_the_first_estimate_counts_all_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the settings already compiles the environment's kernel."""
+    seen: list[list[str]] = []
+
+    def check(config: Any, device: Any) -> int:
+        seen.append(list(get_log().expected))
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(session, "check_settings", check)
+    monkeypatch.setattr("flashdqn.compute.compilation.list_compiled", set)
+    with pytest.raises(ConfigError, match="enough"), Session.open(base_config("snake-flood"), [].append):
+        pass
+    assert seen == [[*autotune.EAGER_KERNELS, *autotune.NATIVE_KERNELS]]
+    restart_log()
 
 
 def compiled_config(parts: Parts) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 from collections.abc import Mapping
@@ -22,9 +21,11 @@ from flashdqn.config.given_env import (
     permit_given_env,
     start_from_env,
 )
+from flashdqn.config.names import replace_short_names
 from flashdqn.config.presets import PRESETS
 from flashdqn.config.schedules import scale_schedules
 from flashdqn.config.settings import apply_settings, flatten_keys, list_receivers
+from flashdqn.config.training import check_resume
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import describe_value
@@ -66,7 +67,7 @@ def train(
     `Config`. An instance is used itself, as the only environment, and is not closed; evaluation plays on copies.
 
     `algo` puts an algorithm on top of it: `train("snake-flood", algo="rainbow")`. `settings` are the same as on
-    the command line: `steps=200_000`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`.
+    the command line: `steps=200_000`, `lr=1e-3`, `train_ratio=0.125`, `env={"size": 12}`, or `**{"env.size": 12}`.
 
     `on_report`, `on_evaluation` and `on_checkpoint` are called between two steps, each with one object
     (`ReportEvent`, `EvaluationEvent`, `CheckpointEvent`); one that returns True ends the training, as an evaluation
@@ -79,6 +80,7 @@ def train(
     check_kind("algo", algo, str, type(None))
     check_kind("resume", resume, str, os.PathLike, type(None))
     callbacks = Callbacks(on_report, on_evaluation, on_checkpoint, stop_at_score)
+    settings = replace_short_names(settings)
     if resume is not None:
         if algo is not None:
             raise ConfigError("A resumed run keeps its algorithm: leave out algo, or start a new run.")
@@ -154,18 +156,6 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         expected = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise ConfigError(f"{name} must be of type {expected}, and is {describe_value(value)}.")
-
-
-def check_resume(run: Config, wanted: Config) -> Config:
-    """Refuse a configuration that differs from the run's own in more than the budget."""
-    same = dataclasses.replace(wanted, steps=run.steps, episodes=run.episodes, max_time=run.max_time)
-    changed = [f.name for f in dataclasses.fields(run) if getattr(same, f.name) != getattr(run, f.name)]
-    if changed:
-        raise ConfigError(
-            f"A resumed run keeps its configuration; only --steps, --episodes and --max-time can change, "
-            f"not {', '.join(changed)}. Start a new run for that."
-        )
-    return wanted
 
 
 def check_stop_score(config: Config, score: float | None) -> None:

@@ -22,6 +22,7 @@ from flashdqn.training.progress import (
     rate_text,
     window_score_text,
 )
+from flashdqn.training.startup import StartUp
 
 #: The report in a frame of its own, which neither reads nor changes the notebook around it.
 FRAME = (
@@ -53,11 +54,13 @@ class NotebookDisplay(Plain):
 
     def __init__(self, display: Any) -> None:
         super().__init__(Console(file=sys.stderr))
+        self._start_up = StartUp(self._show_work, None)  # in the block, not below it
         self._display = display
         self._handle: Any = None
         self._title, self._steps, self._episodes, self._evaluated = "", 0, 0, "not yet"
         self._row: MetricsRow | None = None
         self._notes: list[str] = []
+        self._doing = ""
 
     def note(self, text: str) -> None:
         """Add a line below the figures."""
@@ -66,7 +69,8 @@ class NotebookDisplay(Plain):
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Show the title."""
-        self._title, self._asked, self._notes = title, asked_ratio, []
+        self.prepared()
+        self._title, self._asked, self._notes, self._doing = title, asked_ratio, [], ""
         self._draw()
 
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
@@ -74,7 +78,7 @@ class NotebookDisplay(Plain):
         super().tick(share, steps, episodes, seconds)
         if time.perf_counter() >= self._next:
             self._next = time.perf_counter() + self.EVERY
-            self._steps, self._episodes = steps, episodes
+            self._steps, self._episodes, self._doing = steps, episodes, ""
             self._draw()
 
     def report(self, row: MetricsRow) -> None:
@@ -85,8 +89,13 @@ class NotebookDisplay(Plain):
         """Keep the result for the next drawing."""
         self._evaluated = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
+    def _show_work(self, text: str) -> None:
+        self._doing = text
+        self._draw()
+
     def end(self) -> None:
         """Draw a last time, and leave it there."""
+        self._doing = ""
         if self._row is not None:
             self._steps, self._episodes = self._row.step, self._row.episodes
         self._draw()
@@ -105,7 +114,8 @@ class NotebookDisplay(Plain):
             "left": self.left(),
         }
         shown = "".join(CELL.format(escape(name), escape(value)) for name, value in cells.items())
-        notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in self._notes)
+        lines = [*self._notes, self._doing] if self._doing else self._notes
+        notes = "".join(f"<div><small>{escape(line)}</small></div>" for line in lines)
         if not self._title:
             return f"<div>{notes}</div>"
         return (

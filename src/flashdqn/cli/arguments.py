@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from flashdqn.cli.flags import SHORT_NAMES, list_flags, read_arguments
+from flashdqn.cli.flags import list_flags, read_arguments
+from flashdqn.config.names import FOREIGN_NAMES, SHORT_NAMES
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import check_values, describe_value
 from flashdqn.core.suggestions import suggest_nearest
@@ -20,27 +21,8 @@ from flashdqn.core.text import clean_line
 from flashdqn.core.user_code import Permission, names_code
 from flashdqn.envs.tasks import TASKS
 
-#: Names that other trainers have for a flag.
-FOREIGN_NAMES = {
-    "learning-rate": "lr",
-    "discount": "gamma",
-    "discount-factor": "gamma",
-    "num-envs": "envs",
-    "n-envs": "envs",
-    "timesteps": "steps",
-    "total-timesteps": "steps",
-    "num-steps": "steps",
-    "time": "max-time",
-    "buffer-size": "replay.capacity",
-    "learning-starts": "learn.starts",
-    "train-freq": "train-ratio",
-    "exploration-fraction": "explore.over",
-    "tau": "learn.target-tau",
-    "target-update": "learn.target-every",
-    "threads": "runtime.threads",
-    "mode": "runtime.mode",
-    "algorithm": "algo",
-}
+#: Flags by which other trainers are told what to train on: here it is the first word.
+FIRST_WORDS = ("preset", "env", "env-id", "env-name", "game", "task", "gym")
 
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
@@ -87,6 +69,8 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
             "the preset comes first, then the flags"
             if command in ("train", "profile")
             else "it takes one run"
+            if command != "cache"
+            else "it takes one action"
         )
         raise ConfigError(f"{describe_value(word)} is one word too many: {order}.")
     refuse_flag(command, word, known)
@@ -96,12 +80,17 @@ def refuse_flag(command: str, word: str, known: list[str]) -> None:
     """Refuse an unknown flag, and suggest the one that was probably meant."""
     names = [*known, *(short for short, name in SHORT_NAMES.items() if name in known)]
     plain = word.lstrip("-").replace("_", "-")
+    if command in ("train", "profile") and plain in FIRST_WORDS:
+        raise ConfigError(
+            f"There is no flag {describe_value(word)}: what to train on is the first word, "
+            f"`flashdqn {command} CartPole-v1`; `flashdqn presets` lists more."
+        )
     inside = [name for name in names if name.rpartition(".")[2] == plain]
     meant = plain if plain in names else FOREIGN_NAMES.get(plain, inside[0] if inside else "")
     hint = suggest_nearest(f"--{plain}", [f"--{name}" for name in names])
     if meant in names:
         hint = f"; did you mean '--{meant}'?"
-    elif "did you mean" not in hint:
+    elif "did you mean" not in hint or len(plain) < 2:
         helps = "--help-all" if command in ("train", "profile") else "--help"
         hint = f"; `flashdqn {command} {helps}` lists them all."
     raise ConfigError(f"Unknown flag {describe_value(word)}{hint}")

@@ -16,17 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+from flashdqn.config.names import SHORT_NAMES
 from flashdqn.config.values import parse_count
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import FieldRule, describe_value, list_metadata, list_rules
 
-#: Short names of settings that people often change.
-SHORT_NAMES = {
-    "lr": "learn.lr",
-    "gamma": "learn.gamma",
-    "batch-size": "learn.batch-size",
-    "hidden": "network.hidden",
-}
 #: What a number must be, in words.
 NEEDS: dict[type, str] = {
     int: "a whole number such as 64, 100k or 1e6",

@@ -33,7 +33,11 @@ def check_exists(run: Path) -> None:
     if not os.path.lexists(run) and run.parent.name != "checkpoints":
         known = [str(path) for path in sorted(RUNS.glob("*/"))]
         close = suggest_close(str(run), known)
+        if close == "." and (latest := find_latest_run(RUNS)) is not None:
+            close = f"; the latest run is {latest}."
         raise CheckpointError(f"{run} does not exist{close}")
+    if not os.path.lexists(run / "config.json") and (latest := find_latest_run(run)) is not None:
+        raise CheckpointError(f"{run} is a folder of runs: name one of them; the latest is {latest}.")
 
 
 def find_latest_run(folder: Path) -> Path | None:

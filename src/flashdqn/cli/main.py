@@ -155,13 +155,30 @@ COMMANDS = {
     "doctor": "why is this training slow? For any script with PyTorch",
 }
 
+#: What other programs call them, and what it is here.
+OTHER_COMMANDS = {
+    "run": "train",
+    "start": "train",
+    "learn": "train",
+    "resume": "train --resume RUN",
+    "evaluate": "eval",
+    "test": "eval",
+    "play": "watch",
+    "enjoy": "watch",
+    "render": "watch",
+    "plot": "report",
+    "compare": "report RUN RUN",
+    "list": "presets",
+    "benchmark": "profile",
+}
+
 
 def dispatch_command(arguments: Sequence[str]) -> int:
     """Dispatch to a command; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         show_help()
         return 0
-    if arguments[0] == "--version":
+    if arguments[0] in ("--version", "-V", "version"):
         from rich.console import Console
 
         from flashdqn import __version__
@@ -169,12 +186,26 @@ def dispatch_command(arguments: Sequence[str]) -> int:
         Console().print(f"flashdqn {__version__}", highlight=False)
         return 0
     if arguments[0] not in COMMANDS:
-        raise ConfigError(
-            f"Unknown command {describe_value(arguments[0])}{suggest_nearest(arguments[0], COMMANDS)}"
-        )
+        raise ConfigError(f"Unknown command {describe_value(arguments[0])}{suggest_command(arguments[0])}")
     command = importlib.import_module(f"flashdqn.cli.{arguments[0]}")
     code: int = command.run_command(list(arguments[1:]))
     return code
+
+
+def suggest_command(word: str) -> str:
+    """What the user may have meant by an unknown command: another name of one, a flag, or what to train on."""
+    if word in OTHER_COMMANDS:
+        return f"; did you mean 'flashdqn {OTHER_COMMANDS[word]}'?"
+    if word.startswith("-"):
+        return suggest_nearest(word, ("--help", "--version"))
+    hint = suggest_nearest(word, COMMANDS)
+    if "did you mean" not in hint:
+        from flashdqn.config.given_env import complete_env_name
+        from flashdqn.config.presets import PRESETS
+
+        if word in PRESETS or complete_env_name(word) != word:
+            return f"; did you mean 'flashdqn train {word}'?"
+    return hint
 
 
 def show_help() -> None:

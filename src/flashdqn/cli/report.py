@@ -11,6 +11,7 @@ import tyro
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, parse, read_permission
+from flashdqn.cli.latest import choose_run
 from flashdqn.core.errors import CheckpointError, ConfigError, UntrustedError
 from flashdqn.core.files import check_writable_file
 from flashdqn.core.text import clean_name
@@ -31,7 +32,7 @@ class ReportArguments:
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN …")]
-    """Run folders."""
+    """Run folders; without one, the latest run in runs."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Where to write; by default report.html in the run's folder, or comparison.html here for several."""
     trust: Trust = False
@@ -42,15 +43,14 @@ def run_command(arguments: list[str]) -> int:
     permission, arguments = read_permission(arguments)
     permission.allow_working_folder()
     parsed = parse("report", ReportArguments, arguments, ["out", "trust"])
-    if not parsed.runs:
-        raise ConfigError("Which run? For example: flashdqn report runs/snake-flood-20261115-120000")
+    runs = [choose_run(run, "report") for run in parsed.runs or (None,)]
     from flashdqn.runs.folder import RunFolder
     from flashdqn.runs.records import CONFIG_FILE
     from flashdqn.show.compare import write_comparison
     from flashdqn.show.report import write_report
 
     register_gymnasium_envs()
-    folders = list(dict.fromkeys(RunFolder.open(path).path.resolve() for path in parsed.runs))
+    folders = list(dict.fromkeys(RunFolder.open(path).path.resolve() for path in runs))
     check_writable_file(
         parsed.out or (folders[0] / "report.html" if len(folders) == 1 else DEFAULT_COMPARISON)
     )

@@ -13,10 +13,13 @@ import tyro
 
 from flashdqn.as_gymnasium.names import register_gymnasium_envs
 from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_permission
-from flashdqn.cli.flags import SHORT_NAMES, list_flags
+from flashdqn.cli.flags import list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
+from flashdqn.cli.latest import check_exists
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 from flashdqn.config import Config
+from flashdqn.config.given_env import complete_env_name
+from flashdqn.config.names import SHORT_NAMES
 from flashdqn.config.schedules import SCHEDULES, apply_shares, parse_share, scale_schedules
 from flashdqn.config.settings import (
     BUDGETS,
@@ -27,6 +30,7 @@ from flashdqn.config.settings import (
     list_receivers,
     read_settings_file,
 )
+from flashdqn.config.training import check_resume
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
@@ -56,12 +60,12 @@ class TrainArguments:
 
 HELP_PAGE = HelpPage(
     "flashdqn train [PRESET] [options]",
-    "Train an agent. `flashdqn presets` lists the presets; gym:NAME is a Gymnasium environment, module:Name your "
-    "own. Every setting is a flag:",
+    "Train an agent. `flashdqn presets` lists the presets; CartPole-v1 is a Gymnasium environment, module:Name "
+    "your own. Every setting is a flag:",
     (
         "flashdqn train snake-flood",
         "flashdqn train snake --max-time 60s --env.size 12 --replay.n-step 3",
-        "flashdqn train gym:CartPole-v1 --steps 100k --lr 1e-3 --hidden 256,256",
+        "flashdqn train CartPole-v1 --steps 100k --lr 1e-3 --hidden 256,256",
         "flashdqn train --resume runs/snake-20261115-120000 --steps 5M",
     ),
     (
@@ -104,26 +108,27 @@ def run_command(arguments: list[str]) -> int:
     base, resume, rest = resolve_base_config(arguments, permission)
     config = parse_training(base, rest)
     check_receivers(config, arguments, permission)
+    if resume is not None:
+        check_resume(base, config)
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     progress.prepare()  # before PyTorch is imported
     try:
-        done = run_training(config, base, resume, progress)
+        done = run_training(config, resume, progress)
     finally:
         progress.prepared()
     show_summary(console, done)
     return done.exit_code
 
 
-def run_training(config: Config, base: Config, resume: Path | None, progress: Progress) -> SessionEnd:
-    """Start a run, or resume one whose own settings are `base`."""
-    from flashdqn.api import check_resume
+def run_training(config: Config, resume: Path | None, progress: Progress) -> SessionEnd:
+    """Start a run, or resume one."""
     from flashdqn.show.report import make_run_pages
     from flashdqn.training.session import resume_run, start_run
 
     register_gymnasium_envs()
     if resume is not None:
-        return resume_run(check_resume(base, config), resume, progress, make_run_pages(config))
+        return resume_run(config, resume, progress, make_run_pages(config))
     return start_run(config, progress, make_run_pages(config))
 
 
@@ -132,7 +137,7 @@ def print_help(page: HelpPage, kind: Any, arguments: list[str]) -> None:
     from flashdqn.config.presets import base_config
 
     named = arguments[0] if arguments and not arguments[0].startswith("-") else DEFAULT_PRESET
-    flags = list_flags(kind, kind(training=base_config(named)))
+    flags = list_flags(kind, kind(training=base_config(complete_env_name(named))))
     SteadyConsole(soft_wrap=True).print(write_help(page, flags, arguments), highlight=False, markup=False)
 
 
@@ -146,6 +151,8 @@ def resolve_base_config(
     named = arguments[0] if arguments and not arguments[0].startswith("-") else None
     resume, file = flag_value(arguments, "--resume"), flag_value(arguments, "--config")
     algo = flag_value(arguments, "--algo")
+    if named is not None:
+        refuse_path(named)
     if resume is not None:
         if named or file or algo:
             raise ConfigError(
@@ -153,13 +160,14 @@ def resolve_base_config(
             )
         from flashdqn.runs.folder import RunFolder
 
+        check_exists(Path(resume))
         return RunFolder.open(Path(resume)).config(permission), Path(resume), arguments
     settings = read_settings_file(Path(file)) if file is not None else {}
     settings, default = translate_file_settings(settings, named)
     preset = str(settings.get("preset", default))
     if named is None and file is not None:
         permission.require(find_names(preset.removeprefix("own:").removeprefix("gym:")), Path(file))
-    base = base_config(named or preset)
+    base = base_config(complete_env_name(named or preset))
     if algo := algo or settings.get("algo"):
         base = apply_algorithm(base, str(algo))
     settings = {k: v for k, v in settings.items() if k not in ("preset", "algo") and v is not None}
@@ -169,6 +177,20 @@ def resolve_base_config(
         own = list_named_code(base) if named else ()  # what the first word of this command line names
         permission.require([name for name in list_named_code(config) if name not in own], Path(file))
     return config, None, arguments[1:] if named else arguments
+
+
+def refuse_path(word: str) -> None:
+    """Say how a file or a run is given, where only the name of what to train on can be."""
+    path = Path(word)
+    if path.suffix == ".py":
+        raise ConfigError(
+            f"An environment in a file is written module:Name: `flashdqn train {path.stem}:NAME`, where NAME is a "
+            "class or a function in it."
+        )
+    if path.suffix in (".json", ".toml"):
+        raise ConfigError(f"Settings in a file are given by a flag: `flashdqn train --config {word}`.")
+    if (path / "config.json").is_file():
+        raise ConfigError(f"{word} is a run: `flashdqn train --resume {word}` continues it.")
 
 
 def check_receivers(config: Config, arguments: list[str], permission: Permission) -> None:

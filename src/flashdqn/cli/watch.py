@@ -23,6 +23,9 @@ from flashdqn.core.files import check_writable_file
 from flashdqn.core.ranges import MANY, Between, describe_value
 from flashdqn.show.terminal import SteadyConsole
 
+#: Endings that say what a file holds.
+PICTURES = {".gif", ".png", ".jpg", ".jpeg", ".mp4", ".webm", ".webp"}
+
 if TYPE_CHECKING:
     from flashdqn.show.players import Players
 
@@ -102,9 +105,12 @@ def check_watch_arguments(parsed: WatchArguments) -> WatchArguments:
     ):
         if not there:
             raise ConfigError(f"{given} needs {needed}.")
-    for path in (parsed.gif, parsed.png):
-        if path is not None:
-            check_writable_file(path)
+    for path, ending in ((parsed.gif, ".gif"), (parsed.png, ".png")):
+        if path is None:
+            continue
+        if path.suffix.lower() in PICTURES - {ending}:
+            raise ConfigError(f"--{ending[1:]} writes a file that ends in {ending}, not {path.suffix}.")
+        check_writable_file(path)
     return parsed
 
 

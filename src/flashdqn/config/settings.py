@@ -174,7 +174,8 @@ def read_settings_file(path: Path) -> dict[str, Any]:
         reason = clean_line(str(error), 200)
         if "\0" in str(path):
             raise ConfigError("The name of a configuration file cannot hold a zero byte.") from None
-        raise ConfigError(f"{path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {reason}.") from None
+        kind = "TOML" if path.suffix == ".toml" else "JSON"
+        raise ConfigError(f"{path} is not valid {kind}: {reason}.") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold settings by name, and holds a {type(data).__name__}.")
     if isinstance(data.get("config"), dict):

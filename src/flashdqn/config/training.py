@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from flashdqn.config.learning import ExploreConfig, LearnConfig, PQNConfig, Repl
 from flashdqn.config.network import NetworkConfig
 from flashdqn.config.running import EvalConfig, LogConfig, RuntimeConfig
 from flashdqn.config.values import RATIOS, Ratio, Seconds, require
+from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import MANY, SEEDS, Between, check_values
 from flashdqn.envs.task import EnvConfig
 from flashdqn.envs.tasks import DEFAULT_TASK, make_default_config
@@ -143,3 +145,28 @@ class Config:
     def report_every(self) -> int:
         """Transitions between reports."""
         return self.log.every or max(25_000, 100 * self.envs)
+
+
+def check_resume(run: Config, wanted: Config) -> Config:
+    """Refuse a configuration that differs from the run's own in more than the budget."""
+    same = dataclasses.replace(wanted, steps=run.steps, episodes=run.episodes, max_time=run.max_time)
+    if changed := list_differences(run, same):
+        raise ConfigError(
+            f"A resumed run keeps its configuration; only --steps, --episodes and --max-time can change, "
+            f"not {', '.join(changed)}. Start a new run for that."
+        )
+    return wanted
+
+
+def list_differences(one: Any, other: Any, prefix: str = "") -> list[str]:
+    """The dotted names of settings that two groups have differently."""
+    if type(one) is not type(other):
+        return [prefix.rstrip(".")]
+    names: list[str] = []
+    for item in dataclasses.fields(one):
+        mine, its = getattr(one, item.name), getattr(other, item.name)
+        if dataclasses.is_dataclass(mine):
+            names += list_differences(mine, its, f"{prefix}{item.name}.")
+        elif mine != its:
+            names.append(f"{prefix}{item.name}")
+    return names

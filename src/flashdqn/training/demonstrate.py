@@ -20,7 +20,6 @@ from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ops import choose_epsilon_greedy
-from flashdqn.core.signals import Interrupt
 from flashdqn.core.types import Step
 from flashdqn.envs.task import Demonstrator
 from flashdqn.envs.tasks import find_task
@@ -29,6 +28,9 @@ from flashdqn.training.backends.backend import Backend
 from flashdqn.training.collector import Player
 from flashdqn.training.engine import Engine
 from flashdqn.training.schedules import Schedules
+
+#: Makes, for some work, a function that is called at each of its steps and says whether to stop.
+Watch = Callable[[str], Callable[[], bool]]
 
 
 def build_demonstrator(config: Config, env: VecEnv) -> Demonstrator | None:
@@ -65,7 +67,7 @@ def _unwrap_env(env: VecEnv) -> Any:
 
 
 def run_demonstrations(
-    config: Config, parts: Parts, engine: Engine, schedules: Schedules, interrupt: Interrupt
+    config: Config, parts: Parts, engine: Engine, schedules: Schedules, watch: Watch
 ) -> dict[str, Any]:
     """Fill the ring and learn from it; returns what was done, for the summary."""
     schedules.write(0)
@@ -73,12 +75,12 @@ def run_demonstrations(
     start = time.perf_counter()
     choices = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
     play_demonstrations(
-        config, parts, ExpertPlayer(expert, config, parts, engine.backend, choices), interrupt
+        config, parts, ExpertPlayer(expert, config, parts, engine.backend, choices), watch("demonstrations")
     )
     keep_demonstrations(config, parts, choices)
     shown = parts.metrics.read()
     played = time.perf_counter()
-    learn_from_demonstrations(config, parts, engine, interrupt)
+    learn_from_demonstrations(config, parts, engine, watch("learning from demonstrations"))
     counts = parts.counts
     result = {
         "source": config.demos.source,
@@ -134,9 +136,9 @@ class ExpertPlayer:
         self._backend.record(action, step, outcomes)
 
 
-def play_demonstrations(config: Config, parts: Parts, player: Player, interrupt: Interrupt) -> None:
+def play_demonstrations(config: Config, parts: Parts, player: Player, stop: Callable[[], bool]) -> None:
     """Play until there are enough episodes; the training continues those that are unfinished."""
-    while parts.counts.episodes < config.demos.episodes and not interrupt.requested:
+    while parts.counts.episodes < config.demos.episodes and not stop():
         parts.collector.collect(player)
         parts.sampler.rows_added()
         parts.counts.publish()
@@ -151,8 +153,8 @@ def keep_demonstrations(config: Config, parts: Parts, choices: Tensor | None) ->
         kept.take(parts.ring, choices, config.replay.n_step, config.learn.gamma, generator)
 
 
-def learn_from_demonstrations(config: Config, parts: Parts, engine: Engine, interrupt: Interrupt) -> None:
+def learn_from_demonstrations(config: Config, parts: Parts, engine: Engine, stop: Callable[[], bool]) -> None:
     """The configured number of gradient steps on the demonstrations."""
     complete = int(parts.ring.filled) >= config.replay.n_step
-    while complete and parts.learner.updates < config.demos.pretrain_steps and not interrupt.requested:
+    while complete and parts.learner.updates < config.demos.pretrain_steps and not stop():
         engine.learn(min(engine.largest, config.demos.pretrain_steps - parts.learner.updates))

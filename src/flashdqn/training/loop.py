@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import evaluate
-from flashdqn.training.progress import Progress
+from flashdqn.training.progress import Progress, watch_work
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
 from flashdqn.training.schedules import Schedules
@@ -149,7 +150,8 @@ class Loop:
     def show(self) -> None:
         """Run the demonstrations before the clock starts; the run folder stores a summary of them."""
         demos, interrupt = self.config.demos, self.interrupt
-        done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, interrupt)
+        watch = functools.partial(watch_work, self.progress, interrupt=interrupt)
+        done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, watch)
         if interrupt.requested and (
             done["episodes"] < demos.episodes or done["updates"] < demos.pretrain_steps
         ):
@@ -236,7 +238,8 @@ class Loop:
         self._owes_evaluation = True
         with self.parts.phases("evaluate", host=True):
             seed = purpose_seed(self.config.seed, "evaluation")
-            result = evaluate(self.games, learner.online, learner.head, seed, stop=self._is_stopping)
+            stop = watch_work(self.progress, "evaluation", self.interrupt)
+            result = evaluate(self.games, learner.online, learner.head, seed, stop=stop)
         self.parts.counts.settle()
         self._evaluated = self.parts.counts.transitions
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
@@ -248,9 +251,6 @@ class Loop:
         if is_best:
             mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
         self.listener.add_evaluation(self._evaluated, result, is_best)
-
-    def _is_stopping(self) -> bool:
-        return self.interrupt.requested
 
     def save(self, with_state: bool = True, timed: bool = False) -> Path:
         """Save a checkpoint now; never one with weights or a replay that are not finite. One that only the clock

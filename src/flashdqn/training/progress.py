@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from flashdqn.core.signals import Interrupt
 from flashdqn.runs.columns import GRAPHS, PHASES
 from flashdqn.runs.rows import MetricsRow
 from flashdqn.training.startup import StartUp
@@ -44,6 +47,9 @@ class Progress(Protocol):
     def report(self, row: MetricsRow) -> None:
         """Called when a window closes."""
 
+    def working(self, what: str, count: int) -> None:
+        """Show that something takes its time, such as an evaluation: it is at step `count`."""
+
     def evaluation(self, step: int, result: Evaluation) -> None:
         """Called after an evaluation."""
 
@@ -72,6 +78,9 @@ class Silent:
     def report(self, row: MetricsRow) -> None:
         """Ignore the row."""
 
+    def working(self, what: str, count: int) -> None:
+        """Show nothing."""
+
     def evaluation(self, step: int, result: Evaluation) -> None:
         """Ignore the result."""
 
@@ -91,6 +100,7 @@ class Plain:
         self._share, self._start_share, self._seconds, self._start = 0.0, -1.0, 0.0, 0.0
         self._next = 0.0
         self._asked = 0.0
+        self._work, self._work_began, self._next_work = ("", 0), 0.0, 0.0
 
     def note(self, text: str) -> None:
         """Print the text as a line."""
@@ -135,6 +145,19 @@ class Plain:
             f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}{gpu_text(row)}  left {self.left()}"
         )
 
+    def working(self, what: str, count: int) -> None:
+        """Show it, if the last time is long enough ago."""
+        now = time.perf_counter()
+        if what != self._work[0] or count <= self._work[1]:  # another one
+            self._work_began, self._next_work = now, now + self.EVERY
+        self._work = what, count
+        if now >= self._next_work:
+            self._next_work = now + self.EVERY
+            self._show_work(f"{what}: step {count:,}, {now - self._work_began:.0f} s")
+
+    def _show_work(self, text: str) -> None:
+        self.note(f"      {text}")
+
     def evaluation(self, step: int, result: Evaluation) -> None:
         """Print a line."""
         self.note(f"      {step:>11,} steps  {evaluation_text(result)}")
@@ -161,6 +184,8 @@ class LiveDisplay(Plain):
         self._row: MetricsRow | None = None
         self._evaluation = "not yet"
         self._live: Live | None = None
+        self._last: Live | None = None  # shows the work after the panel's end
+        self._doing = ""
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Open the panel."""
@@ -172,7 +197,7 @@ class LiveDisplay(Plain):
     def tick(self, share: float, steps: int, episodes: int, seconds: float) -> None:
         """Redraw if it is time."""
         super().tick(share, steps, episodes, seconds)
-        self._steps, self._episodes = steps, episodes
+        self._steps, self._episodes, self._doing = steps, episodes, ""
         if self._live is not None and time.perf_counter() >= self._next:
             self._next = time.perf_counter() + self.EVERY
             self._live.update(self.panel(), refresh=True)
@@ -185,8 +210,22 @@ class LiveDisplay(Plain):
         """Keep the result for the next drawing."""
         self._evaluation = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
+    def _show_work(self, text: str) -> None:
+        self._doing = text
+        if self._live is not None:
+            self._live.update(self.panel(), refresh=True)
+            return
+        if self._last is None:
+            self._last = Live(console=self.console, auto_refresh=False, transient=True)
+            self._last.start()
+        self._last.update(Text(text), refresh=True)
+
     def end(self) -> None:
         """Draw the panel a last time and leave it there."""
+        self._doing = ""
+        if self._last is not None:
+            self._last.stop()
+            self._last = None
         if self._live is not None:
             self._live.update(self.panel(), refresh=True)
             self._live.stop()
@@ -217,7 +256,19 @@ class LiveDisplay(Plain):
         if row:
             ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
             lines += [label_value("ratio", ratio), label_value("time in", phase_text(row) + gpu_text(row))]
-        return Group(*lines, label_value("evaluation", self._evaluation))
+        lines.append(label_value("evaluation", self._evaluation))
+        return Group(*lines, label_value("now", self._doing)) if self._doing else Group(*lines)
+
+
+def watch_work(progress: Progress, what: str, interrupt: Interrupt) -> Callable[[], bool]:
+    """A function that work calls at each of its steps: it shows that, and says whether to stop."""
+    steps = itertools.count(1)
+
+    def stop() -> bool:
+        progress.working(what, next(steps))
+        return interrupt.requested
+
+    return stop
 
 
 def choose_bar(console: Console) -> Console | None:

@@ -78,10 +78,10 @@ class Session:
         """
         report_stage("checking the settings")
         start, device = time.perf_counter(), choose_device(config.device)
+        expect_kernels(guess_kernels(config, device))
         compute = check_settings(config, device)
         with limits or use_run_threads(config, compute), allow_tf32(device):
             report_stage("making the environments")
-            expect_kernels(guess_kernels(config, device))
             env = build_env(config.env, config.envs, device)
             report_stage("allocating")
             try:

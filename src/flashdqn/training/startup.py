@@ -113,4 +113,4 @@ def describe_log(log: CompilationLog, now: float, began: float) -> str:
     if kernel is None:
         return f"Warming up: {log.doing or 'loading PyTorch'}, {now - began:.0f} s"
     left = log.estimate(now)[1]
-    return f"Compiling {kernel}, {log.number} of {log.total}, about {max(1, round(left))} s left"
+    return f"Compiling {kernel}, {log.number} of {log.total}, about {max(1, round(left))} s left (once)"

@@ -31,6 +31,7 @@ from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
 from flashdqn.training.ending import NO_PAGES, Pages, close_loop, describe_run, leave_failed, write_pages
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
+from flashdqn.training.progress import watch_work
 from flashdqn.training.warm_times import WarmUp
 
 #: The most games that the best checkpoint plays when the training is over.
@@ -124,7 +125,8 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
     best = find_best_checkpoint(loop.folder.checkpoints)
     if finished and best is not None:
         try:
-            result = evaluate_checkpoint(loop.config, loop.parts, best[0], stop=lambda: interrupt.requested)
+            stop = watch_work(loop.progress, "judging the best checkpoint", interrupt)
+            result = evaluate_checkpoint(loop.config, loop.parts, best[0], stop)
             summary["best_checkpoint"] = best[0].name
             if math.isfinite(result.mean_score):
                 summary["evaluation"] = result.to_json()
@@ -132,6 +134,8 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
             finished = False
         except CheckpointError as error:  # damaged since it was written: the run itself is complete
             loop.progress.note(f"The best checkpoint could not be evaluated: {error}")
+        finally:
+            loop.progress.end()
     if interrupt.signal is not None and not finished:
         stopped = name_signal(interrupt.signal)
     else:

@@ -52,6 +52,10 @@ def exercise_engine(engine: Engine) -> None:
         parts.collector.start(seed=0)
         for _ in range(parts.sampler.least_rows):
             engine.collect()
+    else:  # what chooses actions may be this plan's own, and must be compiled
+        collector = parts.collector
+        with torch.no_grad():
+            engine.backend.act(collector.obs, collector.mask, collector.eps, collector.luck)
     with suppress(BadNumbersError, DivergedError):  # the run itself reports a loss that is not finite
         for count in all_group_sizes(engine.largest):
             parts.learner.updates = 0  # a copy into the target would split the group
