@@ -28,7 +28,15 @@ from flashdqn.runs.checkpoint import load_checkpoint
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
-from flashdqn.training.ending import NO_PAGES, Pages, close_loop, describe_run, leave_failed, write_pages
+from flashdqn.training.ending import (
+    NO_PAGES,
+    Pages,
+    close_loop,
+    describe_run,
+    explain_failure,
+    leave_failed,
+    write_pages,
+)
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.warm_times import WarmUp
@@ -93,7 +101,10 @@ def run_and_summarize(
             raise
         raise failure from error
     loop.reporter.close(summary)
-    folder.write_json(SUMMARY_FILE, summary)
+    try:
+        folder.write_json(SUMMARY_FILE, summary)
+    except OSError as error:
+        raise explain_failure(loop, error, None) from error
     run = draw_run(SessionEnd(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
     if unclosed is not None and run.finished:
         raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed
