@@ -43,6 +43,8 @@ from flashdqn.training.warm_times import WarmUp
 
 #: The most games that the best checkpoint plays when the training is over.
 JUDGED_GAMES = 100
+#: A larger score in a summary is damage.
+LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,11 @@ class SessionEnd:
     @property
     def score(self) -> float:
         """Mean score of the best checkpoint over new games (NaN if the run was stopped before)."""
-        return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
+        played = self.summary.get("evaluation")
+        score = played.get("mean_score") if isinstance(played, dict) else None
+        return (
+            float(score) if type(score) in (int, float) and abs(score) < LARGEST else math.nan
+        )  # may be forged
 
 
 def run_and_summarize(
