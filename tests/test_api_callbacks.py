@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 import flashdqn
 from conftest import tiny_config
 from flashdqn import CallbackError, CheckpointEvent, ConfigError, EvaluationEvent, ReportEvent, Run
+from flashdqn.core.errors import StorageError
 from flashdqn.runs import checkpoint
 
 Train = Callable[..., Run]
@@ -153,3 +155,18 @@ def test_a_score_that_cannot_be_reached_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"stop_at_score {message}"):
         train(settings, stop_at_score=score)
+
+
+@pytest.mark.parametrize("score", [10**400, -(10**400), float("nan"), True, "5"])
+def test_a_score_that_is_not_a_number_is_refused(train: Train, score: Any) -> None:
+    with pytest.raises(ConfigError, match="stop_at_score must be a number"):
+        train(stop_at_score=score)
+
+
+def test_a_run_folder_that_is_gone_is_one_sentence(train: Train) -> None:
+    def remove(event: EvaluationEvent) -> None:
+        if event.step >= 2000:
+            shutil.rmtree(event.run)
+
+    with pytest.raises(StorageError, match=r"No such file or directory .*summary\.json"):
+        train(on_evaluation=remove)

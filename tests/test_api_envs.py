@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from pathlib import Path
@@ -185,3 +186,28 @@ def test_names_of_objects() -> None:
     assert live_env.shorten_live_name(name) == "Local"
     assert live_env.shorten_live_name(live_env.name_copies(name)) == "Local"
     assert live_env.shorten_live_name("CartPole-v1") == "CartPole-v1"
+
+
+def test_an_agent_keeps_its_environment_when_another_is_passed_for_the_same_run() -> None:
+    first, second = make_local_class(), make_local_class()
+    second.step = lambda self, action: (np.zeros(5, np.float32), -7.0, True, False, {})  # type: ignore[assignment]
+    run = train(first)
+    agent = flashdqn.load(run, env=first)
+    before = agent.evaluate(2).mean_return
+    other = flashdqn.load(run, env=second)
+    assert other.evaluate(2).mean_return == -7.0
+    assert agent.evaluate(2).mean_return == run.agent().evaluate(2).mean_return == before > -7.0
+    assert run.resume(steps=run.config.steps + 100, progress=False).finished
+    assert flashdqn.train(resume=run, env=second, steps=run.config.steps + 400, progress=False).finished
+
+
+def test_paths_of_a_file_are_not_passed_to_another_environment() -> None:
+    run = train(make_local_class(), env={"kwargs": {}})
+    agent = run.agent()
+    config = dataclasses.replace(
+        agent.config, env=dataclasses.replace(agent.config.env, id="CartPole-v1", kwargs={"log": "/etc/x"})
+    )
+    agent.config = config
+    agent.save("agent.zip")
+    with pytest.raises(ConfigError, match="asks to import '/etc/x'"):
+        flashdqn.load("agent.zip", env=Corridor)

@@ -13,6 +13,7 @@ import pytest
 import flashdqn
 from flashdqn import ConfigError, Run
 from flashdqn.api.notebook import NotebookDisplay, find_notebook
+from flashdqn.core.files import read_signed_json, write_signed_json
 from flashdqn.runs.rows import MetricsRow
 from flashdqn.runs.tables import read_table
 from flashdqn.training.evaluate import Evaluation
@@ -139,3 +140,24 @@ def test_progress_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_is_no_notebook_here() -> None:
     assert find_notebook() is None
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"steps": "many"},
+        {"steps": None},
+        {"steps": 10**400},
+        {"evaluation": []},
+        {"evaluation": {"mean_score": "<b>"}},
+        {"evaluation": {"mean_score": 10**400}},
+        {"finished": False, "stopped": "\x1b[2J\n" + 500 * "x"},
+    ],
+)
+def test_a_forged_summary_is_shown_in_one_harmless_line(run_copy: Path, forged: dict[str, Any]) -> None:
+    summary = run_copy / "summary.json"
+    write_signed_json(summary, read_signed_json(summary) | forged)
+    shown = repr(Run.open(run_copy))
+    assert shown.startswith("<Run ")
+    assert shown.isprintable()
+    assert len(shown) < len(str(run_copy)) + 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save
 
 import flashdqn
 from flashdqn import Agent, CheckpointError, ConfigError, EnvError, Run
 from flashdqn.agent.judge import join_evaluations
+from flashdqn.compute.device import free_bytes
 from flashdqn.core.archive import write_archive
 from flashdqn.core.files import compute_checksum
 from flashdqn.training.evaluate import Evaluation
@@ -67,6 +70,29 @@ def spoil_settings(parts: dict[str, bytes]) -> None:
     parts["agent.json"] = parts["agent.json"].replace(b'"envs": 16', b'"envs": 17')
 
 
+def change_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict[str, bytes]], None]:
+    """Weights that are changed, with a checksum that fits them."""
+
+    def spoil(parts: dict[str, bytes]) -> None:
+        weights = {name: change(tensor) for name, tensor in load(parts["weights.safetensors"]).items()}
+        exchange_weights(save(weights))(parts)
+
+    return spoil
+
+
+def exchange_weights(data: bytes) -> Callable[[dict[str, bytes]], None]:
+    def spoil(parts: dict[str, bytes]) -> None:
+        parts["weights.safetensors"] = data
+        change_about(lambda about: about.update(weights=hashlib.sha256(data).hexdigest()))(parts)
+
+    return spoil
+
+
+def write_tensor_header(kind: str) -> bytes:
+    header = json.dumps({"x": {"dtype": kind, "shape": [1], "data_offsets": [0, 1]}}).encode()
+    return len(header).to_bytes(8, "little") + header + b"0"
+
+
 def change_about(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, bytes]], None]:
     def spoil(parts: dict[str, bytes]) -> None:
         about = json.loads(parts["agent.json"])
@@ -86,6 +112,10 @@ def change_about(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str,
         (change_about(lambda about: about.update(config=[])), "lacks a part"),
         (change_about(lambda about: about["config"].update(envs="x")), "envs"),
         (change_about(lambda about: about["config"]["env"].update(features="flood")), "do not fit"),
+        (change_weights(lambda x: x * torch.nan), "holds NaN"),
+        (change_weights(lambda x: x.half()), "must be torch.float32, and is torch.float16"),
+        (exchange_weights(write_tensor_header("F8_E8M0")), "cannot be read: weights.safetensors"),
+        (change_about(lambda about: about["config"]["explore"].update(over="1e-999999999")), "whole number"),
         (lambda parts: parts.update({"agent.json": b"[" * 100_000}), "not an agent"),
         (lambda parts: parts.update({"agent.json": b"\xff"}), "not an agent"),
         (lambda parts: parts.update({"more.py": b"print(1)"}), "nothing else"),
@@ -101,6 +131,14 @@ def test_damage_is_one_sentence(
     with pytest.raises(flashdqn.FlashDQNError, match=message) as caught:
         flashdqn.load(path, "cpu")
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_larger_than_the_memory_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "agent.zip"
+    with path.open("wb") as file:
+        file.truncate(free_bytes(torch.device("cpu")) // 2)  # takes no space on the disk
+    with pytest.raises(CheckpointError, match="bytes of free memory that is too much"):
+        flashdqn.load(path)
 
 
 def test_code_that_it_names_is_not_imported(

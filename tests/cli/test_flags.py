@@ -97,6 +97,7 @@ def test_files_and_keywords_take_them_too() -> None:
         (["--envs", "ten"], "--envs takes a whole number such as 64, 100k or 1e6, and 'ten' is not."),
         (["--lr", "0,001"], "--lr takes a number such as 0.5 or 1e-3, and '0,001' is not."),
         (["--hidden", "256;256"], "--hidden takes whole numbers such as 256,256, and '256;256' is not."),
+        (["--hidden", "256,,256"], "--hidden takes whole numbers such as 256,256, and '' is not."),
         (["--steps", "1.5"], "--steps takes a whole number"),
         (["--steps"], "--steps needs a value: a whole number such as 64, 100k or 1e6."),
         (["--steps", "--envs", "3"], "--steps needs a value"),

@@ -102,6 +102,7 @@ def test_a_named_preset_comes_first(tmp_path: Path, capsys: pytest.CaptureFixtur
         ({"use_target_network": "yes"}, "'use_target_network' must be true or false, and is 'yes'"),
         ({"startingBlocks": 2.5}, "'startingBlocks' must be a whole number"),
         ({"target_update": 5, "use_target_network": False}, "says again what another key has said"),
+        ({"dim": 8, "startingBlocks": 3, "env.size": 9}, "'env.size' says again what another key has said"),
     ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -111,3 +111,8 @@ def test_refused_code_is_named_and_nothing_is_compiled(folder: Path) -> None:
     assert missing == ["run_policy"]
     assert cache.load_overload((), Context()) is None
     assert get_log().current == "run_policy"
+
+
+def test_times_that_cannot_be_are_not_believed(folder: Path) -> None:
+    (folder / TIMES_FILE).write_text('{"run_updates": 1e308, "play_vector": 1e308}')
+    assert read_times() == {}  # their sum is infinite, and no display can round it

@@ -101,3 +101,10 @@ def test_keywords_follow_too(monkeypatch: pytest.MonkeyPatch) -> None:
     flashdqn.train(base_config("snake"), steps=5000, progress=False)
     assert [config.explore.over for config in seen] == [4000, 70, 1_000_000]
     assert TINY["explore.over"] == tiny_config().explore.over
+
+
+@pytest.mark.parametrize("text", ["1e999999999%", "1e-999999999", "1E-9_9_9_9_9_9", "9" * 50 + "%", "1e400%"])
+def test_a_share_of_many_digits_is_refused_at_once(text: str) -> None:
+    """As a fraction it would have a billion digits."""
+    with pytest.raises(ConfigError, match=r"explore\.over"):
+        apply_settings(Config(), {"explore": {"over": text}, "steps": 1000})

@@ -74,3 +74,11 @@ def test_files_that_are_too_large_or_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="named pipe"):
         read_archive(tmp_path / "pipe", PARTS, MOST)
+
+
+@pytest.mark.parametrize(("before", "behind"), [(b"#!/bin/sh\n", b""), (b"", b"\0"), (b"", b"more" * 99)])
+def test_nothing_may_lie_around_it(tmp_path: Path, before: bytes, behind: bytes) -> None:
+    path = tmp_path / "one.zip"
+    path.write_bytes(before + make_zip(*PARTS.items()) + behind)
+    with pytest.raises(ValueError, match="before or behind"):
+        read_archive(path, PARTS, MOST)

@@ -109,3 +109,9 @@ def test_what_cannot_be_numbered_is_refused() -> None:
     check_branches("many", (2,) * 62)
     with pytest.raises(EnvError, match="many has actions of 63 parts"):
         check_branches("many", (2,) * 63)
+
+
+@pytest.mark.parametrize("sizes", [(2**31, 2), (1,) * 10**6, (2,) * 10**6, (2**40,)])
+def test_too_many_parts_or_choices_are_refused(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(EnvError, match="fewer"):
+        check_branches("it", sizes)

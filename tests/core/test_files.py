@@ -186,3 +186,10 @@ def test_plain_files_below_dev_are_not_devices() -> None:
     assert is_device_path(Path("/dev/fd/5"))
     assert not is_device_path(Path("/dev/shm/report.html"))
     assert not is_device_path(Path("/dev/../dev//shm/report.html"))
+
+
+def test_a_name_that_comes_twice_is_found_among_many() -> None:
+    """In one pass: with a million names, comparing all of them takes hours."""
+    names = [f'"{number:x}":0' for number in range(300_000)]
+    with pytest.raises(ValueError, match="it has '493df' twice"):
+        parse_json("{" + ",".join(names) + ',"493df":1}', unique=True)

@@ -139,3 +139,9 @@ def test_workers_take_actions_of_every_form() -> None:
                 assert torch.equal(one.reward, other.reward)
         finally:
             there.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2**31, 2]), spaces.MultiDiscrete([1] * 10**6)])
+def test_hostile_actions_take_no_memory(space: spaces.MultiDiscrete) -> None:
+    with pytest.raises(EnvError, match="fewer"):
+        make_action_coder(space, "it")

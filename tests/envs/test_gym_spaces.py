@@ -162,3 +162,16 @@ def test_empty_spaces_are_refused() -> None:
         Encoder(spaces.Dict({}), num_actions=2)
     with pytest.raises(EnvError, match="is empty"):
         Encoder(spaces.Box(0, 1, (0,)), num_actions=2)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(2**31),
+        spaces.MultiDiscrete([2**62] * 4),
+        spaces.Dict({"a": spaces.Discrete(2**31), "b": spaces.Box(-1, 1, (3,))}),
+    ],
+)
+def test_an_observation_that_no_memory_holds_is_refused(space: Any) -> None:
+    with pytest.raises(EnvError, match="numbers is too large"):
+        Encoder(space, 2)

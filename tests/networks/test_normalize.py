@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import flashdqn
 from flashdqn.config import NetworkConfig
 from flashdqn.core.contract import ObsSpec
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.envs import check_env
 from flashdqn.envs.reward_scale import GAMMA, RewardScale
 from flashdqn.networks import build_network
@@ -77,3 +77,29 @@ def test_an_action_is_repeated() -> None:
     check_env(env, steps=20)
     with pytest.raises(flashdqn.FlashDQNError, match=r"leave out --env\.action-repeat"):
         flashdqn.make_env("gym_envs:make_walk", 1, kwargs={"masked": True}, action_repeat=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("count", 0.0), ("count", float("nan")), ("squares", -1.0), ("mean", float("inf"))]
+)
+def test_statistics_that_cannot_be_are_refused(name: str, value: float) -> None:
+    state = ObsNormalizer((3,)).state_dict()
+    state[name].fill_(value)
+    with pytest.raises(CheckpointError, match=r"network\.normalize"):
+        ObsNormalizer((3,)).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("count", torch.tensor(-5.0, dtype=torch.float64)),
+        ("squares", torch.tensor(float("nan"), dtype=torch.float64)),
+        ("return", torch.zeros(1)),
+        ("ended", torch.zeros(3)),
+    ],
+)
+def test_a_reward_scale_that_cannot_be_is_refused(name: str, value: torch.Tensor) -> None:
+    env = RewardScale(flashdqn.make_env("gym_envs:make_walk", 3))
+    env.reset(0)
+    with pytest.raises(CheckpointError, match=f"scale.{name}"):
+        env.load_state_dict(env.state_dict() | {f"scale.{name}": value})

@@ -62,6 +62,7 @@ class Agent:
         except RuntimeError as error:
             reason = clean_line(str(error).partition("\n")[2] or str(error), 300)
             raise CheckpointError(f"The weights do not fit the run's configuration: {reason}") from None
+        check_weights(self.network, weights)
 
     @staticmethod
     def from_onnx(file: str | Path, threads: int = 1) -> OnnxAgent:
@@ -195,6 +196,18 @@ def keep_flat_torso(config: Config, weights: dict[str, Tensor], env: VecEnv) -> 
     return (
         apply_settings(config, {"network.torso": "mlp"}) if flat and get_parts(get_decoder(env)) else config
     )
+
+
+def check_weights(network: torch.nn.Module, weights: dict[str, Tensor]) -> None:
+    """Refuse weights of another type, which would be rounded, and NaN: they play, but not what was trained."""
+    for name, tensor in network.state_dict().items():
+        given = weights[name]
+        if given.dtype != tensor.dtype:
+            raise CheckpointError(
+                f"The weights are damaged: {name} must be {tensor.dtype}, and is {given.dtype}."
+            )
+        if given.is_floating_point() and not bool(given.isfinite().all()):
+            raise CheckpointError(f"The weights are damaged: {name} holds NaN or infinity.")
 
 
 def check_eps(eps: float) -> None:

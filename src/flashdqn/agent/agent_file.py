@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from flashdqn.compute.device import free_bytes
 from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings, list_remaining_code, to_dict
 from flashdqn.core.archive import read_archive, write_archive
@@ -36,6 +38,8 @@ FORMAT = "flashdqn-agent-1"
 ABOUT, WEIGHTS = "agent.json", "weights.safetensors"
 #: The largest file, and the largest settings in it, in bytes.
 MOST_BYTES, MOST_SETTINGS = 16 * 2**30, 10 * 2**20
+#: How often a file lies in memory while it is read: as it is, as its parts, as tensors.
+COPIES = 3
 
 
 def write_agent_file(agent: Agent, path: Path) -> Path:
@@ -68,6 +72,7 @@ def read_agent_file(
     """The settings, the weights, and the transitions that they were trained on. Code that the settings name must be
     permitted, unless the user's `change` replaces it."""
     try:
+        require_memory(path)
         parts = read_archive(path, (ABOUT, WEIGHTS), MOST_BYTES)
         about = parse_about(parts[ABOUT])
         if hashlib.sha256(parts[WEIGHTS]).hexdigest() != about["weights"]:
@@ -80,8 +85,15 @@ def read_agent_file(
     permission.require(list_remaining_code(config, changed), path)
     try:
         return changed, load(parts[WEIGHTS]), about["steps"]
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, KeyError, RuntimeError, ValueError, TypeError) as error:  # an unknown type, …
         raise CheckpointError(f"{path} cannot be read: {WEIGHTS} in it: {error}.") from None
+
+
+def require_memory(path: Path) -> None:
+    """Refuse a file that would fill the memory: a stranger can make one of any size that takes no space on disk."""
+    size, free = path.stat().st_size, free_bytes(torch.device("cpu"))
+    if COPIES * size > free:
+        raise ValueError(f"it has {size:,} bytes, and with {free:,} bytes of free memory that is too much")
 
 
 def parse_about(data: bytes) -> dict[str, Any]:

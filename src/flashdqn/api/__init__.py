@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -162,8 +161,9 @@ def check_stop_score(config: Config, score: float | None) -> None:
     """Refuse a score that no evaluation could reach."""
     if score is None:
         return
-    if isinstance(score, bool) or not isinstance(score, int | float) or math.isnan(score):
-        raise ConfigError(f"stop_at_score must be a number, and is {score!r}.")
+    number = isinstance(score, int | float) and not isinstance(score, bool) and score == score
+    if not number or (isinstance(score, int) and score.bit_length() > 1000):  # more than a float can hold
+        raise ConfigError(f"stop_at_score must be a number, and is {describe_value(score)}.")
     if not config.eval.every:
         raise ConfigError(
             "stop_at_score needs evaluations, and eval.every is 0: set it to a number of steps."

@@ -12,6 +12,7 @@ from flashdqn.api.notebook import make_inline_page
 from flashdqn.config.given_env import EnvLike, find_env_change, permit_given_env
 from flashdqn.config.settings import list_named_code, list_receivers
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.text import clean_line, clean_name
 from flashdqn.core.user_code import Permission
 from flashdqn.runs.arrays import Arrays, make_frame, read_arrays
 from flashdqn.runs.folder import RunFolder
@@ -102,7 +103,10 @@ class Run(SessionEnd):
 
     def __repr__(self) -> str:
         ended = "finished" if self.finished else str(self.summary.get("stopped", "not finished"))
-        return f"<Run {self.path}: {ended}, {self.summary.get('steps', 0):,} steps, score {self.score:.4g}>"
+        steps = self.summary.get("steps", 0)
+        shown = f"{steps:,}" if type(steps) is int and 0 <= steps < 2**63 else "unknown"
+        text = f"<Run {self.path}: {clean_line(ended, 200)}, {shown} steps, score {self.score:.4g}>"
+        return clean_name(text)  # the run may be a stranger's
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -66,10 +66,10 @@ class Flag:
             or (self.rule.optional and word in ("None", "none"))
         ):
             return ["None"] if self.rule.optional and word == "none" else [word]
-        parts = word.strip("[]()").split(",") if self.rule.listed else [word]
-        return [
-            self._read_number(part.strip(), shown) for part in parts if part.strip() or not self.rule.listed
-        ]
+        if self.rule.listed and not (word := word.strip("[](), ")):
+            return []
+        parts = word.split(",") if self.rule.listed else [word]
+        return [self._read_number(part.strip(), shown) for part in parts]
 
     def describe_needs(self) -> str:
         """What it takes, for a message."""

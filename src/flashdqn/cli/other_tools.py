@@ -211,6 +211,8 @@ def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], lis
     notes: list[str] = []
     for key, value in settings.items():
         if key.partition(".")[0] in ours and key not in MEANINGS:
+            if key in result:
+                raise ConfigError(f"'{key}' says again what another key has said. Keep one.")
             result[key] = value
             continue
         if key not in MEANINGS:

@@ -7,7 +7,6 @@ kernel takes about as long.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,8 @@ from flashdqn.core.files import read_json_object, write_signed_json
 TIMES_FILE = "compile-times.json"
 #: Kernels to remember.
 MOST_TIMES = 200
+#: A longer time is damage: the sum of many would be infinite.
+MOST_SECONDS = 1e6
 
 #: Seconds on one quiet core of 2026, where nothing is remembered; other kernels take about `USUAL_SECONDS`.
 FIRST_GUESSES = {
@@ -178,7 +179,7 @@ def read_times() -> dict[str, float]:
         known = {name: float(seconds) for name, seconds in read_json_object(folder / TIMES_FILE).items()}
     except (OSError, ValueError, TypeError, OverflowError):
         return {}
-    return known if all(0 <= seconds < math.inf for seconds in known.values()) else {}
+    return known if all(0 <= seconds <= MOST_SECONDS for seconds in known.values()) else {}
 
 
 def remember_time(kernel: str, seconds: float) -> None:

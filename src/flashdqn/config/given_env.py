@@ -14,8 +14,8 @@ from flashdqn.core.user_code import Permission, find_names
 from flashdqn.envs.live_env import (
     is_instance_name,
     is_live_name,
+    lend_name,
     name_env_object,
-    register_live_env,
     shorten_live_name,
     takes_argument,
 )
@@ -126,10 +126,10 @@ def replace_env(config: EnvConfig, env: EnvLike | Mapping[str, Any] | None) -> E
     name = getattr(config, "id", "")
     if is_live_name(name) and not isinstance(env, str):
         new = start_from_env(env).env  # refuses what is not an environment
-        if new.task == config.task:
-            register_live_env(name, env, is_single_env(env))
+        if new.task != config.task:
+            return new
+        if lend_name(name, env, is_single_env(env)):
             return config
-        return new
     new = start_from_env(env).env
     if new.task == config.task and hasattr(new, "id"):
         return dataclasses.replace(config, id=new.id)  # type: ignore[call-arg]

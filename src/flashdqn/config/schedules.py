@@ -9,6 +9,7 @@ schedules that it started with, whatever its new budget is.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Any
@@ -23,12 +24,16 @@ SCHEDULES = ("explore.over", "learn.lr_over", "replay.beta_over")
 LONGEST_START = 10
 #: The largest share; above 1, a schedule is not over when the training is.
 LARGEST_SHARE = 10
+#: The most characters of a share.
+LONGEST_SHARE = 40
 
 
 def parse_share(value: Any) -> Fraction | None:
     """The share of the budget that a value stands for ("50%", "0.5", 0.5); None if it is not meant as one."""
     text = value.strip() if isinstance(value, str) else repr(value) if isinstance(value, float) else ""
     percent = text.endswith("%")
+    if len(text) > LONGEST_SHARE or re.search(r"e[-+]?[\d_]{3}", text, re.IGNORECASE):
+        return None  # a fraction would have as many digits as the exponent says
     try:
         share = Fraction(text.removesuffix("%").strip()) / (100 if percent else 1)
     except (ValueError, ZeroDivisionError):

@@ -129,8 +129,12 @@ def list_named_code(config: Config) -> tuple[str, ...]:
 
 def list_remaining_code(config: Config, changed: Config) -> list[str]:
     """The names of a file's configuration that are still there after the user's own changes."""
-    still = set(list_named_code(changed))
-    return [name for name in list_named_code(config) if name in still]
+    still, names = set(list_named_code(changed)), list_named_code(config)
+    if getattr(changed.env, "id", "") != getattr(config.env, "id", ""):
+        # The file's arguments go to an environment that the user has not chosen them for.
+        paths = tuple(find_paths(getattr(changed.env, "kwargs", None)))
+        still, names = still | set(paths), tuple(dict.fromkeys((*names, *paths)))
+    return [name for name in names if name in still]
 
 
 def list_receivers(config: Config) -> dict[str, str]:

@@ -16,6 +16,8 @@ from flashdqn.core.files import read_plain_file, write_output
 #: A date for every entry: the same parts make the same file.
 DATE = (2020, 1, 1, 0, 0, 0)
 ENCRYPTED = 1
+#: How the first entry and the end of a zip file begin, and how many bytes the end has without its comment.
+FIRST, END, END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22
 
 
 def write_archive(path: Path, parts: Mapping[str, bytes]) -> None:
@@ -32,9 +34,17 @@ def read_archive(path: Path, names: Iterable[str], most: int) -> dict[str, bytes
     data = read_plain_file(path, follow=True, most=most)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
+            _require_nothing_around(data, file)
             return _read_parts(file, sorted(names), len(data))
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise ValueError(f"it is not a whole zip file ({error})") from None
+
+
+def _require_nothing_around(data: bytes, file: zipfile.ZipFile) -> None:
+    """Refuse what zip files may have before their first entry and behind their end: another file, for example."""
+    end = len(data) - END_BYTES - len(file.comment)
+    if not data.startswith(FIRST) or end < 0 or not data.startswith(END, end):
+        raise ValueError("something lies before or behind the zip file in it")
 
 
 def _read_parts(file: zipfile.ZipFile, names: list[str], size: int) -> dict[str, bytes]:

@@ -16,6 +16,8 @@ from flashdqn.core.errors import EnvError
 
 #: An action number is an int64, with room for what kernels add to it.
 MOST_COMBINATIONS = 2**62
+#: Parts of an action: as many dimensions as an array of NumPy has. And the choices in all of them.
+MOST_PARTS, MOST_CHOICES = 64, 2**24
 
 
 class ActionBranches:
@@ -89,9 +91,15 @@ class ActionBranches:
 
 
 def check_branches(name: str, sizes: tuple[int, ...]) -> None:
-    """Refuse branches whose combinations cannot be counted by an action number."""
-    if math.prod(sizes) > MOST_COMBINATIONS:
+    """Refuse branches whose combinations cannot be counted by an action number, or that are too many."""
+    bits = sum(math.log2(max(1, size)) for size in sizes)  # a product of many would take minutes
+    if bits > 100 or math.prod(sizes) > MOST_COMBINATIONS:
         raise EnvError(
             f"{name} has actions of {len(sizes)} parts with more than 2^62 combinations, the most that can be "
             "numbered: wrap the environment so that an action has fewer parts, or fewer choices in each."
+        )
+    if len(sizes) > MOST_PARTS or sum(sizes) > MOST_CHOICES:
+        raise EnvError(
+            f"{name} has actions of {len(sizes):,} parts with {sum(sizes):,} choices, and {MOST_PARTS} parts with "
+            f"{MOST_CHOICES:,} choices are the most: wrap the environment so that an action has fewer."
         )

@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -258,8 +259,7 @@ def remove_anything(path: Path) -> None:
 def _make_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"it has {twice[:60]!r} twice")
     return found
 

@@ -118,6 +118,14 @@ def register_live_env(name: str, source: Any, is_instance: bool) -> None:
     _LIVE[name] = LiveEnv(name, source, is_instance)
 
 
+def lend_name(name: str, source: Any, is_instance: bool) -> bool:
+    """Let the name in a run's settings stand for an object; False if it is already that of another object of this
+    process, which other agents may be playing with."""
+    if name not in _LIVE:
+        register_live_env(name, source, is_instance)
+    return _LIVE[name].source is source
+
+
 def find_live_env(name: str) -> Any:
     """What makes the environments of a name."""
     known = _LIVE.get(name.replace(COPY, "", 1))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.core.contract import VecEnv, close_env
+from flashdqn.core.saved import require_everywhere, require_finite, require_same_kind
 from flashdqn.core.types import Step
 
 STATE = "scale."
@@ -72,6 +73,11 @@ class RewardScale:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state; where games cannot be saved, the next step starts new episodes."""
         self.env.load_state_dict({k: v for k, v in state.items() if not k.startswith(STATE)})
+        for name, tensor in self._tensors().items():
+            require_same_kind(f"env.{STATE}{name}", state[f"{STATE}{name}"], tensor)
+            require_finite(f"env.{STATE}{name}", state[f"{STATE}{name}"])
+        for name in ("count", "squares"):
+            require_everywhere(state[f"{STATE}{name}"] >= 0, f"env.{STATE}{name} must be 0 or more")
         for name, tensor in self._tensors().items():
             tensor.copy_(state[f"{STATE}{name}"])
         if not getattr(self.env, "resumable", True):

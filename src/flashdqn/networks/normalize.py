@@ -3,11 +3,14 @@ exported with it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from flashdqn.core.contract import Decoder, ObsSpec
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.saved import require_everywhere, require_finite
 
 #: A normalized number is at most this many deviations from the mean.
 MOST = 10.0
@@ -33,6 +36,13 @@ class ObsNormalizer(nn.Module):
 
     def __deepcopy__(self, memo: object) -> ObsNormalizer:
         return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        require_everywhere(self.count >= 1, "network.normalize has counted less than one observation")
+        require_everywhere(self.squares >= 0, "network.normalize has a variance below 0")
+        for name in ("count", "mean", "squares"):
+            require_finite(f"network.normalize: {name}", getattr(self, name))
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, *shape] → the same, normalized."""

@@ -28,7 +28,15 @@ from flashdqn.runs.checkpoint import load_checkpoint
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
-from flashdqn.training.ending import NO_PAGES, Pages, close_loop, describe_run, leave_failed, write_pages
+from flashdqn.training.ending import (
+    NO_PAGES,
+    Pages,
+    close_loop,
+    describe_run,
+    explain_failure,
+    leave_failed,
+    write_pages,
+)
 from flashdqn.training.evaluate import Evaluation, evaluate
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import watch_work
@@ -36,6 +44,8 @@ from flashdqn.training.warm_times import WarmUp
 
 #: The most games that the best checkpoint plays when the training is over.
 JUDGED_GAMES = 100
+#: A larger score in a summary is damage.
+LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,12 @@ class SessionEnd:
     @property
     def score(self) -> float:
         """Mean score of the best checkpoint over new games (NaN if the run was stopped before)."""
-        return float(self.summary.get("evaluation", {}).get("mean_score", float("nan")))
+        played = self.summary.get("evaluation")
+        score: Any = played.get("mean_score") if isinstance(played, dict) else None
+        believed = (
+            type(score) in (int, float) and abs(score) < LARGEST
+        )  # a stranger's summary may say anything
+        return float(score) if believed else math.nan
 
 
 def run_and_summarize(
@@ -94,7 +109,10 @@ def run_and_summarize(
             raise
         raise failure from error
     loop.reporter.close(summary)
-    folder.write_json(SUMMARY_FILE, summary)
+    try:
+        folder.write_json(SUMMARY_FILE, summary)
+    except OSError as error:
+        raise explain_failure(loop, error, None) from error
     run = draw_run(SessionEnd(folder.shown, config, bool(summary["finished"]), summary), pages, loop)
     if unclosed is not None and run.finished:
         raise EnvError(f"{unclosed} The training is complete and saved in {folder.shown}.") from unclosed

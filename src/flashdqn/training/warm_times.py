@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,8 @@ from flashdqn.training.autotune import Choice
 
 #: Times to remember; the oldest are forgotten.
 MOST_TIMES = 1000
+#: A longer time is damage.
+MOST_SECONDS = 1e6
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def read_warm_times(path: Path) -> dict[str, float]:
         known = {name: float(seconds) for name, seconds in read_json_object(path).items()}
     except (ValueError, TypeError, OverflowError):
         return {}
-    return known if all(0 <= seconds < math.inf for seconds in known.values()) else {}
+    return known if all(0 <= seconds <= MOST_SECONDS for seconds in known.values()) else {}
 
 
 def write_warm_times(path: Path, known: dict[str, float]) -> None:

@@ -60,10 +60,12 @@ def make_action_coder(space: Space[object], name: str, bins: int = 0) -> ActionC
         return ActionCoder(int(space.n), (), (), lambda action: action + first, first)
     if isinstance(space, spaces.MultiDiscrete):
         sizes, starts = space.nvec.reshape(-1), space.start.reshape(-1)
+        check_branches(name, tuple(sizes.tolist()))  # before anything is made for each of them
         names = [f"part {k}: {starts[k] + i}" for k in range(len(sizes)) for i in range(sizes[k])]
         return _make_branched(space, name, sizes.tolist(), names, lambda choices: choices + starts)
     if isinstance(space, spaces.MultiBinary):
         count = math.prod(space.shape)
+        check_branches(name, (2,) * count)
         names = [f"bit {k}: {'off' if i == 0 else 'on'}" for k in range(count) for i in range(2)]
         return _make_branched(space, name, [2] * count, names, lambda choices: choices)
     if isinstance(space, spaces.Box):
@@ -86,6 +88,7 @@ def _make_binned(space: spaces.Box, name: str, bins: int) -> ActionCoder:
             f"{name} has continuous actions without bounds, so --env.action-bins cannot divide them: wrap the "
             "environment so that its action space has a finite low and high."
         )
+    check_branches(name, (bins,) * len(low))
     values = np.linspace(low, high, bins)  # [bins, D]
     columns = np.arange(len(low))
     several = len(low) > 1
@@ -102,7 +105,6 @@ def _make_branched(
     if 0 in sizes or not sizes:
         raise EnvError(f"{name} has an action space without actions: {space}.")
     branches = tuple(sizes)
-    check_branches(name, branches)
 
     def decode(action: Array) -> Array:
         choices = np.stack(np.unravel_index(action, branches), axis=1)

@@ -12,6 +12,7 @@ Dict, Tuple    their parts one after the other, flat, as float32 (bytes up to 25
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ MASK_KEY = "action_mask"
 MANY_VALUES = 256
 #: A part of bytes with two axes, both at least this long, is an image in gray.
 GRAY_SIDE = 8
+#: The most numbers of an observation: a gigabyte as float32.
+MOST_NUMBERS = 2**28
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,11 @@ class Encoder:
             self.parts = scale_parts(space, self.parts)
         if not self.parts:
             raise EnvError(f"The observation space {space} holds nothing to learn from.")
+        if (count := sum(map(_part_width, self.parts))) > MOST_NUMBERS:
+            raise EnvError(
+                f"An observation of {count:,} numbers is too large, one-hot vectors included: {MOST_NUMBERS:,} are "
+                "the most. Wrap the environment so that it returns less."
+            )
         self.rows = _pack_parts(self.parts)
         if len(self.parts) == 1:
             shape, dtype = self.parts[0].shape or (1,), self.parts[0].dtype
@@ -167,7 +175,7 @@ def _make_part(space: Space[Any], path: tuple[str | int, ...], channels: Channel
         return SpacePart(
             path,
             f"one-hots of {', '.join(map(str, counts))}",
-            (int(counts.sum()),),
+            (sum(map(int, counts)),),
             np.float32,
             tuple(space.shape),
             lambda x: _one_hots(x, firsts, counts),
@@ -235,7 +243,7 @@ def _pack_parts(parts: list[SpacePart]) -> PackedRows | None:
 
 
 def _part_width(part: SpacePart) -> int:
-    return int(np.prod(part.shape, dtype=np.int64))
+    return math.prod(part.shape)
 
 
 def _make_layout(parts: list[SpacePart]) -> tuple[Place, ...]:
