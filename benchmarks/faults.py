@@ -245,7 +245,7 @@ def write_page(data: dict[str, Any]) -> None:
 
 
 def make_table(data: dict[str, Any]) -> str:
-    """The table in docs/reliability.md; tests/docs/test_tables.py makes it again."""
+    """The table in docs/reliability.md."""
     lines, rows = [], []
     for part in data["parts"]:
         kinds = ", ".join(dict.fromkeys(row["kind"] for row in part["rows"]))

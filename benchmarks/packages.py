@@ -99,7 +99,7 @@ def try_package(package: str, limit: float) -> dict[str, Any]:
 
 
 def make_table(data: dict[str, Any]) -> str:
-    """The table in docs/environments.md; tests/docs/test_tables.py makes it again."""
+    """The table in docs/environments.md."""
     lines = [
         f"`{data['command']}` ({data['date']}, commit {data['commit']}, {data['device']}, {data['cores']} cores):",
         "",
