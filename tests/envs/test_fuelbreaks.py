@@ -236,6 +236,7 @@ def test_a_cuda_graph_can_hold_its_steps() -> None:
     other.reset(4)
     action = torch.zeros(8, dtype=torch.int64, device="cuda")
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # the reset must have ended before this stream's step
     with torch.cuda.stream(stream):
         one.step(action)
     torch.cuda.synchronize()

@@ -247,6 +247,8 @@ def test_unknown_names_are_refused_in_a_sentence() -> None:
     cases = {
         "gym:CartPole-v7": "did you mean 'CartPole-v",
         "gym:LunarLander-v2": "did you mean 'LunarLander-v3'",
+        "gym:cartpol-v1": "did you mean 'CartPole-v1'",
+        "gym:Pong-v5": "is its package installed?|did you mean 'ALE/Pong-v5'",  # with ale_py imported, or without
         "gym:no_such_module:make": "There is no module 'no_such_module'",
         "gym_envs:make_wlak": "neither a function 'make_wlak'",
         "gym_envs:not_a_function": "neither a function 'not_a_function'",

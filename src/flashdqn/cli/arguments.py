@@ -24,6 +24,13 @@ from flashdqn.envs.tasks import TASKS
 #: Flags by which other trainers are told what to train on: here it is the first word.
 FIRST_WORDS = ("preset", "env", "env-id", "env-name", "game", "task", "gym")
 
+#: Flags that people give to a command that has another word for it.
+MEANT_BY_COMMAND = {
+    "export": {"format": "to", "type": "to"},
+    "eval": {"steps": "episodes", "n-eval-episodes": "episodes"},
+    "watch": {"steps": "episodes", "n-eval-episodes": "episodes"},
+}
+
 
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
     """Arguments as a dataclass; tyro's complaints become one sentence."""
@@ -86,7 +93,8 @@ def refuse_flag(command: str, word: str, known: list[str]) -> None:
             f"`flashdqn {command} CartPole-v1`; `flashdqn presets` lists more."
         )
     inside = [name for name in names if name.rpartition(".")[2] == plain]
-    meant = plain if plain in names else FOREIGN_NAMES.get(plain, inside[0] if inside else "")
+    foreign = FOREIGN_NAMES | MEANT_BY_COMMAND.get(command, {})
+    meant = plain if plain in names else foreign.get(plain, inside[0] if inside else "")
     hint = suggest_nearest(f"--{plain}", [f"--{name}" for name in names])
     if meant in names:
         hint = f"; did you mean '--{meant}'?"

@@ -18,6 +18,7 @@ from flashdqn.compute.seeds import purpose_seed
 from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.core.files import check_writable_file, write_output
+from flashdqn.core.ranges import describe_value
 from flashdqn.core.user_code import NO_PERMISSION, Permission
 from flashdqn.export.int8 import WAYS, Way, quantize_onnx
 from flashdqn.export.measure import (
@@ -42,6 +43,11 @@ from flashdqn.training.evaluate import Evaluation
 from flashdqn.training.memory import Need, check_needs
 
 Target = Literal["onnx", "torchscript"]
+#: How the name of a file may end.
+SUFFIXES: dict[Target, tuple[str, ...]] = {
+    "onnx": (".onnx",),
+    "torchscript": (".pt", ".pth", ".ts", ".torchscript"),
+}
 CALIBRATION = 2048
 Say = Callable[[str], None]
 
@@ -62,9 +68,23 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.int8 and self.to != "onnx":
             raise ConfigError("--int8 is made for ONNX: leave it out, or use --to onnx.")
+        check_suffix(self.out, self.to)
         for name in ("observations", "episodes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"--{name} must be at least 1, and is {getattr(self, name)}.")
+
+
+def check_suffix(out: Path | None, to: Target) -> None:
+    """Refuse a file name that says something else than what will lie in the file."""
+    suffix = "" if out is None else out.suffix.lower()
+    if suffix in ("", *SUFFIXES[to]):
+        return
+    other = next((target for target, known in SUFFIXES.items() if suffix in known), None)
+    hint = f"add --to {other}, or " if other else ""
+    ends = " or ".join(SUFFIXES[to])
+    raise ConfigError(
+        f"--out {describe_value(str(out))} is no name for a file of {to}: {hint}end it in {ends}."
+    )
 
 
 @dataclass(frozen=True)

@@ -197,12 +197,34 @@ def _find_registered(name: str) -> EnvSpec:
     try:
         return gymnasium.spec(name)
     except gymnasium.error.Error:
-        close = difflib.get_close_matches(name, gymnasium.registry, n=1, cutoff=0.5)
-        hint = f"did you mean '{close[0]}'?" if close else "is its package installed?"
+        close = find_similar_id(name)
+        hint = f"did you mean '{close}'?" if close else "is its package installed?"
         raise ConfigError(
             f"Gymnasium has no environment '{name}'; {hint} One that a package of yours registers is written "
             "module:Name, and one that a function makes module:function."
         ) from None
+
+
+def find_similar_id(name: str) -> str | None:
+    """The registered environment that was probably meant: what counts is the name, not namespace and version."""
+
+    def bare(key: str) -> str:
+        return re.sub(r"-v\d+$", "", key.rpartition("/")[2]).lower()
+
+    by_name: dict[str, list[str]] = {}
+    for key in gymnasium.registry:
+        by_name.setdefault(bare(key), []).append(key)
+    wanted = bare(name)
+    close = [wanted] if wanted in by_name else difflib.get_close_matches(wanted, by_name, n=1, cutoff=0.7)
+    if not close:
+        return None
+    namespace, _, rest = name.rpartition("/")
+    version = rest.rpartition("-v")[2]
+
+    def likeness(key: str) -> tuple[bool, bool]:
+        return key.rpartition("-v")[2] == version, key.rpartition("/")[0] == namespace
+
+    return max(reversed(by_name[close[0]]), key=likeness)
 
 
 def _import_env_module(module: str, name: str) -> Any:
