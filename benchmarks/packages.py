@@ -2,7 +2,7 @@
 
     make packages                                                    # first
     .venv-packages/bin/python benchmarks/packages.py --json benchmarks/results/packages.json
-    .venv-packages/bin/python benchmarks/packages.py --only minigrid popgym
+    .venv-packages/bin/python benchmarks/packages.py --only minigrid popgym   # with --json: the other rows stay
     python benchmarks/packages.py --write docs/environments.md       # the page's table
 
 Nothing is tuned. Every training is a process of its own with one seed. The best checkpoint and random play have the
@@ -29,7 +29,7 @@ CROP = {"observation_keys": ["glyphs_crop", "blstats"]}
 #: By package: the name, transitions, and settings.
 CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "mobile-env": ("gym:mobile-small-central-v0", 3000, {"envs": 4}),
-    "JSSEnv": ("gym:jss-v1", 20_000, {"envs": 4, "eval.episodes": 4}),
+    "JSSEnv": ("gym:jss-v1", 100_000, {"envs": 4, "eval.episodes": 4}),
     "minigrid": ("gym:MiniGrid-Empty-5x5-v0", 6000, {"envs": 8, "network.torso": "mlp"}),
     "highway-env": ("gym:highway-fast-v0", 1500, {"envs": 2, "eval.episodes": 4, "eval.every": 0}),
     "gym-trading-env": ("gym:package_envs:make_trading", 10_000, {"envs": 4}),
@@ -41,10 +41,10 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
         {"envs": 8, "env.kwargs": {"use_lidar": False}},
     ),
     "gym-pusht": ("gym:gym_pusht/PushT-v0", 3000, {"envs": 4, "env.action_bins": 9, "eval.episodes": 5}),
-    "gym-anytrading": ("gym:stocks-v0", 3000, {"envs": 2, "env.max_steps": 200, "network.normalize": True}),
+    "gym-anytrading": ("gym:stocks-v0", 30_000, {"envs": 2, "env.max_steps": 200, "network.normalize": True}),
     "gymnasium-robotics": ("gym:FetchReachDense-v4", 3000, {"envs": 4, "env.action_bins": 3}),
-    "minihack": ("gym:MiniHack-Room-5x5-v0", 3000, {"envs": 4, "env.kwargs": CROP}),
-    "slimevolleygym": ("gym:slimevolleygym:SlimeVolley-v0", 3000, {"envs": 2, "eval.episodes": 2}),
+    "minihack": ("gym:MiniHack-Room-5x5-v0", 30_000, {"envs": 4, "env.kwargs": CROP}),
+    "slimevolleygym": ("gym:slimevolleygym:SlimeVolley-v0", 60_000, {"envs": 2, "eval.episodes": 2}),
 }
 COMMON = {
     "device": "cpu",
@@ -119,7 +119,7 @@ def make_table(data: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--limit", type=float, default=240.0)
+    parser.add_argument("--limit", type=float, default=600.0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path, help=f"only put the table of {RESULTS.name} into this page")
     arguments = parser.parse_args()
@@ -129,12 +129,16 @@ def main() -> None:
         text = f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
         arguments.write.write_text(text, encoding="utf-8")
         return
-    rows = []
+    rows: dict[str, dict[str, Any]] = {}
+    if arguments.json and arguments.json.exists():
+        known = json.loads(arguments.json.read_text(encoding="utf-8"))["results"]
+        rows = {row["package"]: row for row in known}
     for package in arguments.only:
-        rows.append(try_package(package, arguments.limit))
-        print(rows[-1], flush=True)
+        rows[package] = try_package(package, arguments.limit)
+        print(rows[package], flush=True)
         if arguments.json:
-            write_json(arguments.json, {**context("cpu"), "results": rows})
+            inorder = [rows[name] for name in CASES if name in rows]
+            write_json(arguments.json, {**context("cpu"), "results": inorder})
 
 
 if __name__ == "__main__":

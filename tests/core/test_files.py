@@ -41,6 +41,8 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
         check_writable_file(tmp_path)
     with pytest.raises(ConfigError, match=r"There is no folder '.*no' to write x.json to"):
         check_writable_file(tmp_path / "no" / "x.json")
+    with pytest.raises(ConfigError, match="it has a zero byte in it"):
+        check_writable_file(Path("a\0b.zip"))
     asked = []
 
     def deny(path: Path, mode: int) -> bool:  # root may write everywhere

@@ -285,6 +285,8 @@ def sync_to_disk(path: Path) -> None:
 
 def check_writable_file(path: Path) -> None:
     """Refuse a file that cannot be written, before there is any work to lose."""
+    if "\0" in str(path):
+        raise ConfigError(f"{str(path)!r} is not a file name: it has a zero byte in it.")
     if is_device_path(path):
         return
     folder = path.parent
