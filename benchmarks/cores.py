@@ -29,8 +29,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.gemm import increment_counter, read_counter
-from flashdqn.compute.threads import Team, cores, limit_threads
+from flashdqn.compute.threads import Team, limit_threads
 from flashdqn.config import LearnConfig
 from flashdqn.learn.adam import Adam
 from flashdqn.learn.bootstraps import greedy_target

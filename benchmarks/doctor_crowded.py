@@ -18,7 +18,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.doctor import run
 from flashdqn.doctor.watch.kinds import Ending
 

@@ -30,9 +30,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import choose_device
 from flashdqn.compute.precision import allow_tf32
-from flashdqn.compute.threads import cores, limit_threads
+from flashdqn.compute.threads import limit_threads
 from flashdqn.config import Config
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from flashdqn.compute.threads import cores, limit_threads
+from flashdqn.compute.core_count import cores
+from flashdqn.compute.threads import limit_threads
 from flashdqn.config.presets import base_config
 from flashdqn.envs import build_env
 from flashdqn.training.assemble import assemble_parts

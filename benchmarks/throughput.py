@@ -25,7 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.core.errors import ConfigError
 from measure import context, write_json
 

@@ -27,10 +27,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.gemm import LANES, multiply_matrices
 from flashdqn.compute.kernels import Array, inner
 from flashdqn.compute.native import compile_native
-from flashdqn.compute.threads import Team, cores, limit_threads
+from flashdqn.compute.threads import Team, limit_threads
 from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Transition

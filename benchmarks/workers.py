@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.envs.gymnasium.processes import ProcessVector
 from measure import context, cpu_seconds, write_json
 

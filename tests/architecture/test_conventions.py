@@ -18,8 +18,9 @@ from source_tree import (
 
 #: Where a sampler's kind may be asked for.
 MAY_ASK = ("flashdqn.replay", "flashdqn.training.backends")
-#: The doctor puts its stand-ins into a stranger's libraries: that is its work.
-MAY_PUT_IN = ("flashdqn.doctor",)
+#: The doctor puts its stand-ins into a stranger's libraries: that is its work. Numba cannot be told in another way
+#: to compile a kernel's functions once.
+MAY_PUT_IN = ("flashdqn.doctor", "flashdqn.compute.link_once")
 #: Values, not functions, although methods of the same name are called elsewhere.
 VALUES = {
     "flashdqn.core.signals": "sys.unraisablehook",  # Python's own place for such a function, restored afterwards

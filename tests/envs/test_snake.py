@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -29,12 +30,29 @@ from snake_twin import (
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.errors import CheckpointError, ConfigError, EnvError
 from flashdqn.envs.check import check_env
-from flashdqn.envs.snake import Snake, SnakeConfig
+from flashdqn.envs.snake import Snake, SnakeConfig, flood
 from flashdqn.envs.snake.features import body_shades
-from flashdqn.envs.snake.flood import component_size, fill_runs, in_component
 from flashdqn.envs.snake.rules import HEAD, HEADING, LENGTH, TAIL_AT
 
 FEATURES = ("basic", "flood", "selective", "enhanced", "grid")
+
+
+# what only kernels can call, for Python
+
+
+@numba.njit
+def fill_runs(seeds: int, free: int) -> int:
+    return flood.fill_runs(seeds, free)
+
+
+@numba.njit
+def component_size(i: int, place: int, size: int, bits: Any) -> int:
+    return flood.component_size(i, place, size, bits)
+
+
+@numba.njit
+def in_component(i: int, place: int, size: int, bits: Any) -> bool:
+    return flood.in_component(i, place, size, bits)
 
 
 # players, who look at the twin

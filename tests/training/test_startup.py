@@ -22,16 +22,18 @@ from flashdqn.core.signals import Interrupt
 from flashdqn.envs import build_env
 from flashdqn.training import autotune, progress, session, startup
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.autotune import (
-    count_updates,
-    guess_kernels,
-    is_worth_waiting,
-    prepare_engine,
-    warm_up_plan,
-)
+from flashdqn.training.autotune import prepare_engine, warm_up_plan
 from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.backends.cpu.record import NativeRecord
 from flashdqn.training.backends.eager import EagerBackend
+from flashdqn.training.compile_budget import (
+    EAGER_KERNELS,
+    NATIVE_KERNELS,
+    count_updates,
+    guess_kernels,
+    is_worth_waiting,
+    may_be_native,
+)
 from flashdqn.training.engine import Engine
 from flashdqn.training.progress import LiveDisplay, Plain, choose_bar, watch_work
 from flashdqn.training.session import Session
@@ -159,9 +161,27 @@ def test_long_work_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_presets_compile_and_short_trainings_do_not(preset: str, changes: dict[str, Any], pays: bool) -> None:
     config = replace(base_config(preset), **changes)
     assert is_worth_waiting(config, wait=35.0, update=0.8e-3) is pays
-    kernels = guess_kernels(config, torch.device("cpu"))
-    assert ("run_policy" in kernels) is pays
-    assert guess_kernels(config, torch.device("cuda")) == ()
+    restart_log().times = {"run_updates_by_halves": 33.2}  # as on a slow machine
+    kernels = guess_kernels(config, "cpu")
+    restart_log()
+    assert ("run_policy" in kernels) is (pays and may_be_native(config))
+    assert guess_kernels(config, "cuda") == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "native"),
+    [
+        ({}, True),
+        ({"network__dueling": True}, False),
+        ({"network__torso": "cnn"}, False),
+        ({"learn__head": "quantile"}, False),
+        ({"runtime__mode": "eager"}, False),
+    ],
+)
+def test_only_plain_networks_wait_for_hand_written_updates(changes: dict[str, Any], native: bool) -> None:
+    config = tiny_config(steps=10_000_000, **changes)
+    assert ("run_policy" in guess_kernels(config, "cpu")) is native
+    assert ("run_updates" in guess_kernels(config, "cpu", ["run_updates"])) is native
 
 
 def test_updates_are_counted() -> None:
@@ -179,7 +199,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
 def test_a_short_training_without_compiled_code_runs_eagerly(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget_compiled_code(monkeypatch, {*autotune.EAGER_KERNELS, *autotune.NATIVE_KERNELS} - {"adam_step"})
+    forget_compiled_code(monkeypatch, {*EAGER_KERNELS, *NATIVE_KERNELS} - {"adam_step"})
     notes: list[str] = []
     engine, choice = prepare_engine(parts.config, parts, notes.append)
     assert str(choice.plan) == "eager"
@@ -214,10 +234,10 @@ def test_a_plan_chooses_actions_before_the_clock_starts(
 
 
 def test_the_first_estimate_counts_all_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check of the settings already compiles the environment's kernel."""
+    restart_log()
     seen: list[list[str]] = []
 
-    def check(config: Any, device: Any) -> int:
+    def check(config: Any, device: Any) -> Any:
         seen.append(list(get_log().expected))
         raise ConfigError("enough")
 
@@ -225,7 +245,7 @@ def test_the_first_estimate_counts_all_kernels(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("flashdqn.compute.compilation.list_compiled", set)
     with pytest.raises(ConfigError, match="enough"), Session.open(base_config("snake-flood"), [].append):
         pass
-    assert seen == [[*autotune.EAGER_KERNELS, *autotune.NATIVE_KERNELS]]
+    assert seen == [[*EAGER_KERNELS, *NATIVE_KERNELS]]
     restart_log()
 
 

@@ -17,6 +17,7 @@ from flashdqn.cli.flags import list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
 from flashdqn.cli.latest import check_exists
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
+from flashdqn.compute.compile_ahead import start_early
 from flashdqn.config import Config
 from flashdqn.config.given_env import complete_env_name
 from flashdqn.config.names import SHORT_NAMES
@@ -35,6 +36,7 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
 from flashdqn.show.terminal import SteadyConsole, show_summary
+from flashdqn.training.compile_budget import guess_kernels
 from flashdqn.training.progress import Progress, choose_progress
 
 if TYPE_CHECKING:
@@ -113,12 +115,20 @@ def run_command(arguments: list[str]) -> int:
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     progress.prepare()  # before PyTorch is imported
+    start_compiler(config)
     try:
         done = run_training(config, resume, progress)
     finally:
         progress.prepared()
     show_summary(console, done)
     return done.exit_code
+
+
+def start_compiler(config: Config) -> None:
+    """Start a process that compiles, if the training will probably need it: it loads PyTorch in the meantime."""
+    on_cpu = config.device == "cpu" or (config.device == "auto" and not Path("/dev/nvidiactl").exists())
+    if on_cpu and "run_policy" in guess_kernels(config, "cpu"):
+        start_early("flashdqn.training.backends.cpu.policy", "run_policy")
 
 
 def run_training(config: Config, resume: Path | None, progress: Progress) -> SessionEnd:

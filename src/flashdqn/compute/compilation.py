@@ -25,16 +25,18 @@ MOST_SECONDS = 1e6
 
 #: Seconds on one quiet core of 2026, where nothing is remembered; other kernels take about `USUAL_SECONDS`.
 FIRST_GUESSES = {
-    "play_vector": 11.0,
-    "play_grid": 8.0,
-    "record_step": 0.8,
-    "pick_batch": 1.7,
-    "run_policy": 4.2,
-    "run_updates": 20.0,
-    "run_updates_by_halves": 29.0,
+    "play_vector": 4.5,
+    "play_grid": 3.5,
+    "record_step": 0.7,
+    "pick_batch": 0.8,
+    "run_policy": 1.6,
+    "run_updates": 3.5,
+    "run_updates_by_halves": 4.5,
     "adam_step": 0.2,
 }
 USUAL_SECONDS = 3.0
+#: Seconds until a helper process begins to compile.
+HELPER_START = 2.5
 #: Kernels that take less are always compiled.
 CHEAP = 0.5
 
@@ -56,6 +58,8 @@ class CompilationLog:
     done: dict[str, float] = field(default_factory=dict)
     #: kernels that are probably still to come
     expected: list[str] = field(default_factory=list)
+    #: kernels that another process compiles, and since when
+    elsewhere: dict[str, float] = field(default_factory=dict)
     #: kernels that were not on disk, while `refuse_compilation` was in effect
     refused: list[str] = field(default_factory=list)
     #: what the display and the choice count with, read once
@@ -91,11 +95,16 @@ class CompilationLog:
         spent = sum(self.done.values())
         guessed = sum(map(self.guess_seconds, self.done))
         pace = spent / guessed if guessed > 1.0 else self.measure_busyness(now)
-        left = pace * sum(map(self.guess_seconds, list(self.expected)))
+        here = [kernel for kernel in list(self.expected) if kernel not in self.elsewhere]
+        left = pace * sum(map(self.guess_seconds, here))
         if (kernel := self.current) is not None:
             running = now - self.started
             spent += running
-            left += max(pace * self.guess_seconds(kernel) - running, 0.1 * running)
+            since = now - min(self.started, self.elsewhere.get(kernel, self.started))
+            left += max(pace * self.guess_seconds(kernel) - since, 0.1 * running)
+        for kernel, since in list(self.elsewhere.items()):
+            if kernel in self.expected:  # it is done at the same time as what is compiled here
+                left = max(left, HELPER_START + pace * self.guess_seconds(kernel) - (now - since))
         return spent, left
 
 
@@ -137,6 +146,24 @@ def list_compiled() -> set[str]:
 def find_kernel(name: str) -> str:
     """The function's name in the name of a driver or of its file: flashdqn_kernel_FUNCTION_DIGEST…"""
     return name.removeprefix("flashdqn_kernel_").split(".")[0].rpartition("_")[0]
+
+
+def note_elsewhere(kernel: str) -> None:
+    """Another process has begun to compile a kernel."""
+    _log.elsewhere[kernel] = time.perf_counter()
+
+
+@contextmanager
+def report_waiting(name: str) -> Iterator[None]:
+    """Show that another process compiles a driver, while this one waits for it."""
+    kernel = find_kernel(name)
+    _log.expected = [other for other in _log.expected if other != kernel]
+    _log.started, _log.current = time.perf_counter(), kernel
+    try:
+        yield
+    finally:
+        _log.done[kernel] = time.perf_counter() - _log.started
+        _log.current = None
 
 
 def begin_compilation(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import describe_value
 

@@ -42,17 +42,19 @@ def _register_file() -> tuple[int, int]:
 LANES, ROWS = _register_file()
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # only kernels call these functions
 
 
 def never_inlined(function: F) -> F:
     """Like `kernels.inner`, but compiled once and called instead of inlined: tiles are long."""
-    compiled: F = numba.njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    compiled: F = numba.njit(**_OPTIONS, **_UNWRAPPED)(function)
     return compiled
 
 
 def with_fast_sums(function: F) -> F:
     """Like `kernels.inner`, but sums may be reordered for speed; the order is always the same."""
-    compiled: F = numba.njit(**_OPTIONS, fastmath={"reassoc", "contract"}, forceinline=True)(function)
+    fast = {"reassoc", "contract"}
+    compiled: F = numba.njit(**_OPTIONS, **_UNWRAPPED, fastmath=fast, forceinline=True)(function)
     return compiled
 
 

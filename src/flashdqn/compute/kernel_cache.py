@@ -31,7 +31,7 @@ from flashdqn.compute.cache_entries import (
     store_entry,
 )
 from flashdqn.compute.cache_folder import find_cache_folder, say_once
-from flashdqn.compute.compilation import begin_compilation, end_compilation
+from flashdqn.compute.compilation import begin_compilation, end_compilation, report_waiting
 from flashdqn.compute.fingerprint import fingerprint_kernel, unwrap_function
 from flashdqn.core.files import open_plain_file
 
@@ -218,7 +218,7 @@ def lock_driver(driver: Any) -> Iterator[None]:
         yield
         return
     path = folder / f"{name}.lock"
-    handle = _open_lock(path)
+    handle = _open_lock(path, name)
     try:
         yield
     finally:
@@ -228,23 +228,29 @@ def lock_driver(driver: Any) -> Iterator[None]:
             os.close(handle)
 
 
-def _open_lock(path: Path) -> int | None:
+def _open_lock(path: Path, name: str) -> int | None:
     """A handle of a locked file; None where there is no lock to be had."""
     try:
         handle = open_plain_file(path, os.O_RDWR | os.O_CREAT, mode=0o600)
     except OSError:
         return None
-    stop = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > stop:
-                os.close(handle)
-                return None
-            time.sleep(0.02)
-        except OSError:  # a file system without locks
-            os.close(handle)
-            return None
-        else:
-            return handle
+    try:
+        if not _try_lock(handle):
+            with report_waiting(name):
+                stop = time.monotonic() + LOCK_SECONDS
+                while not _try_lock(handle):
+                    if time.monotonic() > stop:
+                        raise TimeoutError
+                    time.sleep(0.02)
+    except OSError:  # it took too long, or a file system without locks
+        os.close(handle)
+        return None
+    return handle
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

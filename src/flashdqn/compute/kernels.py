@@ -29,7 +29,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import numba
@@ -38,6 +39,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.kernel_cache import load_driver, lock_driver
+from flashdqn.compute.link_once import compile_driver_alone
 from flashdqn.core.errors import EnvError
 
 #: a number inside a kernel, whose exact type Numba infers
@@ -126,6 +128,20 @@ def board_tensor(
     return torch.zeros(num_boards, *shape, dtype=dtype, device=device)
 
 
+_skipped = False
+
+
+@contextmanager
+def skip_kernels() -> Iterator[None]:
+    """Within it skippable kernels are bound to nothing: for an environment that is only asked for its sizes."""
+    global _skipped
+    before, _skipped = _skipped, True
+    try:
+        yield
+    finally:
+        _skipped = before
+
+
 class Kernel:
     """A game's per-board function, `play(i, *arrays)`, which can be bound to tensors and launched.
 
@@ -133,9 +149,13 @@ class Kernel:
     the cores are idle, but milliseconds when another process holds one. So set a high number for a light game.
     """
 
-    def __init__(self, function: Callable[..., None], parallel_from: int = 64) -> None:
+    def __init__(
+        self, function: Callable[..., None], parallel_from: int = 64, skippable: bool = False
+    ) -> None:
+        """`skippable`: nothing but the games themselves depends on it (see `skip_kernels`)."""
         self.function = function
         self.parallel_from = parallel_from
+        self.skippable = skippable
 
     def bind(self, num_boards: int, *tensors: Tensor) -> Callable[[], None]:
         """Compile for these tensors (or load from disk) and return a launch that takes no arguments.
@@ -151,6 +171,8 @@ class Kernel:
                 "Make them all with the same `device`."
             )
         device = devices.pop()
+        if _skipped and self.skippable:
+            return lambda: None
         if device.type == "cpu":
             return self._bind_cpu(num_boards, tensors)
         if device.type == "cuda":
@@ -165,7 +187,7 @@ class Kernel:
         else:
             template, counts = _PARALLEL_DRIVER, [num_boards, -(-num_boards // threads)]
         driver = _load(self.function, template, len(tensors))
-        with lock_driver(driver):
+        with lock_driver(driver), compile_driver_alone():
             driver.compile((*[numba.int64] * len(counts), *map(numba.typeof, arrays)))
         return functools.partial(driver, *counts, *arrays)
 

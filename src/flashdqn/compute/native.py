@@ -7,13 +7,14 @@ that does all of them in one pass costs a few microseconds.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
 from torch import Tensor
 
 from flashdqn.compute.kernel_cache import load_driver, lock_driver
+from flashdqn.compute.link_once import compile_driver_alone
 
 _DRIVER = """\
 from numba import njit
@@ -24,15 +25,15 @@ def driver(ARGUMENTS):
 """
 
 _CREW = """\
-from numba import njit, prange
+from numba import int64, njit, prange
 
 @njit(parallel=True, nogil=True, error_model="numpy")
 def driver(threads, ARGUMENTS):
     if threads == 1:
-        play(0, 1, ARGUMENTS)
+        play(int64(0), int64(1), ARGUMENTS)
     else:
         for worker in prange(threads):
-            play(worker, threads, ARGUMENTS)
+            play(int64(worker), int64(threads), ARGUMENTS)
 """
 
 
@@ -41,7 +42,7 @@ def compile_native(function: Callable[..., None], signature: tuple[Any, ...]) ->
     other types are compiled when they first come."""
     arguments = ", ".join(f"a{k}" for k in range(len(signature)))
     driver = load_driver(function, _DRIVER.replace("ARGUMENTS", arguments))
-    with lock_driver(driver):
+    with lock_driver(driver), compile_driver_alone():
         driver.compile(signature)
     return driver
 
@@ -52,10 +53,25 @@ def compile_for_threads(function: Callable[..., None], arguments: tuple[Any, ...
     The threads share the work among themselves. A thread that starts after the others are done must do no harm.
     It is compiled for arguments like these.
     """
-    names = ", ".join(f"a{k}" for k in range(len(arguments)))
+    return _compile_crew(function, tuple(map(numba.typeof, arguments)))
+
+
+def compile_for_types(function: Callable[..., None], types: Sequence[tuple[str, int]]) -> Any:
+    """Like `compile_for_threads`, for arguments of these types: numbers, and arrays with some axes."""
+    return _compile_crew(function, tuple(make_type(*named) for named in types))
+
+
+def make_type(name: str, axes: int) -> Any:
+    """Numba's type of a number, or of an array whose rows lie one after the other."""
+    number = getattr(numba.types, name)
+    return numba.types.Array(number, axes, "C") if axes else number
+
+
+def _compile_crew(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
+    names = ", ".join(f"a{k}" for k in range(len(signature)))
     driver = load_driver(function, _CREW.replace("ARGUMENTS", names))
-    with lock_driver(driver):
-        driver.compile((numba.int64, *map(numba.typeof, arguments)))
+    with lock_driver(driver), compile_driver_alone():
+        driver.compile((numba.int64, *signature))
     return driver
 
 

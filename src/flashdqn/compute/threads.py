@@ -10,7 +10,6 @@ cost a hundred times the work (measured by benchmarks/threads.py).
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from flashdqn.compute.core_count import cores
 from flashdqn.core.contract import ObsSpec
 
 #: With this many floating-point operations in one forward pass of a batch, threads may pay off.
@@ -116,8 +116,3 @@ def most_threads() -> int:
     """More threads than this never help, and may not be there to start: a run that used them elsewhere goes on here
     with fewer."""
     return max(64, 4 * cores())
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

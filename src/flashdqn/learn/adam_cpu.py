@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import compile_native
 from flashdqn.learn.adam import BETA1, BETA2, Adam
 
@@ -19,7 +19,7 @@ SINGLE = np.float32
 LR, WEIGHT_DECAY, GRAD_CLIP, EPS, TAU, STEPS = range(6)
 
 
-@scalar
+@inner
 def adam_step(
     values: Array, gradient: Array, first: Array, second: Array, target: Array, settings: Array, norm: Scalar,
     step: Scalar,

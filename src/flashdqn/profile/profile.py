@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import choose_device, describe_hardware
 from flashdqn.compute.precision import allow_tf32
-from flashdqn.compute.threads import cores
 from flashdqn.config import Config
 from flashdqn.config.settings import to_dict
 from flashdqn.core.errors import ConfigError, ExecutionError

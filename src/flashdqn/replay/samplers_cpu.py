@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.gemm import prefetch
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import bind_native
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.ring import Kind
@@ -17,7 +17,7 @@ from flashdqn.replay.samplers import TRIES, UniformSampler
 TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Kind.RESET)
 
 
-@scalar
+@inner
 def choose_slot(
     bits: Array, b: Scalar, kinds: Array, candidates: Scalar, newest: Scalar, envs: Scalar
 ) -> Scalar:
@@ -31,7 +31,7 @@ def choose_slot(
     return slot
 
 
-@scalar
+@inner
 def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Array, b: Scalar) -> None:
     """Write the observation of a slot: its frame, and before it those of its stack, from the same episode."""
     slots, width = frames.shape
@@ -43,7 +43,7 @@ def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Ar
             out[b, place * width + k] = frames[source, k]
 
 
-@scalar
+@inner
 def pick_batch(
     frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, ring_mask: Array, head: Array,
     filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import compile_native
 from flashdqn.replay.sum_tree import BELOW, Levels
 
 WIDTH = 16
 
 
-@scalar
+@inner
 def refresh_node(
     level: Scalar, node: Scalar, leaves: Array, sums: Array, offsets: Array, bits: Scalar
 ) -> None:
@@ -36,7 +36,7 @@ def refresh_node(
     sums[offsets[level] + node] = total
 
 
-@scalar
+@inner
 def set_weights(
     index: Array, weight: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar
 ) -> None:
@@ -54,7 +54,7 @@ def set_weights(
                 done = node
 
 
-@scalar
+@inner
 def set_ranges(first: Array, weight: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar) -> None:
     """`SumTree.set_rows`."""
     rows, span = weight.shape
@@ -68,7 +68,7 @@ def set_ranges(first: Array, weight: Array, leaves: Array, sums: Array, offsets:
                 refresh_node(level, node, leaves, sums, offsets, bits)
 
 
-@scalar
+@inner
 def find_child(mass: Scalar, total: Scalar, weights: Array, first: Scalar, width: Scalar) -> Any:
     """The first child of a block (of this sum) whose running sum exceeds the mass, and the mass left for it."""
     mass = min(mass, total * BELOW)
@@ -81,7 +81,7 @@ def find_child(mass: Scalar, total: Scalar, weights: Array, first: Scalar, width
     return 0, mass
 
 
-@scalar
+@inner
 def find_leaves(mass: Array, found: Array, leaves: Array, sums: Array, offsets: Array, bits: Scalar) -> None:
     """`SumTree.find`."""
     width = 1 << bits

@@ -25,6 +25,12 @@ from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import BadNumbersError, DivergedError, ExecutionError, FlashDQNError
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.catalog import explain_misfit
+from flashdqn.training.compile_budget import (
+    EAGER_KERNELS,
+    NATIVE_KERNELS,
+    is_long_training,
+    is_worth_waiting,
+)
 from flashdqn.training.engine import Engine, first_error_line
 from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_evaluation
 
@@ -35,18 +41,6 @@ TRIAL_SECONDS = 0.3
 #: by chance; otherwise the same seed would not give the same weights. And while another program runs, threads can
 #: cost far more than they gain.
 WORTH = 0.8
-
-#: On the CPU, compiling is tried for trainings that are at least this long; the episode length is a guess.
-LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
-
-#: What the CPU's backends compile, the hand-written one in addition.
-EAGER_KERNELS = ("record_step", "pick_batch")
-NATIVE_KERNELS = ("run_policy", "run_updates_by_halves", "adam_step")
-
-#: Compiled code is kept: compiling is worth it if it pays within this many trainings like this one.
-REUSES = 4
-#: Seconds of a gradient step by plain operations, as a guess.
-USUAL_UPDATE = 0.8e-3
 
 Note = Callable[[str], None]
 
@@ -92,9 +86,9 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
     """Try plans until one works; with `auto` try all that are worth it, and keep the fastest.
 
     On the CPU, `auto` first uses only code that is compiled already. What is missing is compiled if the budget is
-    worth the wait, or if `FLASHDQN_COMPILE=always` asks for it.
+    worth the wait, or if `FLASHDQN_COMPILE=always` asks for it; or if another process compiles it already.
     """
-    always = os.environ.get("FLASHDQN_COMPILE") == "always"
+    always = os.environ.get("FLASHDQN_COMPILE") == "always" or bool(get_log().elsewhere)
     if config.runtime.mode != "auto" or engine.parts.learner.device.type != "cpu" or always:
         return try_plans(config, engine, note)
     report_stage("trying what is compiled already")
@@ -115,38 +109,12 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
     return try_plans(config, engine, note)
 
 
-def guess_kernels(config: Config, device: torch.device) -> tuple[str, ...]:
-    """The kernels that a training will probably compile besides its environment's, before its parts exist."""
-    mode = config.runtime.mode
-    wait = sum(map(get_log().guess_seconds, NATIVE_KERNELS))
-    if device.type != "cpu" or (mode == "auto" and not is_worth_waiting(config, wait, USUAL_UPDATE)):
-        return ()
-    native = mode in ("auto", "native") and config.learn.head == "scalar"
-    return (*EAGER_KERNELS, *NATIVE_KERNELS * native)
-
-
 def list_missing_kernels(engine: Engine, missing: list[str]) -> list[str]:
     """The kernels that would be compiled, by what is known of them: the first that is missing hides the others."""
     native = explain_misfit(ExecutionPlan("native"), engine.parts) is None
     known = (*EAGER_KERNELS, *NATIVE_KERNELS * native)
     there = list_compiled()
     return [name for name in dict.fromkeys((*missing, *known)) if name in missing or name not in there]
-
-
-def is_worth_waiting(config: Config, wait: float, update: float) -> bool:
-    """Whether compiling can pay: the updates of this training, as they are now (`update` seconds each), would take
-    long enough. The code is kept, so a training may wait for what pays when it is run `REUSES` times."""
-    if config.max_time is not None:
-        return config.max_time * REUSES >= wait
-    return count_updates(config) * update * REUSES >= wait
-
-
-def count_updates(config: Config) -> float:
-    """About how many gradient steps a budget allows."""
-    transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
-    if config.learn.method == "pqn":
-        return transitions * config.pqn.epochs / config.update_size
-    return max(0, transitions - config.learn.starts) * config.train_ratio
 
 
 def format_wait(seconds: float) -> str:
@@ -229,12 +197,6 @@ def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
             *[ExecutionPlan("compile")] * worth_compiling,
         ]
     return [ExecutionPlan(mode), eager] if mode == "compile" or mode == "native" else [eager]
-
-
-def is_long_training(config: Config) -> bool:
-    """Whether the budget of a training on the CPU is worth the half minute that compiling may take."""
-    transitions = max(config.steps or 0, EPISODE_LENGTH * (config.episodes or 0))
-    return transitions * config.train_ratio >= LONG_UPDATES or (config.max_time or 0) >= LONG_SECONDS
 
 
 def choose_threads(engine: Engine) -> int:

@@ -13,9 +13,12 @@ from typing import Any
 import torch
 
 from flashdqn.compute.compilation import expect_kernels, report_stage
+from flashdqn.compute.compile_ahead import KernelJob, compile_ahead
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import choose_device, describe_hardware
+from flashdqn.compute.kernels import skip_kernels
 from flashdqn.compute.precision import allow_tf32
-from flashdqn.compute.threads import cores, limit_threads, threads_for_network
+from flashdqn.compute.threads import limit_threads, threads_for_network
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError
@@ -32,9 +35,12 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.output import check_output_folder
 from flashdqn.runs.records import SUMMARY_FILE
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.autotune import Choice, Note, guess_kernels, prepare_engine
+from flashdqn.training.autotune import Choice, Note, prepare_engine
+from flashdqn.training.backends.cpu.policy import plan_policy_kernel
+from flashdqn.training.backends.cpu.update import plan_update_kernel
 from flashdqn.training.budget import Budget
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
+from flashdqn.training.compile_budget import guess_kernels
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.ending import (
@@ -78,9 +84,15 @@ class Session:
         """
         report_stage("checking the settings")
         start, device = time.perf_counter(), choose_device(config.device)
-        expect_kernels(guess_kernels(config, device))
-        compute = check_settings(config, device)
-        with limits or use_run_threads(config, compute), allow_tf32(device):
+        expect_kernels(guess_kernels(config, device.type))
+        compute, jobs = check_settings(config, device)
+        expect_kernels(kernels := guess_kernels(config, device.type, [job.name for job in jobs]))
+        wanted = [job for job in jobs if job.name in kernels]
+        with (
+            compile_ahead(wanted, cores() - 1),
+            limits or use_run_threads(config, compute),
+            allow_tf32(device),
+        ):
             report_stage("making the environments")
             env = build_env(config.env, config.envs, device)
             report_stage("allocating")
@@ -241,12 +253,13 @@ def apply_choice(config: Config, choice: Choice) -> Config:
     return replace(config, runtime=replace(config.runtime, mode=choice.plan.mode, threads=choice.threads))
 
 
-def check_settings(config: Config, device: torch.device) -> int:
+def check_settings(config: Config, device: torch.device) -> tuple[int, list[KernelJob]]:
     """Find what cannot work before anything is written: the task's own rules, the network, the memory.
 
-    Returns the number of threads for the network.
+    Returns the number of threads for the network, and the kernels that updates and actions will need.
     """
-    probe = build_evaluation_env(config.env, 1, device)
+    with skip_kernels():
+        probe = build_evaluation_env(config.env, 1, device)
     probe.num_envs = config.envs
     check_memory_fits(config, probe)
     check_training_fits(config, probe)
@@ -255,7 +268,13 @@ def check_settings(config: Config, device: torch.device) -> int:
     check_expert_source(config, probe)
     check_installed(config.log)
     close_env(probe)
-    return threads_for_network(learner.online, probe.obs_spec, config.update_size)
+    dtype = probe.obs_spec.dtype
+    jobs = [
+        plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype),
+        plan_policy_kernel(learner.online, dtype),
+    ]
+    threads = threads_for_network(learner.online, probe.obs_spec, config.update_size)
+    return threads, [job for job in jobs if job is not None]
 
 
 def use_run_threads(config: Config, compute: int) -> AbstractContextManager[None]:

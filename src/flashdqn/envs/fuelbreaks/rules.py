@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP
 from flashdqn.envs.fuelbreaks.observation import HEADER
@@ -25,7 +25,7 @@ FIRST_SCENE, END_SCENE, FEWEST, MOST, GIVEN = range(5)
 OUTCOMES = ("score", "burned_before", "burned_after", "breaks")
 
 
-@scalar
+@inner
 def place_break(
     i: Scalar,
     action: Array,
@@ -55,7 +55,7 @@ def place_break(
         command[i] = KEEP
 
 
-@scalar
+@inner
 def start_episode(
     i: Scalar,
     params: Array,
@@ -86,7 +86,7 @@ def start_episode(
     state[i, LEFT], state[i, PLACED] = budget, 0
 
 
-@scalar
+@inner
 def finish_step(
     i: Scalar,
     burnable: Array,
@@ -128,7 +128,7 @@ def finish_step(
         outcomes[i, 3] = np.float32(state[i, PLACED]) / np.float32(cells)
 
 
-@scalar
+@inner
 def observe_scene(i: Scalar, burnable: Array, scene: Array, mask: Array, obs: Array) -> None:
     """Write the first observation of an episode: the scene without breaks."""
     obs[i, 0], obs[i, 1] = scene[i] % 256, scene[i] // 256

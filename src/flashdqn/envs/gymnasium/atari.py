@@ -13,7 +13,7 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.envs.registration import EnvSpec
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.envs.gymnasium.config import MAX_FRAMES, GymConfig
 from flashdqn.envs.gymnasium.spaces import Array
 

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.core.blame import belongs_to_us, describe_failure, env_error
 from flashdqn.core.errors import ConfigError, EnvError, EnvFailureError
 from flashdqn.core.guard import Guard

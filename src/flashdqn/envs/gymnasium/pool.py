@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from flashdqn.compute.threads import cores
+from flashdqn.compute.core_count import cores
 from flashdqn.core.blame import call_user_code
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.gymnasium.config import MAX_FRAMES, GymConfig

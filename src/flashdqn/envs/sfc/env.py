@@ -115,7 +115,7 @@ class ServiceChains:
         self.outcome_names: tuple[str, ...] = outcome_names(self.tables)
         self.net = make_net(config, self.tables, num_envs, self.device)
         self._allocate()
-        self._launch = Kernel(step_network, PARALLEL_FROM).bind(
+        self._launch = Kernel(step_network, PARALLEL_FROM, skippable=True).bind(
             num_envs, self._action, *self._step[:4], self.outcomes, *self.net
         )
         self.reset(0)

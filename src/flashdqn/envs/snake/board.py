@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 
 SHIFT, MASK = 6, 63  # of a cell's row and column
 
@@ -26,13 +26,13 @@ _ONES_1, _ONES_2, _ONES_4 = (
 _SUM, _1, _2, _4, _56 = np.uint64(0x0101010101010101), np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 
 
-@scalar
+@inner
 def cell_at(row: Scalar, col: Scalar) -> Scalar:
     """The cell of a row and a column."""
     return (row << SHIFT) | col
 
 
-@scalar
+@inner
 def cell_ahead(cell: Scalar, heading: Scalar) -> Scalar:
     """The next cell in a heading. Without branches, because headings are unpredictable."""
     down = int(heading == 2) - int(heading == 0)
@@ -40,44 +40,44 @@ def cell_ahead(cell: Scalar, heading: Scalar) -> Scalar:
     return cell + (down << SHIFT) + right
 
 
-@scalar
+@inner
 def has_bit(i: Scalar, cell: Scalar, first_row: Scalar, bits: Array) -> Scalar:
     """Whether a cell's bit is set in the rows from `first_row` on."""
     return (bits[i, first_row + (cell >> SHIFT)] >> (cell & MASK)) & 1 != 0
 
 
-@scalar
+@inner
 def is_deadly(i: Scalar, cell: Scalar, bits: Array) -> Scalar:
     """Whether moving to this cell is death."""
     return has_bit(i, cell, 0, bits)
 
 
-@scalar
+@inner
 def set_bit(i: Scalar, cell: Scalar, bits: Array) -> None:
     """Make a cell deadly."""
     bits[i, cell >> SHIFT] |= 1 << (cell & MASK)
 
 
-@scalar
+@inner
 def clear_bit(i: Scalar, cell: Scalar, bits: Array) -> None:
     """Make a cell safe."""
     bits[i, cell >> SHIFT] &= ~(1 << (cell & MASK))
 
 
-@scalar
+@inner
 def is_wall(cell: Scalar, size: Scalar) -> Scalar:
     """Whether a cell lies in the wall around the board."""
     row, col = cell >> SHIFT, cell & MASK
     return row == 0 or row > size or col == 0 or col > size
 
 
-@scalar
+@inner
 def manhattan_distance(a: Scalar, b: Scalar) -> Scalar:
     """Manhattan distance of two cells."""
     return abs((a >> SHIFT) - (b >> SHIFT)) + abs((a & MASK) - (b & MASK))
 
 
-@scalar
+@inner
 def count_set_bits(word: Scalar) -> Scalar:
     """The number of set bits; the compiler turns this pattern into one instruction."""
     x = np.uint64(word)

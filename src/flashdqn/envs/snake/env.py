@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernels import Array, Kernel, Scalar, board_tensor, scalar
+from flashdqn.compute.kernels import Array, Kernel, Scalar, board_tensor, inner
 from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import EnvError
@@ -28,7 +28,7 @@ from flashdqn.envs.snake.rules import advance_board
 from flashdqn.envs.snake.saved_state import check_snake_state
 
 
-@scalar
+@inner
 def play_vector(
     i: Scalar,
     action: Array,
@@ -49,7 +49,7 @@ def play_vector(
     observe_vector(i, state, body, bits, params, obs)
 
 
-@scalar
+@inner
 def play_grid(
     i: Scalar,
     action: Array,
@@ -107,7 +107,7 @@ class Snake:
         self._allocate()
         grid = config.features == "grid"
         tables = [_make_params(config), _make_rewards(config), *([_make_shades(config)] if grid else [])]
-        self._launch = Kernel(play_grid if grid else play_vector, PARALLEL_FROM).bind(
+        self._launch = Kernel(play_grid if grid else play_vector, PARALLEL_FROM, skippable=True).bind(
             num_envs,
             self._action,
             self._state,

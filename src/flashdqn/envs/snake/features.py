@@ -36,7 +36,7 @@ import math
 
 import numpy as np
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.snake.board import (
     MASK,
     SHIFT,
@@ -76,13 +76,13 @@ def vector_length(features: str, num_actions: int) -> int:
     return (num_actions + 8, 2 * num_actions + 8, 2 * num_actions + 13, 3 * num_actions + 15)[level]
 
 
-@scalar
+@inner
 def ratio_or_one(part: Scalar, whole: Scalar) -> Scalar:
     """part / whole in float32; 1 where the whole is 0."""
     return np.float32(part) / np.float32(whole) if whole > 0 else np.float32(1.0)
 
 
-@scalar
+@inner
 def write_moves(
     i: Scalar, at: Scalar, values: Scalar, heading: Scalar, absolute: Scalar, obs: Array
 ) -> Scalar:
@@ -100,7 +100,7 @@ def write_moves(
     return at + 4
 
 
-@scalar
+@inner
 def write_directions(i: Scalar, at: Scalar, head: Scalar, cell: Scalar, obs: Array) -> Scalar:
     """Write whether `cell` lies up, right, down, left of the head."""
     row, col = (cell >> SHIFT) - (head >> SHIFT), (cell & MASK) - (head & MASK)
@@ -111,7 +111,7 @@ def write_directions(i: Scalar, at: Scalar, head: Scalar, cell: Scalar, obs: Arr
     return at + 4
 
 
-@scalar
+@inner
 def measure_move_components(
     i: Scalar, cells: Scalar, safe: Scalar, tail: Scalar, size: Scalar, bits: Array
 ) -> Scalar:
@@ -131,7 +131,7 @@ def measure_move_components(
     return (first, second, third), tail_reached
 
 
-@scalar
+@inner
 def reachable_share(
     i: Scalar, cell: Scalar, count: Scalar, tail: Scalar, state: Array, bits: Array, size: Scalar
 ) -> Scalar:
@@ -147,7 +147,7 @@ def reachable_share(
     return ratio_or_one(count - 1, free)
 
 
-@scalar
+@inner
 def escape_share(
     i: Scalar,
     cell: Scalar,
@@ -173,7 +173,7 @@ def escape_share(
     return ratio_or_one(count, 3)
 
 
-@scalar
+@inner
 def write_basic_features(i: Scalar, unsafe: Scalar, state: Array, params: Array, obs: Array) -> Scalar:
     """Danger, food and heading; returns where to write next."""
     heading, food = state[i, HEADING], state[i, FOOD]
@@ -185,7 +185,7 @@ def write_basic_features(i: Scalar, unsafe: Scalar, state: Array, params: Array,
     return at + 4
 
 
-@scalar
+@inner
 def observe_vector(i: Scalar, state: Array, body: Array, bits: Array, params: Array, obs: Array) -> None:
     """Write the vector that `params[LEVEL]` asks for."""
     size, absolute, level = params[SIZE], params[ABSOLUTE], params[LEVEL]
@@ -220,7 +220,7 @@ def observe_vector(i: Scalar, state: Array, body: Array, bits: Array, params: Ar
     obs[i, at + 1] = ratio_or_one(state[i, LENGTH], size * size)
 
 
-@scalar
+@inner
 def observe_grid(i: Scalar, state: Array, body: Array, params: Array, shades: Array, obs: Array) -> None:
     """Write the three planes."""
     size = params[SIZE]

@@ -6,11 +6,11 @@ was filled last.
 
 from __future__ import annotations
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.snake.board import MASK, SHIFT, count_set_bits, has_bit
 
 
-@scalar
+@inner
 def fill_runs(seeds: Scalar, free: Scalar) -> Scalar:
     """The runs of set bits in `free` that hold a bit of `seeds`, which must be a part of `free`."""
     # Upwards by carry: adding a seed ripples through its run; a second seed of the run stays as it is.
@@ -27,7 +27,7 @@ def fill_runs(seeds: Scalar, free: Scalar) -> Scalar:
     return filled | (free & (filled >> 16))
 
 
-@scalar
+@inner
 def sweep_rows(i: Scalar, first: Scalar, last: Scalar, by: Scalar, size: Scalar, bits: Array) -> Scalar:
     """Spread the fill from each row to the next, from row `first` to row `last`; return whether it grew."""
     scratch = size + 2
@@ -47,7 +47,7 @@ def sweep_rows(i: Scalar, first: Scalar, last: Scalar, by: Scalar, size: Scalar,
     return grew
 
 
-@scalar
+@inner
 def component_size(i: Scalar, cell: Scalar, size: Scalar, bits: Array) -> Scalar:
     """Fill the component of a free cell into the scratch rows; returns the number of its cells."""
     scratch = size + 2
@@ -65,7 +65,7 @@ def component_size(i: Scalar, cell: Scalar, size: Scalar, bits: Array) -> Scalar
     return count
 
 
-@scalar
+@inner
 def in_component(i: Scalar, cell: Scalar, size: Scalar, bits: Array) -> Scalar:
     """Whether the component filled last holds a cell."""
     return has_bit(i, cell, size + 2, bits)

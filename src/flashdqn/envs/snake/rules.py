@@ -14,7 +14,7 @@ Tensors of N boards, S the side; see board.py for cells and bits:
 
 from __future__ import annotations
 
-from flashdqn.compute.kernels import Array, Scalar, scalar
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.random_bits import below, random_bits
 from flashdqn.envs.snake.board import (
     cell_ahead,
@@ -41,7 +41,7 @@ NO_OUTCOME = -1
 NO_FOOD = 0  # a cell of the wall
 
 
-@scalar
+@inner
 def chosen_heading(action: Scalar, heading: Scalar, absolute: Scalar) -> Scalar:
     """The heading after an action; an invalid action and a reversal go straight on."""
     if absolute != 0:
@@ -50,7 +50,7 @@ def chosen_heading(action: Scalar, heading: Scalar, absolute: Scalar) -> Scalar:
     return (heading + int(action == 1) + 3 * int(action == 2)) & 3
 
 
-@scalar
+@inner
 def draw_board_number(i: Scalar, n: Scalar, rng: Array) -> Scalar:
     """A random number below `n` from board `i`'s stream."""
     bits = random_bits(rng[i, 0], rng[i, 1])
@@ -58,7 +58,7 @@ def draw_board_number(i: Scalar, n: Scalar, rng: Array) -> Scalar:
     return below(bits, n)
 
 
-@scalar
+@inner
 def place_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Scalar) -> None:
     """Put the food on the k-th free cell, k drawn at random; there must be one."""
     k = draw_board_number(i, size * size - state[i, LENGTH], rng)
@@ -78,7 +78,7 @@ def place_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, si
     state[i, FOOD] = cell_at(row, count_set_bits((free & -free) - 1))
 
 
-@scalar
+@inner
 def start_cell(i: Scalar, params: Array, rng: Array) -> Scalar:
     """Head and heading of a new snake."""
     size, behind = params[SIZE], params[START_LENGTH] - 1
@@ -102,7 +102,7 @@ def start_cell(i: Scalar, params: Array, rng: Array) -> Scalar:
     return cell_at(row, col), heading
 
 
-@scalar
+@inner
 def start_episode(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, params: Array) -> None:
     """Place a new snake straight behind its head, and the first food."""
     size, length = params[SIZE], params[START_LENGTH]
@@ -128,7 +128,7 @@ def start_episode(i: Scalar, state: Array, body: Array, bits: Array, rng: Array,
     place_food(i, state, body, bits, rng, size)
 
 
-@scalar
+@inner
 def move_snake(
     i: Scalar, cell: Scalar, eats: Scalar, state: Array, body: Array, bits: Array, size: Scalar
 ) -> None:
@@ -148,7 +148,7 @@ def move_snake(
     state[i, HEAD] = cell
 
 
-@scalar
+@inner
 def death_cause(i: Scalar, cell: Scalar, state: Array, bits: Array, size: Scalar) -> Scalar:
     """Why moving to `cell` was deadly: no safe move existed, the wall, or the body."""
     head, heading = state[i, HEAD], state[i, HEADING]
@@ -160,7 +160,7 @@ def death_cause(i: Scalar, cell: Scalar, state: Array, bits: Array, size: Scalar
     return OUT_WALL if is_wall(cell, size) else OUT_SELF
 
 
-@scalar
+@inner
 def eat_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size: Scalar) -> Scalar:
     """Count the food and place the next; return whether the board is full."""
     state[i, SCORE] += 1
@@ -172,14 +172,14 @@ def eat_food(i: Scalar, state: Array, body: Array, bits: Array, rng: Array, size
     return False
 
 
-@scalar
+@inner
 def is_out_of_time(i: Scalar, state: Array, params: Array) -> Scalar:
     """Whether a step limit is reached; 0 means no limit."""
     flat = params[MAX_STEPS] > 0 and state[i, STEPS] >= params[MAX_STEPS]
     return flat or (params[MAX_HUNGRY] > 0 and state[i, HUNGRY] >= params[MAX_HUNGRY])
 
 
-@scalar
+@inner
 def play_move(
     i: Scalar, action: Scalar, state: Array, body: Array, bits: Array, rng: Array, params: Array
 ) -> Scalar:
@@ -202,7 +202,7 @@ def play_move(
     return earned, OUT_TIMEOUT if is_out_of_time(i, state, params) else NO_OUTCOME
 
 
-@scalar
+@inner
 def advance_board(
     i: Scalar,
     action: Array,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernels import Array, Kernel, Scalar, scalar
+from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
 from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.fire.layout import NO_PARENT
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 
 
-@scalar
+@inner
 def count_cells_behind(
     i: Scalar, ignition: Array, arrival: Array, parent: Array, step: Array, children: Array, behind: Array,
     total: Array,

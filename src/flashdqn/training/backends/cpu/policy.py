@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.compile_ahead import KernelJob
 from flashdqn.compute.gemm import LANES, increment_counter, never_inlined, view_float_matrix, wait_for_counter
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import Views, compile_for_threads
@@ -129,3 +130,12 @@ class NativePolicy:
             memory.append(torch.zeros(layer.out_features, width))
             line[mlp_cpu.Y] = memory[-1].data_ptr()
         return table, memory
+
+
+def plan_policy_kernel(network: nn.Module, dtype: torch.dtype) -> KernelJob | None:
+    """The kernel that actions of such a network will need; None if they are not written by hand."""
+    if not plain_mlp_layers(network):
+        return None
+    number = str(dtype).removeprefix("torch.")
+    types = (("int64", 2), ("int64", 1), ("int64", 1), (number, 2), ("boolean", 2))
+    return KernelJob(run_policy, (*types, ("float32", 1), ("float32", 2), ("int64", 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernels import Array, scalar
+from flashdqn.compute.kernels import Array, inner
 from flashdqn.compute.native import Views, bind_native
 from flashdqn.core.types import Step
 from flashdqn.replay.ring import Kind
@@ -14,7 +14,7 @@ from flashdqn.training.collector import Collector
 STEP, TERMINATED, TRUNCATED, RESET = (int(kind) for kind in Kind)
 
 
-@scalar
+@inner
 def record_step(
     ring_obs: Array, ring_action: Array, ring_reward: Array, ring_kind: Array, ring_mask: Array, ring_age: Array,
     head: Array, filled: Array, ended: Array, running: Array, sums: Array, totals: Array,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.compile_ahead import KernelJob
 from flashdqn.compute.gemm import LANES
 from flashdqn.compute.native import compile_for_threads
 from flashdqn.compute.threads import Team
@@ -208,3 +209,18 @@ def plain_mlp_layers(network: nn.Module) -> list[nn.Linear]:
         return []
     known = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in network.parameters())
     return cast("list[nn.Linear]", layers) if known else []
+
+
+def plan_update_kernel(
+    network: nn.Module, head: Head, bootstrap: Bootstrap, dtype: torch.dtype
+) -> KernelJob | None:
+    """The kernel that updates of such a network will need; None if they are not written by hand."""
+    if not NativeUpdates.fits(network, head, bootstrap):
+        return None
+    table, row, number = ("int64", 2), ("int64", 1), str(dtype).removeprefix("torch.")
+    rest = (
+        table, row, row, row, ("float64", 1), ("float64", 0), (number, 1), ("float32", 2), ("float32", 1), row,
+    )  # fmt: skip
+    if ByHalves.fits(plain_mlp_layers(network)):
+        return KernelJob(ByHalves.kernel, (table, table, table, row, ("float64", 1), *rest))
+    return KernelJob(BySamples.kernel, (table, table, table, row, ("float64", 2), ("float64", 1), *rest))
