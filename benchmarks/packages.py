@@ -31,7 +31,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "mobile-env": ("gym:mobile-small-central-v0", 3000, {"envs": 4}),
     "JSSEnv": ("gym:jss-v1", 100_000, {"envs": 4, "eval.episodes": 4}),
     "minigrid": ("gym:MiniGrid-Empty-5x5-v0", 6000, {"envs": 8, "network.torso": "mlp"}),
-    "highway-env": ("gym:highway-fast-v0", 1500, {"envs": 2, "eval.episodes": 4, "eval.every": 0}),
+    "highway-env": ("gym:highway-fast-v0", 8000, {"envs": 2, "eval.episodes": 10, "eval.every": 0}),
     "gym-trading-env": ("gym:package_envs:make_trading", 10_000, {"envs": 4}),
     "grid2op": ("gym:package_envs:make_grid", 300, {"envs": 2, "eval.episodes": 2, "eval.every": 0}),
     "popgym": ("gym:popgym-RepeatPreviousEasy-v0", 20_000, {"envs": 8, "env.stack": 5}),
