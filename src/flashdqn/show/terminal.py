@@ -34,8 +34,8 @@ TIME_PARTS = {
     "pages": "curve and report",
     "other": "the rest",
 }
-#: A shorter part of a run's time is not shown.
-SHOWN_SECONDS = 0.05
+#: A shorter part of a run's time is not shown; a longer one is damage.
+SHOWN_SECONDS, MOST_SECONDS = 0.05, 1e10
 
 
 class CleanConsole(Console):
@@ -160,7 +160,7 @@ def list_time_parts(summary: Mapping[str, Any]) -> list[tuple[str, float]]:
     return [
         (TIME_PARTS.get(part, clean_name(part)), seconds)
         for part, seconds in parts
-        if isinstance(seconds, int | float) and seconds >= SHOWN_SECONDS
+        if isinstance(seconds, int | float) and SHOWN_SECONDS <= seconds <= MOST_SECONDS
     ]
 
 
