@@ -148,8 +148,8 @@ def describe_wall_clock(summary: Mapping[str, Any], max_share: float) -> Iterato
         yield f"Where the {summary['wall_seconds']:.1f} s went: {spent}"
     if skipped := summary.get("skipped_evaluations"):
         yield (
-            f"{skipped:,} evaluation{'s were' if skipped > 1 else ' was'} skipped: together they may take "
-            f"{max_share:.3g} of the time (--eval.max-share)"
+            f"{skipped:,} evaluation{'s were' if skipped > 1 else ' was'} skipped: all together may take "
+            f"{100 * max_share:.3g} % of the training time (--eval.max-share)"
         )
 
 

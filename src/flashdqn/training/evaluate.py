@@ -18,7 +18,7 @@ from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.networks import mean_mode
 from flashdqn.runs.columns import SCORE
-from flashdqn.training.eval_share import FEWEST_GAMES
+from flashdqn.training.eval_share import FEWEST_GAMES, PATIENCE
 
 #: Asking the device whether all games are over stops it: ask once in this many steps.
 ASK_EVERY = 32
@@ -64,9 +64,9 @@ def evaluate(
 ) -> Evaluation:
     """Play the first game of every board to its end, without noise in the network. If `stop` says so, the games are
     cut off by StopRequestedError. After `patience` seconds, games that go on are cut off as by the step limit, as
-    soon as `FEWEST_GAMES` have ended."""
+    soon as `FEWEST_GAMES` have ended; after `PATIENCE` times that, even if fewer have."""
     with mean_mode(online):
-        return _play_games(env, online, head, seed, step_limit, stop, time.perf_counter() + patience)
+        return _play_games(env, online, head, seed, step_limit, stop, patience)
 
 
 @torch.no_grad()
@@ -77,8 +77,9 @@ def _play_games(
     seed: int,
     step_limit: int,
     stop: Callable[[], bool],
-    deadline: float,
+    patience: float,
 ) -> Evaluation:
+    began = time.perf_counter()
     obs, mask, branches = env.reset(seed), env.mask, make_branches(env)
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)
@@ -99,8 +100,8 @@ def _play_games(
         running &= ~ended
         if count % ASK_EVERY == 0:
             left = int((running & ~stuck).sum())
-            late = time.perf_counter() > deadline
-            if left == 0 or (late and env.num_envs - left >= min(FEWEST_GAMES, env.num_envs)):
+            few = env.num_envs - left < min(FEWEST_GAMES, env.num_envs)
+            if left == 0 or time.perf_counter() - began > patience * (PATIENCE if few else 1.0):
                 break
     if stuck.any():
         raise EnvError(

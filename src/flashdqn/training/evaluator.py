@@ -29,14 +29,13 @@ class Evaluator:
         self.share = EvaluationShare(config.eval.max_share)
         self._said = False  # that evaluations are skipped
 
-    def evaluate(self, learner: Learner, step: int, interrupt: Interrupt) -> Evaluation | None:
-        """Play all games; None if that would take, or has taken, more than its share."""
-        spent, total = self.clock.measure("evaluation"), self.clock.total
-        if not self.share.may_begin(spent, total):
+    def evaluate(self, learner: Learner, step: int, interrupt: Interrupt, total: float) -> Evaluation | None:
+        """Play all games; None if that would take, or has taken, more than its share of `total` seconds."""
+        if not self.share.may_begin(total):
             self.share.note_skipped()
             self._say_skipped(step, f"one takes about {self.share.expected:.1f} s")
             return None
-        began, allowed = time.perf_counter(), self.share.find_allowance(spent, total)
+        began, allowed = time.perf_counter(), self.share.find_allowance(total)
         watch = watch_work(self.progress, "evaluation", interrupt)
 
         def stop() -> bool:
@@ -55,10 +54,10 @@ class Evaluator:
         self.share.note_complete(time.perf_counter() - began)
         return result
 
-    def evaluate_last(self, learner: Learner, interrupt: Interrupt) -> Evaluation:
+    def evaluate_last(self, learner: Learner, interrupt: Interrupt, total: float) -> Evaluation:
         """The evaluation at the end always happens; after a training by time, perhaps with fewer games."""
         began = time.perf_counter()
-        count, patience = self.plan_last("The last evaluation", self.config.eval.episodes)
+        count, patience = self.plan_last("The last evaluation", self.config.eval.episodes, total)
         stop = watch_work(self.progress, "evaluation", interrupt)
         device = learner.device
         whole = count == self.config.eval.episodes
@@ -75,12 +74,11 @@ class Evaluator:
             self.share.note_complete(time.perf_counter() - began)
         return result
 
-    def plan_last(self, what: str, games: int) -> tuple[int, float]:
+    def plan_last(self, what: str, games: int, total: float) -> tuple[int, float]:
         """How many of these games to play at the end, and after how many seconds to cut off those that go on. Only
         a training by time has such limits: the result of any other does not depend on the machine's speed."""
         if self.config.max_time is None or not self.share.is_limited:
             return games, math.inf
-        total = self.clock.total
         count = self.share.plan_games(games, self.config.eval.episodes, total)
         if count < games:
             expected = self.share.expected * games / self.config.eval.episodes
@@ -99,7 +97,7 @@ class Evaluator:
         if not self._said:
             self._said = True
             self.progress.note(
-                f"The evaluation at {step:,} steps is skipped: {why}, and evaluations may take "
-                f"{self.share.share:.3g} of the time (--eval.max-share). Others may be skipped too; the summary "
-                "counts them"
+                f"The evaluation at {step:,} steps is skipped: {why}, and all together may take "
+                f"{100 * self.share.share:.3g} % of the training time (--eval.max-share). The summary counts the "
+                "skipped ones"
             )

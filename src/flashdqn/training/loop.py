@@ -177,6 +177,7 @@ class Loop:
         self.begun = True
         if done["updates"] and self.config.eval.every:
             self.evaluate(with_state=False)  # these weights, learned only from the expert, may be the best
+            self.evaluator.share.spent = 0.0  # it is not one of those that a training by time has to pay for
 
     def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
@@ -250,9 +251,11 @@ class Loop:
         result: Evaluation | None
         with self.parts.phases("evaluate", host=True):
             if last:
-                result = self.evaluator.evaluate_last(learner, self.interrupt)
+                result = self.evaluator.evaluate_last(learner, self.interrupt, self.seconds)
             else:
-                result = self.evaluator.evaluate(learner, counts.transitions, self.interrupt)
+                # Before the training's clock starts, as after demonstrations, all time counts.
+                total = self.seconds if self._started else self.clock.total
+                result = self.evaluator.evaluate(learner, counts.transitions, self.interrupt, total)
         counts.settle()  # also without a result: on CUDA, what is learned depends on it
         self._owes_evaluation = result is not None
         if result is None:

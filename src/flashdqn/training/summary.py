@@ -152,7 +152,7 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
         try:
             stop = watch_work(loop.progress, "judging the best checkpoint", interrupt)
             count = min(JUDGED_GAMES, loop.config.eval.episodes)
-            count, patience = loop.evaluator.plan_last("The best checkpoint", count)
+            count, patience = loop.evaluator.plan_last("The best checkpoint", count, loop.seconds)
             with loop.clock.count_as("evaluation"):
                 result = evaluate_checkpoint(loop.config, loop.parts, best[0], count, stop, patience)
             summary["best_checkpoint"] = best[0].name
