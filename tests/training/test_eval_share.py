@@ -189,6 +189,15 @@ def test_one_that_takes_too_long_is_cut_off(
     assert len(read_evaluations(run.path)) == 1
 
 
+def test_one_that_is_due_at_the_end_is_the_last_one(
+    tiny: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(0.0, monkeypatch)
+    run = flashdqn.train(tiny(eval__max_share=1e-9, steps=4500), progress=False)
+    assert run.summary["skipped_evaluations"] == 2  # not that at 4,500
+    assert len(read_evaluations(run.path)) == 1
+
+
 def test_a_resumed_run_goes_on_counting(tiny: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:
     allow(0.0, monkeypatch)
     run = flashdqn.train(tiny(eval__max_share=1e-9), progress=False)
@@ -227,7 +236,7 @@ def test_games_that_go_on_are_cut_off_when_enough_have_ended() -> None:
 def test_it_waits_longer_where_hardly_any_game_has_ended(
     ended: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that goes on by a second in each step: at 100 s it looks again after 128 steps, at 300 after 320."""
+    """By a clock that goes on by a second in each step, and that is looked at in every 32nd step."""
     env = Timetable([1] * ended + [40_000] * 5)
     monkeypatch.setattr("time.perf_counter", lambda: float(env.steps))
     env.steps = 0

@@ -217,7 +217,8 @@ class Loop:
             self.report()
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
         late = self._save_clock.is_due()
-        if evaluating and self.evaluate(with_state=saving or late):
+        last = evaluating and self.budget.share(self.parts.counts, self.seconds) >= 1.0
+        if evaluating and self.evaluate(saving or late, last):
             pass
         elif saving:
             self.save()
