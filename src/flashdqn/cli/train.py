@@ -128,12 +128,14 @@ def run_command(arguments: list[str]) -> int:
 def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:
     """Start a run, or resume one; `clock` runs since the command began."""
     from flashdqn.show.report import make_run_pages
+    from flashdqn.training.callbacks import NO_CALLBACKS
     from flashdqn.training.session import resume_run, start_run
 
     register_gymnasium_envs()
+    pages = make_run_pages(config)
     if resume is not None:
-        return resume_run(config, resume, progress, make_run_pages(config), clock=clock)
-    return start_run(config, progress, make_run_pages(config), clock=clock)
+        return resume_run(config, resume, progress, pages, NO_CALLBACKS, clock)
+    return start_run(config, progress, pages, NO_CALLBACKS, clock)
 
 
 def print_help(page: HelpPage, kind: Any, arguments: list[str]) -> None:
