@@ -117,7 +117,17 @@ def train(options: argparse.Namespace, out: str) -> dict[str, Any]:
     run = flashdqn.train("atari-pong", out=out, **settings)
     rows = read_metrics(run.path)
     resumed = flashdqn.train(resume=run.path, steps=options.steps + options.steps // 10)
-    keys = ("steps", "updates", "seconds", "train_ratio", "train_ratio_asked", "mode", "warm_up_seconds")
+    keys = (
+        "steps",
+        "updates",
+        "seconds",
+        "train_ratio",
+        "train_ratio_asked",
+        "mode",
+        "warm_up_seconds",
+        "reuse",
+    )
+    keys = (*keys, "wall_seconds", "wall_steps_per_second")
     result = {key: run.summary[key] for key in keys}
     result["steps_per_second"] = statistics.median(row.steps_per_second for row in rows)
     result["memory_mb"] = rows[-1].memory_mb
@@ -146,7 +156,8 @@ def show(data: dict[str, Any]) -> None:
     speed = row["steps_per_second"]
     print(
         f"training ({row['torso']}, batch {row['batch_size']}, {row['envs']} envs, mode {row['mode']}, ratio "
-        f"{row['train_ratio']:.5f} of {row['train_ratio_asked']:.5f}): {speed:,.0f} steps/s, "
+        f"{row['train_ratio']:.5f} of {row['train_ratio_asked']:.5f}, reuse {row['reuse']:.3g}): "
+        f"{speed:,.0f} steps/s, {row['wall_steps_per_second']:,.0f} since its start, "
         f"{FRAMES * speed:,.0f} frames/s, score {row['score']:.1f}"
     )
     phases = {name[3:]: row[name] for name in row if name.startswith("us_") and row[name] > 0}

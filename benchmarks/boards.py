@@ -43,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "learn.lr_over": 300_000,
     "explore.over": 50_000,
     "eval.every": 50_000,
+    "eval.max_share": 1.0,
     "log.tensorboard": False,
     "log.game": False,
     "log.checkpoint_every": 0,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.runs.tables import read_evaluations
-from measure import context, train_apart, write_json
+from measure import context, describe_work, train_apart, write_json
 
 
 def parse_variant(text: str) -> dict[str, Any]:
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
     common = {"steps": arguments.steps, "eval.every": arguments.every, "log.tensorboard": False}
+    common["eval.max_share"] = 1.0  # every point of the curve
     work = [
         (variant, common | {"seed": seed} | parse_variant(variant))
         for seed in range(arguments.seeds)
@@ -103,7 +104,11 @@ def main() -> None:
         rates = [run["summary"]["steps"] / run["summary"]["seconds"] for run in runs]
         ratio = runs[0]["summary"]["train_ratio"]
         print(f"  best checkpoint, fresh games {interval(final)}")
-        print(f"  {statistics.median(rates):,.0f} steps/s with evaluations, ratio {ratio:.5f}")
+        work = describe_work(ratio, runs[0]["summary"]["batch"])
+        wall = statistics.median(run["summary"]["wall_steps_per_second"] for run in runs)
+        print(
+            f"  {statistics.median(rates):,.0f} steps/s with evaluations, {wall:,.0f} since its start, {work}"
+        )
     if arguments.json:
         write_json(arguments.json, {**context("auto"), "command": sys.argv[1:], "results": results})
     if arguments.picture:

@@ -49,6 +49,7 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
             "explore.end": 0.002,
             "runtime.precision": "fp32",
             "eval.every": 100_000,
+            "eval.max_share": 1.0,
             "log.every": 25_000,
             "steps": 600_000,
         },

@@ -38,7 +38,7 @@ from flashdqn.config.presets import base_config
 from flashdqn.runs.columns import PHASE_PREFIX
 from flashdqn.runs.rows import row_to_cells
 from flashdqn.runs.tables import read_metrics
-from measure import context, train_apart, write_json
+from measure import context, describe_work, read_rates, train_apart, write_json
 
 HERE = Path(__file__).parent
 FIRST = 5  # windows
@@ -53,8 +53,10 @@ def train(preset: str, device: str, settings: dict[str, Any]) -> Rows:
     """The reports of one training, with the transitions of each window."""
     settings = COMMON | {"device": device} | settings
     with tempfile.TemporaryDirectory() as out:
-        rows = windows(train_apart(preset, settings, out), starts(preset))
+        run = train_apart(preset, settings, out)
+        rows, rates = windows(run, starts(preset)), read_rates(run)
     for row in rows:
+        row["wall_steps_per_second"] = rates["wall_steps_per_second"]
         row["episodes_per_second"] = row["steps_per_second"] / row["length"]
     return rows
 
@@ -224,7 +226,11 @@ def repeat(arguments: argparse.Namespace, every: int, console: Console) -> list[
         runs.append(rows)
         work = f"{len(rows)} windows of {every:,} transitions"
         took = sum(row["window_seconds"] for row in rows)
-        console.print(f"repeat {number + 1} of {arguments.repeats}: {work}, {took:.1f} s", highlight=False)
+        usual = statistics.median(row["steps_per_second"] for row in rows)
+        rates = f"{usual:,.0f} steps/s, {rows[-1]['wall_steps_per_second']:,.0f} since its start"
+        console.print(
+            f"repeat {number + 1} of {arguments.repeats}: {work}, {took:.1f} s, {rates}", highlight=False
+        )
     return runs
 
 
@@ -311,6 +317,8 @@ def main() -> None:
         sys.exit("No training worked.")
     title = f"{preset}, {arguments.episodes:,} episodes, {len(runs)} repeats, {device}"
     title += f", threads: {arguments.threads}" if arguments.threads else ""
+    config = base_config(preset)
+    title += f", {describe_work(runs[0][-1]['ratio'], config.update_size)}"
     tables = [tenths(rows) for rows in runs]
     times = [table[-1]["us_per_transition"] / table[0]["us_per_transition"] for table in tables]
     growths = [table[-1]["memory_mb"] / table[0]["memory_mb"] for table in tables]
@@ -330,6 +338,7 @@ def main() -> None:
         "episodes",
         "transitions",
         "steps_per_second",
+        "wall_steps_per_second",
         "us_total",
         "us_sample",
         "memory_mb",

@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import flatness
+from flashdqn.config.presets import base_config
 from flashdqn.runs.columns import PHASE_PREFIX
 from flashdqn.runs.tables import read_metrics
 from flatness import (
@@ -41,7 +42,7 @@ from flatness import (
     window_length,
     windows,
 )
-from measure import context, resume_apart, train_apart, write_json
+from measure import context, describe_work, resume_apart, train_apart, write_json
 
 HERE = Path(__file__).parent
 
@@ -136,6 +137,10 @@ def report(arguments: argparse.Namespace, every: int, rounds: list[dict[str, Any
     change = statistics.median(changes)
     first, last = (statistics.median(one[key] for one in rounds) for key in ("first", "last"))
     yes = {"a": abs(largest(off)) <= SPEED, "c": abs(change) <= SPEED}
+    config = base_config(arguments.preset)
+    console.print(
+        f"{arguments.preset}: {describe_work(config.train_ratio, config.update_size)}", highlight=False
+    )
     console.print(phase_table(rounds))
     said = (
         f"(a) {answer(yes['a'])}: the first {FIRST} windows, of {every:,} transitions, differ from those of the "

@@ -27,7 +27,7 @@ from flashdqn.config.presets import base_config
 from flashdqn.envs import FuelBreaks, FuelBreaksConfig
 from flashdqn.replay.ring import ring_bytes
 from flashdqn.runs.tables import read_metrics
-from measure import context, write_json
+from measure import context, describe_work, write_json
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -87,6 +87,9 @@ def time_training(preset: str, precision: str, fires: int, asked: argparse.Names
         "fires": fires,
         "mode": run.summary["mode"],
         "ratio": run.summary["train_ratio"],
+        "batch": run.summary["batch"],
+        "reuse": run.summary["reuse"],
+        "wall_steps_per_second": run.summary["wall_steps_per_second"],
         "episodes": run.summary["episodes"],
         "warm_up_seconds": run.summary["warm_up_seconds"],
         "steps_per_second": ordered[len(ordered) // 2],
@@ -148,8 +151,9 @@ def main() -> None:
 def describe(cell: dict[str, Any]) -> str:
     """A cell of the training in one line."""
     return (
-        f"{cell['preset']}, {cell['precision']}, {cell['fires']} fires, {cell['mode']}, ratio {cell['ratio']:.4f}: "
-        f"median {cell['steps_per_second']:,.0f} transitions/s, first window {cell['first_window']:,.0f}, last "
+        f"{cell['preset']}, {cell['precision']}, {cell['fires']} fires, {cell['mode']}, "
+        f"{describe_work(cell['ratio'], cell['batch'])}: median {cell['steps_per_second']:,.0f} transitions/s "
+        f"({cell['wall_steps_per_second']:,.0f} since its start), first window {cell['first_window']:,.0f}, last "
         f"{cell['last_window']:,.0f}; memory {cell['memory_first_mb']:,.0f} MB, and "
         f"{cell['memory_last_mb']:,.0f} MB after {cell['episodes']} episodes"
     )

@@ -46,6 +46,29 @@ def commit() -> str:
         return "unknown"
 
 
+def describe_work(ratio: float, batch: float) -> str:
+    """What a throughput was reached with: without it, two rates cannot be compared."""
+    return f"ratio {ratio:.4g}, batch {batch:,.0f}, reuse {ratio * batch:.3g}"
+
+
+#: What a run's summary says of its work and its rates: of the windows, and of all time since its command began.
+RATES = (
+    "train_ratio",
+    "batch",
+    "reuse",
+    "window_steps_per_second",
+    "wall_steps_per_second",
+    "wall_seconds",
+    "time",
+)
+
+
+def read_rates(run: Path) -> dict[str, Any]:
+    """A run's work and rates, from its summary."""
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    return {name: summary[name] for name in RATES}
+
+
 def train_apart(preset: str, settings: dict[str, Any], out: str) -> Path:
     """Train in a separate process; returns the run folder, inside `out`."""
     return _run_apart({"preset": preset, "out": out} | settings)

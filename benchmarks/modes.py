@@ -39,7 +39,7 @@ from flashdqn.training.engine import Engine
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Silent
 from flashdqn.training.warmup import clone_tensors, restore_after
-from measure import context, draw_bars, write_json
+from measure import context, describe_work, draw_bars, write_json
 
 #: The work: a preset, and the changes to it.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -193,9 +193,8 @@ def main() -> None:
                 }
             )
     title = f"{arguments.case}{' ' + arguments.algo if arguments.algo else ''}: {config.envs:,} boards, "
-    title += (
-        f"batch {config.update_size:,}, ratio {config.train_ratio:.5g}, {arguments.precision}, {device.type}"
-    )
+    ratio = candidates[0].loop.ratio.asked
+    title += f"{describe_work(ratio, config.update_size)}, {arguments.precision}, {device.type}"
     table = Table(
         "mode", "warm-up s", "steps/s", "least … most", "µs/update, all in", "weights apart", title=title
     )
@@ -209,7 +208,10 @@ def main() -> None:
     if arguments.picture:
         draw(title, rows, arguments.picture)
     if arguments.json:
-        write_json(arguments.json, {"context": context(arguments.device), "title": title, "rows": rows})
+        work = {"ratio": ratio, "batch": config.update_size, "reuse": ratio * config.update_size}
+        write_json(
+            arguments.json, {"context": context(arguments.device), "title": title, "work": work, "rows": rows}
+        )
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ SETTINGS: dict[str, Any] = {
     "learn.starts": 2000,
     "explore.over": 50_000,
     "eval.every": 25_000,
+    "eval.max_share": 1.0,
     "log.tensorboard": False,
     "log.checkpoint_every": 0,
     "runtime.threads": 1,

@@ -40,6 +40,7 @@ SETTINGS: dict[str, Any] = {
     "explore.over": 50_000,
     "replay.beta_over": 500_000,
     "eval.every": 50_000,
+    "eval.max_share": 1.0,
     "log.tensorboard": False,
     "log.checkpoint_every": 0,
     "runtime.threads": 1,

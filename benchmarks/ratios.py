@@ -29,7 +29,7 @@ from typing import Any
 from flashdqn.config.presets import base_config
 from flashdqn.config.schedules import SCHEDULES, get_setting
 from flashdqn.runs.tables import read_evaluations, read_metrics
-from measure import context, train_apart, write_json
+from measure import context, describe_work, train_apart, write_json
 
 RATIOS = (0.004, 0.015625, 0.03125, 0.0625, 0.125, 0.25)
 PRESETS = ("snake", "snake-flood")
@@ -52,6 +52,7 @@ def train_curve(preset: str, ratio: float, seed: int, device: str, steps: int, e
         "device": device,
         "steps": steps,
         "eval.every": every,
+        "eval.max_share": 1.0,  # every point of the curve
         "log.checkpoint_every": 0,
         "log.tensorboard": False,
         "log.game": False,
@@ -132,7 +133,8 @@ def measure_speeds(arguments: argparse.Namespace) -> None:
                     continue
                 rates.append(time_ratio(preset, ratio, arguments.device, arguments.seconds))
                 write_json(arguments.json, {**about, "transitions_per_second": found})
-                print(f"{preset:12} ratio {ratio:<8g} {rates[-1]:12,.0f} transitions/s", flush=True)
+                work = describe_work(ratio, base_config(preset).update_size)
+                print(f"{preset:12} {work:40} {rates[-1]:12,.0f} transitions/s", flush=True)
 
 
 def score_at(run: dict[str, Any], step: float) -> float:

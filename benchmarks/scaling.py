@@ -137,6 +137,8 @@ def row_of(point: Point) -> dict[str, Any]:
         "updates_per_second": round(median * achieved, 1),
         "ratio_asked": loop.ratio.asked,
         "ratio": achieved,
+        "batch": loop.config.update_size,
+        "reuse": achieved * loop.config.update_size,
         "rounds": len(point.rates),
         "measured_seconds": round(point.seconds, 2),
     }
@@ -199,7 +201,17 @@ def label(axis: str, value: float) -> str:
 def table(axis: str, rows: list[dict[str, Any]], title: str) -> Table:
     """A readable table of an axis."""
     grid = Table(title=f"{axis}: {title}")
-    for name in (axis, "steps/s", "least … most", "µs/update, all in", "ratio asked", "achieved"):
+    columns = (
+        axis,
+        "steps/s",
+        "least … most",
+        "µs/update, all in",
+        "ratio asked",
+        "achieved",
+        "batch",
+        "reuse",
+    )
+    for name in columns:
         grid.add_column(name, justify="right")
     grid.add_column("mode")
     grid.add_column("threads", justify="right")
@@ -212,6 +224,8 @@ def table(axis: str, rows: list[dict[str, Any]], title: str) -> Table:
             "–" if per_update is None else f"{per_update:,.1f}",
             f"{row['ratio_asked']:.5g}",
             f"{row['ratio']:.5g}",
+            f"{row['batch']:,}",
+            f"{row['reuse']:.3g}",
             row["mode"],
             str(row["threads"]),
         )

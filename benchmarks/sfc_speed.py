@@ -26,7 +26,7 @@ from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.baselines import Heuristic
 from flashdqn.networks import build_network
 from flashdqn.runs.tables import read_metrics
-from measure import context, train_apart, write_json
+from measure import context, describe_work, read_rates, train_apart, write_json
 
 BATCH, CAPACITY, STARTS = 32, 10_000, 1_000
 
@@ -68,11 +68,13 @@ def ours(device: str, seconds: float, envs: int, mode: str) -> dict[str, Any]:
         run = train_apart("sfc-paper", settings, out)
         rows = read_metrics(run)
         used = json.loads((run / "summary.json").read_text(encoding="utf-8"))["mode"]
+        wall = read_rates(run)["wall_steps_per_second"]
     speeds = [row.steps_per_second for row in rows[1:] or rows]
     return {
         "who": f"flashdqn, {envs} networks, {used}",
         "steps_per_second": statistics.median(speeds),
         "ratio": rows[-1].ratio,
+        "wall_steps_per_second": wall,
     }
 
 
@@ -170,8 +172,11 @@ def main() -> None:
             speeds = sorted(row["steps_per_second"] for row in rows)
             row = rows[0] | {"steps_per_second": statistics.median(speeds), "rounds": speeds}
             data["training"].append(row)
+            whole = row.get("wall_steps_per_second")  # the eager loop has only its window
+            wall = f"  {whole:,.0f} since its start" if whole else ""
             print(
-                f"{row['who']:<32} ratio {row['ratio']:.3f}  {row['steps_per_second']:>10,.0f} steps/s  {speeds}"
+                f"{row['who']:<32} {describe_work(row['ratio'], BATCH)}  "
+                f"{row['steps_per_second']:>10,.0f} steps/s  {speeds}{wall}"
             )
     if asked.json:
         write_json(asked.json, data)

@@ -18,7 +18,7 @@ import torch
 from flashdqn.config.presets import base_config
 from flashdqn.core.contract import close_env
 from flashdqn.envs import build_evaluation_env
-from measure import context, train_apart, write_json
+from measure import RATES, context, train_apart, write_json
 from random_play import play_games_randomly
 
 
@@ -28,9 +28,7 @@ def train(preset: str, seed: int, device: str, threads: int) -> dict[str, Any]:
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
     games = summary["evaluation"]
     row = {"preset": preset, "seed": seed, "score": games["mean_score"], "error": games["score_error"]}
-    return row | {
-        name: summary[name] for name in ("steps", "updates", "seconds", "warm_up_seconds", "train_ratio")
-    }
+    return row | {name: summary[name] for name in ("steps", "updates", "seconds", "warm_up_seconds", *RATES)}
 
 
 def play_randomly(preset: str) -> dict[str, Any]:
@@ -55,11 +53,12 @@ def main() -> None:
     work = [(preset, seed) for preset in arguments.presets for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         rows = list(pool.map(lambda item: train(*item, arguments.device, arguments.threads), work))
-    print("preset            seed     score            steps  ratio  training s")
+    print("preset            seed     score            steps  ratio  batch  reuse  training s    wall s")
     for row in rows:
         print(
             f"{row['preset']:<17} {row['seed']:>4}  {row['score']:8.2f} ± {row['error']:<5.2f} "
-            f"{row['steps']:>9,}  {row['train_ratio']:5.3f}  {row['seconds']:10.1f}"
+            f"{row['steps']:>9,}  {row['train_ratio']:5.3f}  {row['batch']:5}  {row['reuse']:5.3g}  "
+            f"{row['seconds']:10.1f}  {row['wall_seconds']:8.1f}"
         )
     chance = [play_randomly(preset) for preset in arguments.presets]
     for row in chance:

@@ -5,7 +5,8 @@
 
 Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. Every program is a separate
 process and is measured in a window after its warm-up; they take turns, in reverse order in every other round. A
-short trial first finds the best number of threads for each. peers/README.md says what each does.
+short trial first finds the best number of threads for each. peers/README.md says what each does. `since start` is
+all steps of a process by all its time, with imports, compilation and burn-in: it depends on --seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +73,14 @@ def measure(program: Program, threads: int | None, seconds: float, device: str) 
     if threads is not None:
         command += ["--threads", str(threads)]
         env["OMP_NUM_THREADS"] = str(threads)
+    began = time.perf_counter()
     try:
         done = subprocess.run(
             command, cwd=HERE, env=env, capture_output=True, text=True, timeout=seconds + 600
         )
     except subprocess.TimeoutExpired:
         raise ProgramError(f"{program.label} did not end within {seconds + 600:.0f} s.") from None
+    took = time.perf_counter() - began
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         raise ProgramError(f"{program.label} failed:\n{done.stderr[-2000:]}")
@@ -85,6 +89,8 @@ def measure(program: Program, threads: int | None, seconds: float, device: str) 
     return row | {
         "steps_per_second": row["steps"] / row["seconds"],
         "updates_per_second": row["updates"] / row["seconds"],
+        "wall_seconds": round(took, 2),
+        "wall_steps_per_second": row["all_steps"] / took,
     }
 
 
@@ -112,15 +118,18 @@ def summarize(name: str, rows: list[dict[str, Any]], trial: dict[int, float]) ->
     """Medians and spread over the rounds."""
     program = PROGRAMS[name]
     steps = [row["steps_per_second"] for row in rows]
+    ratio = sum(row["updates"] for row in rows) / sum(row["steps"] for row in rows)
     return {
         "name": name,
         "label": program.label,
-        **{key: rows[0][key] for key in ("version", "algorithm", "envs", "threads")},
-        "ratio": sum(row["updates"] for row in rows) / sum(row["steps"] for row in rows),
+        **{key: rows[0][key] for key in ("version", "algorithm", "envs", "threads", "batch")},
+        "ratio": ratio,
+        "reuse": ratio * rows[0]["batch"],
         "steps_per_second": statistics.median(steps),
         "steps_per_second_min": min(steps),
         "steps_per_second_max": max(steps),
         "updates_per_second": statistics.median(row["updates_per_second"] for row in rows),
+        "wall_steps_per_second": statistics.median(row["wall_steps_per_second"] for row in rows),
         "trial_steps_per_second_by_threads": trial,
         "rounds": rows,
     }
@@ -137,11 +146,13 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     """The table that is printed."""
     grid = Table(title="DQN on Snake: batch 64, MLP 2x256", caption_justify="left")
     grid.caption = (
-        "ours ÷ theirs compares gradient steps per second: the naive loop takes one after every step."
+        "ours ÷ theirs compares gradient steps per second: the naive loop takes one after every step. "
+        "reuse: batch x gradient steps per transition."
     )
     for name in ("", "version", "algorithm"):
         grid.add_column(name)
-    for name in ("envs", "threads", "ratio", "steps/s", "min – max", "updates/s", "ours ÷ theirs"):
+    columns = ("envs", "threads", "ratio", "batch", "reuse", "steps/s", "min – max", "since start")
+    for name in (*columns, "updates/s", "ours ÷ theirs"):
         grid.add_column(name, justify="right")
     for s in summaries:
         factor = s["ours_over_theirs"]
@@ -152,8 +163,11 @@ def table(summaries: list[dict[str, Any]]) -> Table:
             str(s["envs"]),
             str(s["threads"]),
             f"{s['ratio']:.3f}",
+            str(s["batch"]),
+            f"{s['reuse']:.3g}",
             f"{s['steps_per_second']:,.0f}",
             f"{s['steps_per_second_min']:,.0f} – {s['steps_per_second_max']:,.0f}",
+            f"{s['wall_steps_per_second']:,.0f}",
             f"{s['updates_per_second']:,.0f}",
             "" if factor is None or s["name"] in OURS else f"{factor:.1f}",
         )
@@ -232,7 +246,10 @@ def run_all(
                 drop(name, error)
                 continue
             found[name].append(row | {"round": number + 1})
-            console.print(f"round {number + 1:<2} {name:<17} {row['steps_per_second']:>10,.0f} steps/s")
+            console.print(
+                f"round {number + 1:<2} {name:<17} {row['steps_per_second']:>10,.0f} steps/s, "
+                f"{row['wall_steps_per_second']:,.0f} since its start"
+            )
     return {name: rows for name, rows in found.items() if rows}, trials
 
 

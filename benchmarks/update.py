@@ -8,6 +8,8 @@ PyTorch's library, and with the tiles of the hand-written update, which give the
 whole updates, with gradient clipping and a soft update of the target. The rows take turns, round by round, on one
 thread except for the last. So another program on the machine disturbs all of them alike, and the least time of a
 single update is what the work costs.
+
+A transition costs at least reuse / (samples per second), where reuse is batch x gradient steps per transition.
 """
 
 from __future__ import annotations
@@ -241,7 +243,7 @@ def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
     least = [min(values) for values in times.values()]
     return [
         {"case": str(case), "update": name, "min_us": low, "median_us": statistics.median(values)}
-        | {"to_floor": low / least[0]}
+        | {"to_floor": low / least[0], "batch": case.batch, "samples_per_second": case.batch / low * 1e6}
         for (name, values), low in zip(times.items(), least, strict=True)
     ]
 
@@ -266,10 +268,11 @@ def main() -> None:
         with limit_threads(1, cores()):
             measured = measure(case, arguments.rounds, arguments.seconds)
         table = Table("µs per update", title=str(case))
-        for column in ("least", "median", "to floor"):
+        for column in ("least", "median", "to floor", "samples/s"):
             table.add_column(column, justify="right")
         for row in measured:
             figures = (f"{row['min_us']:,.0f}", f"{row['median_us']:,.0f}", f"{row['to_floor']:.2f}")
+            figures = (*figures, f"{row['samples_per_second']:,.0f}")
             table.add_row(row["update"], *figures)
         Console().print(table)
         results += measured

@@ -42,6 +42,7 @@ TINY: dict[str, Any] = {
     "train_ratio": 0.0625,
     "eval.every": 1500,
     "eval.episodes": 4,
+    "eval.max_share": 1.0,  # which evaluations there are must not depend on the machine
     "log.every": 500,
     "log.checkpoint_every": 1000,
     "log.tensorboard": False,

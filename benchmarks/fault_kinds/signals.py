@@ -141,7 +141,7 @@ def make_environment() -> dict[str, str]:
 def run_and_signal(moment: str, name: str, note: Path, arguments: list[str]) -> None:
     """Run `flashdqn …` in this process, which sends a signal to its group at the moment."""
     from flashdqn.cli.main import main
-    from flashdqn.training import loop, session, summary
+    from flashdqn.training import evaluator, loop, session, summary
 
     sent: list[int] = []
 
@@ -175,7 +175,7 @@ def run_and_signal(moment: str, name: str, note: Path, arguments: list[str]) -> 
     elif moment == "training":
         before(loop.Loop, "learn", when_late)
     elif moment == "evaluation":
-        before(loop, "evaluate", lambda *_: 600)
+        before(evaluator, "evaluate", lambda *_: 600)
     elif moment == "checkpoint":
         saving: list[int] = []
         before(loop.Loop, "_write_checkpoint", lambda one, *_: saving.append(step_of(one)))

@@ -64,6 +64,7 @@ def main() -> None:
         run = flashdqn.train("snake", progress=False, **settings(asked, out))
         result = window(read_metrics(run.path))
         hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
+    result["all_steps"] = run.summary["steps"]
     about = {"envs": asked.envs, "threads": hardware["threads"], "version": flashdqn.__version__}
     task.report(result, algorithm="DQN", **about)
 

@@ -74,13 +74,14 @@ class Window:
         return self.closed is not None
 
     def result(self) -> dict[str, Any]:
-        """Steps, updates and seconds of the window."""
+        """Steps, updates and seconds of the window; and all steps since the program began."""
         if self.opened is None or self.closed is None:
             raise SystemExit("The training ended before its measured window did.")
         steps, updates, seconds = (b - a for a, b in zip(self.opened, self.closed, strict=True))
-        return {"steps": steps, "seconds": round(seconds, 4), "updates": updates}
+        window = {"steps": steps, "seconds": round(seconds, 4), "updates": updates}
+        return window | {"all_steps": self.closed[0]}
 
 
 def report(result: dict[str, Any], **about: Any) -> None:
     """The one line on standard output; `threads` are those that PyTorch had at the end."""
-    print(json.dumps(result | {"threads": torch.get_num_threads()} | about), flush=True)
+    print(json.dumps(result | {"batch": BATCH, "threads": torch.get_num_threads()} | about), flush=True)

@@ -17,7 +17,7 @@ from flashdqn.training.progress import Silent
 def test_phases_per_transition() -> None:
     seconds = {"act": 1.0, "update": 6.0, "report": 100.0, "evaluate": 50.0}
     spent = summarize_turn(
-        TurnResult(transitions=2_000_000, updates=100_000, seconds=10.0, iterations=8_000), seconds, 0.05
+        TurnResult(transitions=2_000_000, updates=100_000, seconds=10.0, iterations=8_000), seconds, 0.05, 64
     )
     found = {phase.name: (phase.microseconds, phase.share) for phase in spent.phases}
     assert found == {
@@ -27,11 +27,12 @@ def test_phases_per_transition() -> None:
     }
     assert (spent.transitions_per_second, spent.updates_per_second) == (200_000, 10_000)
     assert (spent.ratio_asked, spent.ratio_done) == (0.05, 0.05)
+    assert (spent.batch, spent.reuse) == (64, pytest.approx(3.2))
 
 
 def test_samples_that_sum_to_more_than_there_was() -> None:
     """On CUDA phases are extrapolated from one iteration in seven."""
-    spent = summarize_turn(TurnResult(1000, 10, 1.0), {"collect": 0.8, "learn": 0.4}, 0.01)
+    spent = summarize_turn(TurnResult(1000, 10, 1.0), {"collect": 0.8, "learn": 0.4}, 0.01, 64)
     assert sum(phase.share for phase in spent.phases) == pytest.approx(1.0)
     assert spent.phases[-1].name == "loop"
     assert spent.phases[-1].microseconds == pytest.approx(0.0)

@@ -25,7 +25,7 @@ from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.show.terminal import SteadyConsole
-from flashdqn.training import budget, ending, loop, session, summary
+from flashdqn.training import budget, ending, evaluator, session, summary
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import LiveDisplay, Plain
 from flashdqn.training.session import start_run
@@ -76,7 +76,7 @@ def only_run(folder: Path) -> Path:
 MOMENTS: dict[str, tuple[Any, str, int]] = {
     "fill": (Loop, "iterate", 50),
     "an iteration": (Loop, "learn", 600),
-    "an evaluation": (loop, "evaluate", 0),
+    "an evaluation": (evaluator, "evaluate", 0),
     "a checkpoint": (Loop, "_write_checkpoint", 0),
     "the last games": (summary, "evaluate_checkpoint", 0),
     "the pages": (summary, "write_pages", 0),
@@ -340,7 +340,7 @@ def test_an_environment_that_fails_leaves_a_run_that_can_go_on(
         if where == "collect":
             call_before(patch, Loop, "iterate", after(600, fail))
         else:
-            owner, name = (loop, "evaluate") if where == "evaluate" else (summary, "evaluate_checkpoint")
+            owner, name = (evaluator, "evaluate") if where == "evaluate" else (summary, "evaluate_checkpoint")
             call_before(patch, owner, name, fail)
         with pytest.raises(EnvError, match=r"oh\. What was learned .* go on with: flashdqn train") as caught:
             tiny_run(**SHORT)

@@ -36,6 +36,7 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.show.report import make_run_pages
 from flashdqn.show.terminal import CleanConsole
 from flashdqn.training.callbacks import Callbacks, OnCheckpoint, OnEvaluation, OnReport
+from flashdqn.training.clock import RunClock
 from flashdqn.training.evaluate import Evaluation
 from flashdqn.training.memory import check_envs_fit
 from flashdqn.training.progress import Progress, Silent, choose_progress
@@ -76,6 +77,7 @@ def train(
     run names as module:Name is imported only with `trust=True`, or if `settings` name it too; the same goes for
     servers that it sends figures to. The run of an environment that no name leads to needs `env=` again.
     """
+    clock = RunClock()
     check_kind("algo", algo, str, type(None))
     check_kind("resume", resume, str, os.PathLike, type(None))
     callbacks = Callbacks(on_report, on_evaluation, on_checkpoint, stop_at_score)
@@ -86,7 +88,7 @@ def train(
         named = settings if env is None or not isinstance(env, Mapping) else settings | {"env": env}
         given = frozenset(name.replace("-", "_") for name in flatten_keys(named))
         permission = Permission(frozenset(find_names(named)), everything=trust, settings=given)
-        return _resume(Path(resume), permission, _choose_display(progress), callbacks, env, settings)
+        return _resume(Path(resume), permission, _choose_display(progress), callbacks, env, settings, clock)
     if isinstance(env, Mapping):
         settings = settings | {"env": env}
     elif env is not None:
@@ -101,7 +103,8 @@ def train(
         config = scale_schedules(config, base.steps, names)
     check_instance(config)
     check_stop_score(config, stop_at_score)
-    return Run.from_end(start_run(config, _choose_display(progress), make_run_pages(config), callbacks))
+    pages = make_run_pages(config)
+    return Run.from_end(start_run(config, _choose_display(progress), pages, callbacks, clock))
 
 
 def resume_training(
@@ -118,7 +121,7 @@ def resume_training(
 ) -> Run:
     """Continue a run that may import what `permission` allows."""
     callbacks = Callbacks(on_report, on_evaluation, on_checkpoint, stop_at_score)
-    return _resume(path, permission, _choose_display(progress), callbacks, env, settings)
+    return _resume(path, permission, _choose_display(progress), callbacks, env, settings, RunClock())
 
 
 def _resume(
@@ -128,6 +131,7 @@ def _resume(
     callbacks: Callbacks,
     env: EnvLike | Mapping[str, Any] | None,
     settings: Mapping[str, Any],
+    clock: RunClock,
 ) -> Run:
     """Continue a run with another budget; `env` is its environment once more, or settings that must not differ."""
     change = None
@@ -140,7 +144,7 @@ def _resume(
     check_instance(wanted)
     check_stop_score(wanted, callbacks.stop_at_score)
     permission.require_sending(list_receivers(wanted), path / "config.json")
-    return Run.from_end(resume_run(wanted, path, shown, make_run_pages(wanted), callbacks))
+    return Run.from_end(resume_run(wanted, path, shown, make_run_pages(wanted), callbacks, clock))
 
 
 def _choose_display(progress: bool) -> Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import time
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -33,9 +34,11 @@ from flashdqn.config.settings import (
 )
 from flashdqn.config.training import check_resume
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.signals import runs_as_command
 from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
 from flashdqn.show.terminal import SteadyConsole, show_summary
+from flashdqn.training.clock import RunClock, measure_process_age
 from flashdqn.training.compile_budget import guess_kernels
 from flashdqn.training.progress import Progress, choose_progress
 
@@ -105,6 +108,7 @@ def run_command(arguments: list[str]) -> int:
     if wants_help(arguments):
         print_help(HELP_PAGE, TrainArguments, arguments)
         return 0
+    clock = RunClock(time.perf_counter() - (measure_process_age() if runs_as_command() else 0.0))
     permission, arguments = read_permission(arguments, preset=True)
     permission.allow_working_folder()
     base, resume, rest = resolve_base_config(arguments, permission)
@@ -117,7 +121,7 @@ def run_command(arguments: list[str]) -> int:
     progress.prepare()  # before PyTorch is imported
     start_compiler(config)
     try:
-        done = run_training(config, resume, progress)
+        done = run_training(config, resume, progress, clock)
     finally:
         progress.prepared()
     show_summary(console, done)
@@ -131,15 +135,17 @@ def start_compiler(config: Config) -> None:
         start_early("flashdqn.training.backends.cpu.policy", "run_policy")
 
 
-def run_training(config: Config, resume: Path | None, progress: Progress) -> SessionEnd:
-    """Start a run, or resume one."""
+def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:
+    """Start a run, or resume one; `clock` runs since the command began."""
     from flashdqn.show.report import make_run_pages
+    from flashdqn.training.callbacks import NO_CALLBACKS
     from flashdqn.training.session import resume_run, start_run
 
     register_gymnasium_envs()
+    pages = make_run_pages(config)
     if resume is not None:
-        return resume_run(config, resume, progress, make_run_pages(config))
-    return start_run(config, progress, make_run_pages(config))
+        return resume_run(config, resume, progress, pages, NO_CALLBACKS, clock)
+    return start_run(config, progress, pages, NO_CALLBACKS, clock)
 
 
 def print_help(page: HelpPage, kind: Any, arguments: list[str]) -> None:

@@ -18,6 +18,10 @@ class EvalConfig:
     """Number of transitions between evaluations; 0: only at the end."""
     episodes: Annotated[int, Between(1, 10**6)] = 100
     """Number of games in each evaluation."""
+    max_share: Annotated[float, Between(0, 1, above=True)] = 0.1
+    """The share of the training time that evaluations may take. One that would take more is skipped, and counted in
+    the summary. Two seconds in all are always allowed. The last one is never skipped; with --max-time it may play
+    fewer games. 1: no limit."""
 
     def __post_init__(self) -> None:
         check_values(self, "eval.")

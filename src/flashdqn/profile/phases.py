@@ -44,7 +44,7 @@ def measure_time_spent(ready: Ready, seconds: float) -> Spent:
     phases.every = EVERY
     cuda = ready.loop.parts.learner.device.type == "cuda"
     turn = ready.turn(seconds, reports=False, least=8 * EVERY if cuda else 1)
-    spent = summarize_turn(turn, phases.read(), ready.ratio_asked)
+    spent = summarize_turn(turn, phases.read(), ready.ratio_asked, ready.loop.config.update_size)
     with ready.own_threads():
         asides = (
             *_make_warm_up_aside(ready),
@@ -57,7 +57,7 @@ def measure_time_spent(ready: Ready, seconds: float) -> Spent:
     return replace(spent, asides=asides, apart=apart, not_apart=reason, fused=fused)
 
 
-def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: float) -> Spent:
+def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: float, batch: int) -> Spent:
     """Phases per transition, and their rates; the time outside all phases is the loop itself."""
     known = {name: seconds[name] for name in (*PHASES, *GRAPHS) if seconds.get(name, 0.0) > 0}
     total = max(turn.seconds, sum(known.values()))  # on CUDA the phases are samples
@@ -76,6 +76,8 @@ def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: 
         updates_per_second=turn.updates / turn.seconds,
         ratio_asked=ratio_asked,
         ratio_done=turn.updates / transitions,
+        batch=batch,
+        reuse=batch * turn.updates / transitions,
         phases=tuple(rows),
         fused=(),
         asides=(),

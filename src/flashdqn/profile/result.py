@@ -65,6 +65,8 @@ class Spent:
     updates_per_second: float
     ratio_asked: float
     ratio_done: float
+    batch: int  # transitions in a gradient step
+    reuse: float  # batch x gradient steps per transition
     phases: tuple[TimedPhase, ...]
     fused: tuple[str, ...]  # what cannot be measured separately, and why
     asides: tuple[Aside, ...]

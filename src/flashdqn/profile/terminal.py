@@ -47,9 +47,8 @@ def show_profile(console: Console, profile: Profile) -> None:
 def describe_setup(profile: Profile) -> Iterable[str]:
     """What was measured, and on what."""
     config, hardware = profile.config, profile.hardware
-    size = config["pqn"] if config["learn"]["method"] == "pqn" else config["learn"]
-    batch = f"batch {size['batch_size']:,}" if "batch_size" in size else "PQN"
-    yield f"{profile.preset}: {config['envs']:,} boards, {batch}, mode {profile.mode}"
+    pqn = ", PQN" if config["learn"]["method"] == "pqn" else ""
+    yield f"{profile.preset}: {config['envs']:,} boards, batch {profile.spent.batch:,}{pqn}, mode {profile.mode}"
     compute, games = profile.threads
     yield (
         f"{profile.device}: {hardware['device']}, {hardware['cores']} cores; threads: {compute} for the network, "
@@ -61,7 +60,8 @@ def describe_speeds(spent: Spent) -> Iterable[str]:
     """The rates of the user's own configuration, and what they come from."""
     yield (
         f"{spent.transitions_per_second:,.0f} transitions/s   {spent.updates_per_second:,.0f} updates/s   "
-        f"train ratio {spent.ratio_done:.5f}, wanted {spent.ratio_asked:.5g}   over {spent.seconds:.1f} s"
+        f"train ratio {spent.ratio_done:.5f}, wanted {spent.ratio_asked:.5g}   reuse {spent.reuse:.3g}   "
+        f"over {spent.seconds:.1f} s"
     )
     times = {phase.name: phase.microseconds for phase in spent.phases}
     learning = sum(times.get(name, 0.0) for name in ("sample", "update", "learn"))

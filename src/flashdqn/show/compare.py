@@ -83,6 +83,8 @@ def make_score_table(groups: Sequence[RunGroup]) -> str:
         "transitions",
         "time",
         "transitions/s",
+        "by wall clock",
+        "reuse",
     )
     return make_stacked_table(head, rows)
 
@@ -162,9 +164,19 @@ def _draw_group_chart(
     return draw_overlay_chart(title, name, seen, axis, format_rate) if seen else ""
 
 
-def _format_costs(group: RunGroup) -> tuple[str, str, str]:
+def _format_costs(group: RunGroup) -> tuple[str, ...]:
     steps = [float_or_nan(run.summary.get("steps", run.series.last(STEP))) for run in group.runs]
     seconds = [float_or_nan(run.summary.get("seconds", run.series.last(SECONDS))) for run in group.runs]
     speeds = sorted(v for run in group.runs for v in run.series.get(STEPS_PER_SECOND) if math.isfinite(v))
     speed = format_rate(speeds[len(speeds) // 2]) if speeds else "–"
-    return format_count(mean_of_finite(steps)), format_duration(mean_of_finite(seconds)), speed
+    whole, reuse = (
+        mean_of_finite([float_or_nan(run.summary.get(name)) for run in group.runs])
+        for name in ("wall_steps_per_second", "reuse")
+    )
+    return (
+        format_count(mean_of_finite(steps)),
+        format_duration(mean_of_finite(seconds)),
+        speed,
+        format_rate(whole),
+        format_rate(reuse),
+    )

@@ -32,7 +32,7 @@ from flashdqn.runs.columns import (
 from flashdqn.runs.rows import float_or_nan
 from flashdqn.show import charts
 from flashdqn.show.curve import draw_curve
-from flashdqn.show.numbers import format_count, format_duration, format_rate
+from flashdqn.show.numbers import format_count, format_duration, format_percent, format_rate
 from flashdqn.show.page import (
     escape,
     format_value,
@@ -50,7 +50,7 @@ from flashdqn.show.report_charts import (
     draw_phase_summary,
 )
 from flashdqn.show.report_files import RunFiles, read_run
-from flashdqn.show.terminal import format_outcome
+from flashdqn.show.terminal import MOST_SECONDS, format_outcome, list_time_parts
 from flashdqn.show.web.page import player_script, read_web_file
 
 STYLE = """
@@ -85,7 +85,9 @@ def make_report_page(run: RunFiles, permission: Permission = NO_PERMISSION, with
         game,
         _make_optional_section("What came of the games", draw_outcome_charts(run)),
         _make_optional_section("Other columns", draw_other_charts(run)),
-        _make_optional_section("Where the time went", draw_phase_summary(run) + draw_cost_charts(run)),
+        _make_optional_section(
+            "Where the time went", make_time_table(run) + draw_phase_summary(run) + draw_cost_charts(run)
+        ),
         _make_optional_section("Evaluations", make_evaluations_table(run)),
         make_section("Configuration", make_settings_section(run.settings)),
         make_section("Hardware and versions", make_name_value_table(run.hardware)),
@@ -155,12 +157,17 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     ratio = float_or_nan(summary.get("train_ratio", series.last(RATIO)))
     done = f"{format_rate(ratio)} per transition" if math.isfinite(ratio) else ""
     found.append(("gradient steps", format_count(updates), done))
+    reuse, batch = float_or_nan(summary.get("reuse")), float_or_nan(summary.get("batch"))
+    if math.isfinite(reuse):
+        found.append(("reuse", format_rate(reuse), f"samples per transition, batch {format_count(batch)}"))
     warm = float_or_nan(summary.get("warm_up_seconds"))
     warmed = f"after {format_duration(warm)} of warm-up" if math.isfinite(warm) else "of training"
     found.append(("time", format_duration(seconds), warmed))
     speeds = sorted(value for value in series.get(STEPS_PER_SECOND) if math.isfinite(value))
     if speeds:
         found.append(("throughput", format_rate(speeds[len(speeds) // 2]), "transitions/s, median window"))
+    if math.isfinite(whole := float_or_nan(summary.get("wall_steps_per_second"))):
+        found.append(("by wall clock", format_rate(whole), "transitions/s since the command began"))
     if series.has(MEMORY_MB):
         largest = max(value for value in series.get(MEMORY_MB) if math.isfinite(value))
         found.append(("memory", f"{largest:,.0f} MB", "at its largest"))
@@ -168,6 +175,19 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
         used = sorted(value for value in series.get(GPU_PERCENT) if math.isfinite(value))
         found.append(("GPU", f"{used[len(used) // 2]:.0f} %", "of the time busy, median window"))
     return found
+
+
+def make_time_table(run: RunFiles) -> str:
+    """All time since the command began, part by part; empty for runs that did not count it."""
+    total = float_or_nan(run.summary.get("wall_seconds"))
+    parts = list_time_parts(run.summary)
+    if not parts or not 0 < total <= MOST_SECONDS:
+        return ""
+    rows = [(name, format_duration(seconds), format_percent(seconds / total)) for name, seconds in parts]
+    note = f"{format_duration(total)} since the command began, before this page was drawn"
+    if (skipped := float_or_nan(run.summary.get("skipped_evaluations"))) > 0:
+        note += f"; {format_count(skipped)} evaluations were skipped to save time"
+    return f'<p class="soft">{escape(note)}.</p>' + make_table(("part", "time", "share"), rows)
 
 
 def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]:

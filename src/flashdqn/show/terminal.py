@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,22 @@ from flashdqn.show.advice import list_advice
 
 #: Errors of an output that nobody reads any more: a closed pipe, a terminal that is gone.
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ESHUTDOWN, errno.ECONNRESET)
+
+
+#: The parts of a run's time (`training/clock.py`), in words.
+TIME_PARTS = {
+    "start_up": "start-up",
+    "warm_up": "warm-up",
+    "demonstrations": "demonstrations",
+    "first_data": "first data",
+    "training": "training",
+    "evaluation": "evaluation",
+    "checkpoints": "checkpoints",
+    "pages": "curve and report",
+    "other": "the rest",
+}
+#: A shorter part of a run's time is not shown; a longer one is damage.
+SHOWN_SECONDS, MOST_SECONDS = 0.05, 1e10
 
 
 class CleanConsole(Console):
@@ -93,8 +109,11 @@ def show_summary(console: Console, run: Any) -> None:
         f"{summary['steps']:,} steps, {summary['episodes']:,} episodes and {summary['updates']:,} updates in "
         f"{summary['seconds']:.1f} s, after {summary['warm_up_seconds']:.1f} s of warm-up"
         f"{format_first_warm_up(summary)}; mode {summary['mode']}; "
-        f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g})"
+        f"train ratio {summary['train_ratio']:.5f} (asked {summary['train_ratio_asked']:g}), "
+        f"batch {summary['batch']:,}, reuse {summary['reuse']:.3g}"
     )
+    for line in describe_wall_clock(summary, run.config.eval.max_share):
+        say(line)
     if "evaluation" in summary:
         from flashdqn.runs.tables import (
             read_cause_names,  # imported here because the doctor has no PyTorch
@@ -115,6 +134,34 @@ def show_summary(console: Console, run: Any) -> None:
     say(f"  {format_program_call('flashdqn')} train --resume {resumed} --steps {twice}")
     if run.config.log.tensorboard:
         say(f"  {format_program_call('tensorboard')} --logdir {shlex.quote(str(run.path.parent))}")
+
+
+def describe_wall_clock(summary: Mapping[str, Any], max_share: float) -> Iterator[str]:
+    """The throughput of the windows and of the whole time, what that time was spent on, and what was skipped."""
+    windows, whole = summary.get("window_steps_per_second"), summary.get("wall_steps_per_second")
+    rates = [f"{windows:,.0f} transitions/s in the windows (median)"] if windows else []
+    rates += [f"{whole:,.0f} transitions/s since the command began"] if whole else []
+    if rates:
+        yield f"Throughput: {', '.join(rates)}"
+    if parts := list_time_parts(summary):
+        spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts)
+        yield f"Where the {summary['wall_seconds']:.1f} s went: {spent}"
+    if skipped := summary.get("skipped_evaluations"):
+        yield (
+            f"{skipped:,} evaluation{'s were' if skipped > 1 else ' was'} skipped: all together may take "
+            f"{100 * max_share:.3g} % of the training time (--eval.max-share)"
+        )
+
+
+def list_time_parts(summary: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """What the time since the command began was spent on, in words and seconds; parts without time are left out."""
+    time = summary.get("time")
+    parts = time.items() if isinstance(time, Mapping) else ()
+    return [
+        (TIME_PARTS.get(part, clean_name(part)), seconds)
+        for part, seconds in parts
+        if isinstance(seconds, int | float) and SHOWN_SECONDS <= seconds <= MOST_SECONDS
+    ]
 
 
 def format_first_warm_up(summary: Mapping[str, Any]) -> str:

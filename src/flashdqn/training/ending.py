@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+import statistics
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +29,7 @@ from flashdqn.envs.live_env import is_live_name
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, SUMMARY_FILE
+from flashdqn.runs.tables import read_metrics
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
 from flashdqn.training.warm_times import WarmUp
@@ -39,6 +42,7 @@ NO_PAGES: Pages = {}
 def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
     """A run in figures, so far."""
     parts = loop.parts
+    ratio = loop.ratio.achieved(parts.counts.transitions, parts.learner.updates)
     summary: dict[str, Any] = {
         "finished": False,
         "steps": parts.counts.transitions,
@@ -49,12 +53,38 @@ def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
         "first_warm_up_seconds": round(warm_up.first, 3),
         "mode": str(warm_up.choice.plan),
         "train_ratio_asked": loop.ratio.asked,
-        "train_ratio": loop.ratio.achieved(parts.counts.transitions, parts.learner.updates),
+        "train_ratio": ratio,
+        "batch": loop.config.update_size,
+        "reuse": loop.config.update_size * ratio,
+        "window_steps_per_second": find_window_rate(loop.folder.path),
+        **describe_time(loop),
+        "skipped_evaluations": loop.evaluator.share.skipped,
         "weights": checkpoint.hash_weights(parts.learner.weights()),
     }
     if demos := loop.folder.read_json(DEMOS_FILE):
         summary["demonstrations"] = demos
     return summary
+
+
+def describe_time(loop: Loop) -> dict[str, Any]:
+    """All time since the command began, what it was spent on, and the rate by it. A resumed run adds up its
+    sessions, each until the checkpoint that the next one went on from."""
+    total = loop.clock.total
+    return {
+        "wall_seconds": round(total, 3),
+        "wall_steps_per_second": round(loop.parts.counts.transitions / total, 1) if total else None,
+        "time": {part: round(seconds, 3) for part, seconds in loop.clock.read().items()},
+    }
+
+
+def find_window_rate(path: Path) -> float | None:
+    """Transitions per second of the run's windows, their median; None if no window has a rate."""
+    try:
+        rates = [row.steps_per_second for row in read_metrics(path)]
+    except (OSError, ValueError):
+        return None
+    rates = [rate for rate in rates if math.isfinite(rate)]
+    return round(statistics.median_high(rates), 1) if rates else None
 
 
 def leave_failed(loop: Loop, warm_up: WarmUp, pages: Pages, error: BaseException) -> BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.networks import mean_mode
 from flashdqn.runs.columns import SCORE
+from flashdqn.training.eval_share import FEWEST_GAMES, PATIENCE
 
 #: Asking the device whether all games are over stops it: ask once in this many steps.
 ASK_EVERY = 32
@@ -58,17 +60,26 @@ def evaluate(
     seed: int,
     step_limit: int = STEP_LIMIT,
     stop: Callable[[], bool] = bool,
+    patience: float = math.inf,
 ) -> Evaluation:
     """Play the first game of every board to its end, without noise in the network. If `stop` says so, the games are
-    cut off by StopRequestedError."""
+    cut off by StopRequestedError. After `patience` seconds, games that go on are cut off as by the step limit, as
+    soon as `FEWEST_GAMES` have ended; after `PATIENCE` times that, even if fewer have."""
     with mean_mode(online):
-        return _play_games(env, online, head, seed, step_limit, stop)
+        return _play_games(env, online, head, seed, step_limit, stop, patience)
 
 
 @torch.no_grad()
 def _play_games(
-    env: VecEnv, online: Net, head: Head, seed: int, step_limit: int, stop: Callable[[], bool]
+    env: VecEnv,
+    online: Net,
+    head: Head,
+    seed: int,
+    step_limit: int,
+    stop: Callable[[], bool],
+    patience: float,
 ) -> Evaluation:
+    began = time.perf_counter()
     obs, mask, branches = env.reset(seed), env.mask, make_branches(env)
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     returns = torch.zeros(env.num_envs, device=env.device)
@@ -87,8 +98,11 @@ def _play_games(
         ended = running & (step.terminated | step.truncated)
         outcomes = torch.where(ended[:, None], env.outcomes, outcomes)
         running &= ~ended
-        if count % ASK_EVERY == 0 and not (running & ~stuck).any():
-            break
+        if count % ASK_EVERY == 0:
+            left = int((running & ~stuck).sum())
+            few = env.num_envs - left < min(FEWEST_GAMES, env.num_envs)
+            if left == 0 or time.perf_counter() - began > patience * (PATIENCE if few else 1.0):
+                break
     if stuck.any():
         raise EnvError(
             f"{env.name}: `mask` must leave at least one legal action unless the episode ended, but "

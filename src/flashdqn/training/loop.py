@@ -22,13 +22,15 @@ from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.runs import checkpoint
 from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
-from flashdqn.runs.records import DEMOS_FILE, FORMAT
+from flashdqn.runs.records import DEMOS_FILE, FORMAT, SUMMARY_FILE
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
+from flashdqn.training.clock import RunClock, find_earlier_parts
 from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
-from flashdqn.training.evaluate import evaluate
+from flashdqn.training.evaluate import Evaluation
+from flashdqn.training.evaluator import Evaluator
 from flashdqn.training.progress import Progress, watch_work
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
@@ -46,15 +48,18 @@ class Loop:
         progress: Progress,
         games: VecEnv,
         engine: Engine | None = None,
+        clock: RunClock | None = None,
     ) -> None:
-        """Without a prepared engine, everything runs eagerly."""
+        """Without a prepared engine, everything runs eagerly; without a clock, the command begins now."""
         self.config, self.parts, self.folder, self.progress = config, parts, folder, progress
         self.engine = engine or Engine(config, parts)
         self.ratio = build_ratio(config, parts.rollouts)
         self.reporter = Reporter(config, parts, folder, self.ratio, progress)
         self.schedules = Schedules(config, parts.collector.eps, parts.learner.lr, parts.sampler)
         self.budget = Budget.of(config)
+        self.clock = clock or RunClock()
         self.games = games  # to evaluate on
+        self.evaluator = Evaluator(config, games, self.clock, progress)
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
         self.interrupt = Interrupt(waits=True)  # one that nobody asks: `run` may be given another
@@ -64,7 +69,7 @@ class Loop:
         self._evaluated = -1  # the step of the last evaluation
         self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
-        self._clock = SaveClock(config.log.checkpoint_minutes)
+        self._save_clock = SaveClock(config.log.checkpoint_minutes)
         self._timed: list[Path] = []  # checkpoints that only the clock has asked for, oldest first
         self.listener = Listener(NO_CALLBACKS, folder.shown)  # the user's functions; `run` may be given some
 
@@ -85,6 +90,8 @@ class Loop:
         self._check_generators(path, state)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
+        self.clock.add_earlier(find_earlier_parts(self.folder.read_json(SUMMARY_FILE), counters))
+        self.evaluator.share.load(counters.get("evaluations"))
         for said in self.folder.rewind_to(path):
             self.progress.note(said)
         self._evaluated = self.folder.last_evaluation()
@@ -107,10 +114,12 @@ class Loop:
         (False)."""
         self.interrupt = interrupt or self.interrupt
         self.listener = Listener(callbacks, self.folder.shown)
-        self._clock.restart()
+        self._save_clock.restart()
         try:
-            self._prepare()
-            finished = self._train()
+            with self.clock.count_as("first_data"):
+                self._prepare()
+            with self.clock.count_as("training"):
+                finished = self._train()
         except StopRequestedError:
             finished = False
         if not finished and self.begun:
@@ -120,7 +129,8 @@ class Loop:
     def _prepare(self) -> None:
         """What comes before the clock starts: demonstrations, an evaluation that was cut off, the first data."""
         if self._new and self.config.demos.asked_for:
-            self.show()
+            with self.clock.count_as("demonstrations"):
+                self.show()
         self.begun = True
         if self._owes_evaluation:
             self.evaluate(with_state=True)
@@ -167,6 +177,7 @@ class Loop:
         self.begun = True
         if done["updates"] and self.config.eval.every:
             self.evaluate(with_state=False)  # these weights, learned only from the expert, may be the best
+            self.evaluator.share.spent = 0.0  # it is not one of those that a training by time has to pay for
 
     def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
@@ -178,7 +189,7 @@ class Loop:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
             self.iterate()
-            if self._clock.is_due():
+            if self._save_clock.is_due():
                 self.save(timed=True)
         self.parts.phases.read()
 
@@ -205,9 +216,10 @@ class Loop:
         if crosses_multiple(config.report_every, before, after):
             self.report()
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
-        late = self._clock.is_due()
-        if evaluating:
-            self.evaluate(with_state=saving or late)
+        late = self._save_clock.is_due()
+        last = evaluating and self.budget.share(self.parts.counts, self.seconds) >= 1.0
+        if evaluating and self.evaluate(saving or late, last):
+            pass
         elif saving:
             self.save()
         elif crosses_doubling(config.report_every, before, after):
@@ -226,44 +238,56 @@ class Loop:
         if self.reporter.step < self.parts.counts.transitions:
             self.report()
         if self._evaluated < self.parts.counts.transitions:
-            self.evaluate(with_state=True)
+            self.evaluate(with_state=True, last=True)
         else:
             self.save()
         self.listener.tell()
 
-    def evaluate(self, with_state: bool) -> None:
-        """Play without exploring, save the weights, and remember them if they are the best so far. A signal cuts it
-        off; the resumed training does it again."""
-        learner = self.parts.learner
+    def evaluate(self, with_state: bool, last: bool = False) -> bool:
+        """Play without exploring, save the weights, and remember them if they are the best so far. False if the
+        evaluation was skipped (`eval.max_share`), which the last one never is. A signal cuts it off; the resumed
+        training does it again."""
+        learner, counts = self.parts.learner, self.parts.counts
         self._owes_evaluation = True
+        result: Evaluation | None
         with self.parts.phases("evaluate", host=True):
-            seed = purpose_seed(self.config.seed, "evaluation")
-            stop = watch_work(self.progress, "evaluation", self.interrupt)
-            result = evaluate(self.games, learner.online, learner.head, seed, stop=stop)
-        self.parts.counts.settle()
-        self._evaluated = self.parts.counts.transitions
+            if last:
+                result = self.evaluator.evaluate_last(learner, self.interrupt, self.seconds)
+            else:
+                # Before the training's clock starts, as after demonstrations, all time counts.
+                total = self.seconds if self._started else self.clock.total
+                result = self.evaluator.evaluate(learner, counts.transitions, self.interrupt, total)
+        counts.settle()  # also without a result: on CUDA, what is learned depends on it
+        self._owes_evaluation = result is not None
+        if result is None:
+            return False
+        self._evaluated = counts.transitions
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
         self._owes_evaluation = False
         best = find_best_checkpoint(self.folder.checkpoints)
         path = self.save(with_state)
-        is_best = math.isfinite(result.mean_score) and (best is None or result.mean_score > best[1])
+        # Where games were cut off by time, those that count are the short ones: no reason to be called the best.
+        hurried = last and self.config.max_time is not None and result.unfinished > 0
+        is_better = best is None or (result.mean_score > best[1] and not hurried)
+        is_best = math.isfinite(result.mean_score) and is_better
         if is_best:
             mark_best_checkpoint(self.folder.checkpoints, path, result.mean_score)
         self.listener.add_evaluation(self._evaluated, result, is_best)
+        return True
 
     def save(self, with_state: bool = True, timed: bool = False) -> Path:
         """Save a checkpoint now; never one with weights or a replay that are not finite. One that only the clock
         asks for (`timed`) changes nothing of the training, and replaces earlier ones of its kind."""
         begun, self.interrupt.saving = time.monotonic(), True
         try:
-            with self.parts.phases("checkpoint", host=True):
+            with self.parts.phases("checkpoint", host=True), self.clock.count_as("checkpoints"):
                 path = self._write_checkpoint(with_state, timed)
                 self._drop_timed(path, timed)
         finally:
             self.interrupt.saving = False
         if with_state:
-            self._clock.restart(time.monotonic() - begun)
+            self._save_clock.restart(time.monotonic() - begun)
         self.listener.add_checkpoint(path, with_state)
         return path
 
@@ -298,6 +322,8 @@ class Loop:
             "reported_step": self.reporter.step,
             "reported_updates": self.reporter.updates,
             "seconds": self.seconds,
+            "time": self.clock.read(),
+            "evaluations": self.evaluator.share.to_json(),
             **({"timed": True} if timed else {}),
             **({"owes_evaluation": True} if self._owes_evaluation else {}),
         }

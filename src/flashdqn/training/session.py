@@ -40,6 +40,7 @@ from flashdqn.training.backends.cpu.policy import plan_policy_kernel
 from flashdqn.training.backends.cpu.update import plan_update_kernel
 from flashdqn.training.budget import Budget
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
+from flashdqn.training.clock import RunClock
 from flashdqn.training.compile_budget import guess_kernels
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
@@ -107,12 +108,18 @@ class Session:
             seconds = time.perf_counter() - start
             yield cls(apply_choice(config, choice), parts, engine, choice, seconds)
 
-    def make_loop(self, folder: RunFolder, progress: Progress, games: VecEnv | None = None) -> Loop:
+    def make_loop(
+        self,
+        folder: RunFolder,
+        progress: Progress,
+        games: VecEnv | None = None,
+        clock: RunClock | None = None,
+    ) -> Loop:
         """The loop that trains it and writes into a folder; `games` are for evaluation."""
         if games is None:
             device = self.parts.learner.device
             games = build_evaluation_env(self.config.env, self.config.eval.episodes, device)
-        return Loop(self.config, self.parts, folder, progress, games, self.engine)
+        return Loop(self.config, self.parts, folder, progress, games, self.engine, clock)
 
     def train(self, loop: Loop, pages: Pages, interrupt: Interrupt, callbacks: Callbacks) -> SessionEnd:
         """Run its loop to the end, and summarize it."""
@@ -121,9 +128,15 @@ class Session:
 
 
 def start_run(
-    config: Config, progress: Progress, pages: Pages = NO_PAGES, callbacks: Callbacks = NO_CALLBACKS
+    config: Config,
+    progress: Progress,
+    pages: Pages = NO_PAGES,
+    callbacks: Callbacks = NO_CALLBACKS,
+    clock: RunClock | None = None,
 ) -> SessionEnd:
-    """Start a new run from its first step; `pages` are drawn of it when it ends."""
+    """Start a new run from its first step; `pages` are drawn of it when it ends. `clock` runs since the command
+    began."""
+    clock = clock or RunClock()
     if config.steps is None and config.episodes is None and config.max_time is None:
         raise ConfigError("Say when to stop: --steps, --episodes or --max-time.")
     check_output_folder(config.out)
@@ -135,6 +148,7 @@ def start_run(
     ):
         interrupt.stop_if_requested()
         with show_warm_up(progress), Session.open(config, progress.note) as session:
+            clock.end_start_up(session.warm_up_seconds)
             interrupt.stop_if_requested()
             interrupt.waits = True  # from here on there is something to save
             hardware = describe_hardware(session.parts.learner.device) | {"mode": session.choice.why}
@@ -143,7 +157,7 @@ def start_run(
                 folder.make_absolute()
             with folder.locked(), discard_unstarted(folder):
                 with end_stuck_process(lambda reason: remove_anything(folder.path)):  # nothing has begun
-                    loop = make_closing_loop(session, folder, progress, Loop.start)
+                    loop = make_closing_loop(session, folder, progress, Loop.start, clock)
                 return session.train(loop, pages, interrupt, callbacks)
 
 
@@ -153,8 +167,10 @@ def resume_run(
     progress: Progress,
     pages: Pages = NO_PAGES,
     callbacks: Callbacks = NO_CALLBACKS,
+    clock: RunClock | None = None,
 ) -> SessionEnd:
-    """Continue a run; `config` is its own, except for the budget."""
+    """Continue a run; `config` is its own, except for the budget. `clock` runs since the command began."""
+    clock = clock or RunClock()
     folder = RunFolder.open(path)
     folder.make_absolute()
     again = format_resume_command(folder, config)
@@ -165,7 +181,7 @@ def resume_run(
         folder.locked(),
     ):
         interrupt.stop_if_requested()
-        return _resume_locked(config, folder, path, progress, pages, interrupt, callbacks)
+        return _resume_locked(config, folder, path, progress, pages, interrupt, callbacks, clock)
 
 
 def _resume_locked(
@@ -176,6 +192,7 @@ def _resume_locked(
     pages: Pages,
     interrupt: Interrupt,
     callbacks: Callbacks,
+    clock: RunClock,
 ) -> SessionEnd:
     folder.recover()
     point = folder.resume_point(path)
@@ -183,20 +200,25 @@ def _resume_locked(
     check_budget_left(config, folder, counters)
     check_output_folder(str(folder.path))
     with show_warm_up(progress), Session.open(config, progress.note) as session:
+        clock.end_start_up(session.warm_up_seconds)
         interrupt.stop_if_requested()
         interrupt.waits = True
-        loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point))
+        loop = make_closing_loop(session, folder, progress, lambda loop: loop.resume(point), clock)
         remove_anything(folder.path / SUMMARY_FILE)
         folder.change_budget(config, counters["transitions"])
         return session.train(loop, pages, interrupt, callbacks)
 
 
 def make_closing_loop(
-    session: Session, folder: RunFolder, progress: Progress, begin: Callable[[Loop], None]
+    session: Session,
+    folder: RunFolder,
+    progress: Progress,
+    begin: Callable[[Loop], None],
+    clock: RunClock | None = None,
 ) -> Loop:
     """The loop, begun; if that fails, its environments are closed."""
     try:
-        loop = session.make_loop(folder, progress)
+        loop = session.make_loop(folder, progress, clock=clock)
     except BaseException:
         close_env(session.parts.env)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import close_env
-from flashdqn.core.errors import CheckpointError, EnvError
+from flashdqn.core.errors import CheckpointError, EnvError, StorageError
 from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.signals import (
     STOP_SIGNALS,
@@ -33,6 +34,7 @@ from flashdqn.training.ending import (
     Pages,
     close_loop,
     describe_run,
+    describe_time,
     explain_failure,
     leave_failed,
     write_pages,
@@ -42,7 +44,7 @@ from flashdqn.training.loop import Loop
 from flashdqn.training.progress import watch_work
 from flashdqn.training.warm_times import WarmUp
 
-#: The most games that the best checkpoint plays when the training is over.
+#: The most games that the best checkpoint plays when the training is over; an evaluation may have fewer.
 JUDGED_GAMES = 100
 #: A larger score in a summary is damage.
 LARGEST = 1e300
@@ -82,7 +84,8 @@ def run_and_summarize(
     config, folder = loop.config, loop.folder
     title = (
         f"{config.preset} on {loop.parts.learner.device.type}, {config.envs:,} boards, "
-        f"train ratio {loop.ratio.asked:g}"
+        f"train ratio {loop.ratio.asked:g}, batch {config.update_size:,}, "
+        f"reuse {config.update_size * loop.ratio.asked:.3g}"
     )
 
     def save(reason: str) -> BaseException:
@@ -127,13 +130,17 @@ def draw_run(run: SessionEnd, pages: Pages, loop: Loop) -> SessionEnd:
     try:
         if run.finished:
             interrupt.stop_if_requested()
-        write_pages(loop.folder.path, pages, loop.progress)
+        with loop.clock.count_as("pages"):
+            write_pages(loop.folder.path, pages, loop.progress)
     except Stopped as error:
         if run.finished:
             summary = run.summary | {"finished": False, "stopped": name_signal(error.signal)}
             loop.folder.write_json(SUMMARY_FILE, summary)
             return replace(run, finished=False, summary=summary)
-    return run
+    summary = run.summary | describe_time(loop)
+    with suppress(OSError, CheckpointError, StorageError):  # it is there already, without the pages' time
+        loop.folder.write_json(SUMMARY_FILE, summary)
+    return replace(run, summary=summary)
 
 
 def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]:
@@ -144,7 +151,10 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
     if finished and best is not None:
         try:
             stop = watch_work(loop.progress, "judging the best checkpoint", interrupt)
-            result = evaluate_checkpoint(loop.config, loop.parts, best[0], stop)
+            count = min(JUDGED_GAMES, loop.config.eval.episodes)
+            count, patience = loop.evaluator.plan_last("The best checkpoint", count, loop.seconds)
+            with loop.clock.count_as("evaluation"):
+                result = evaluate_checkpoint(loop.config, loop.parts, best[0], count, stop, patience)
             summary["best_checkpoint"] = best[0].name
             if math.isfinite(result.mean_score):
                 summary["evaluation"] = result.to_json()
@@ -158,19 +168,24 @@ def summarize_run(loop: Loop, warm_up: WarmUp, finished: bool) -> dict[str, Any]
         stopped = name_signal(interrupt.signal)
     else:
         stopped = loop.listener.reason or f"budget: {loop.budget.reached(loop.parts.counts, loop.seconds)}"
-    return summary | {"finished": finished, "stopped": stopped}
+    return summary | describe_time(loop) | {"finished": finished, "stopped": stopped}
 
 
 def evaluate_checkpoint(
-    config: Config, parts: Parts, path: Path, stop: Callable[[], bool] = bool
+    config: Config,
+    parts: Parts,
+    path: Path,
+    games: int,
+    stop: Callable[[], bool] = bool,
+    patience: float = math.inf,
 ) -> Evaluation:
-    """Play with a checkpoint's weights on seeds that no evaluation in the run has used: as many games as an
-    evaluation has, but at most `JUDGED_GAMES`."""
+    """Play with a checkpoint's weights on seeds that no evaluation in the run has used."""
     device = parts.learner.device
-    env = build_evaluation_env(config.env, min(JUDGED_GAMES, config.eval.episodes), device)
+    env = build_evaluation_env(config.env, games, device)
     learner = build_learner(config, env, device)
     learner.online.load_state_dict(load_checkpoint(path, with_state=False)[0])
     try:
-        return evaluate(env, learner.online, learner.head, purpose_seed(config.seed, "judgement"), stop=stop)
+        seed = purpose_seed(config.seed, "judgement")
+        return evaluate(env, learner.online, learner.head, seed, stop=stop, patience=patience)
     finally:
         close_env(env)
