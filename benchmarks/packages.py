@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measure import context, write_json
+from measure import commit, context, write_json
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results" / "packages.json", HERE.parent / "docs" / "environments.md"
@@ -77,7 +77,7 @@ print(json.dumps({
 def try_package(package: str, limit: float) -> dict[str, Any]:
     """A row: what one package's environment came to, or why not."""
     name, steps, settings = CASES[package]
-    row: dict[str, Any] = {"package": package, "name": name}
+    row: dict[str, Any] = {"package": package, "name": name, "commit": commit()}
     try:
         row["version"] = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -101,7 +101,8 @@ def try_package(package: str, limit: float) -> dict[str, Any]:
 def make_table(data: dict[str, Any]) -> str:
     """The table in docs/environments.md."""
     lines = [
-        f"`{data['command']}` ({data['date']}, commit {data['commit']}, {data['device']}, {data['cores']} cores):",
+        f"`{data['command']}` ({data['date']}, {data['device']}, {data['cores']} cores; commits "
+        f"{', '.join(dict.fromkeys(row['commit'] for row in data['results']))}):",
         "",
         "| package | transitions | reached | random play | games each |",
         "|---|---|---|---|---|",

@@ -390,6 +390,7 @@ def test_modules_are_imported_by_name_in_few_places() -> None:
     known = {
         "__init__.py": "the package's own modules",
         "cli/main.py": "the commands",
+        "compute/compile_ahead.py": "a kernel's module, named by the process that started the helper",
         "compute/kernel_cache.py": "the source that was just written for a kernel",
         "core/lazy_names.py": "a package's own modules",
         "core/safe_path.py": "a table of packages",

@@ -46,3 +46,15 @@ def test_train_ratios() -> None:
     )
     table = bench.make_tables(runs["runs"], speeds, list(bench.PRESETS), list(bench.AT))
     assert find_table("ratios.md", bench) == table.strip()
+
+
+def test_other_packages() -> None:
+    bench = load_benchmark("packages")
+    data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert find_table("environments.md", bench) == bench.make_table(data)
+
+
+def test_cold_starts() -> None:
+    bench = load_benchmark("cold_start")
+    data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert find_table("performance.md", bench) == bench.make_table(data)

@@ -1,6 +1,6 @@
 """What the user sees before the clock starts: a bar for people, lines for files.
 
-Importing PyTorch takes seconds, and compiling the first time half a minute. A thread draws, because the work itself
+Importing PyTorch takes seconds, and compiling the first time several more. A thread draws, because the work itself
 cannot say anything meanwhile.
 """
 
