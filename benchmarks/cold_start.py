@@ -5,7 +5,7 @@
 
 Cold: with an empty cache for compiled code, as after an installation. Warm: the same command again. Every start is
 a process of its own, and is stopped after its first gradient step. The programs take turns; a row has the median of
-the rounds. Peers train on CartPole-v1 with their own settings, but for 1,000 transitions before the first step.
+the rounds. A training with demonstrations makes its first gradient step after them. Peers train on CartPole-v1 with their own settings, but for 1,000 transitions before the first step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESULTS = HERE / "results" / "cold-start.json"
 PEERS_PYTHON = HERE.parent / ".venv-bench" / "bin" / "python"
 PRESETS = (
     "snake", "snake-flood", "snake-enhanced", "sfc", "fuelbreaks-small", "cartpole", "acrobot", "mountaincar",
-    "minatar-breakout", "snake-grid",
+    "sfc-paper",
 )  # fmt: skip
 ON_CUDA = ("snake", "snake-flood", "snake-enhanced", "snake-grid", "sfc", "fuelbreaks-small", "fuelbreaks-20",
            "fuelbreaks")  # fmt: skip

@@ -48,14 +48,15 @@ def run_command(arguments: list[str]) -> int:
     parsed = parse("eval", EvalArguments, arguments, known)
     run = choose_run(parsed.run, "eval")
     from flashdqn.agent.agent import load_agent
-    from flashdqn.compute.threads import threads_for_network
+    from flashdqn.compute.threads import threads_for_flops
+    from flashdqn.networks.flops import count_flops
     from flashdqn.training.progress import evaluation_text
     from flashdqn.training.session import use_run_threads
 
     register_gymnasium_envs()
     change = EnvChange("eval", games)
     agent = load_agent(run, parsed.device, permission, change=change)
-    compute = threads_for_network(agent.network, agent.obs_spec, parsed.episodes)
+    compute = threads_for_flops(parsed.episodes * count_flops(agent.network, agent.obs_spec))
     with use_run_threads(agent.config, compute):
         result = agent.evaluate(parsed.episodes, parsed.seed)
     console = SteadyConsole(soft_wrap=True)

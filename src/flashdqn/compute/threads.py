@@ -16,11 +16,8 @@ from contextlib import contextmanager
 
 import numba
 import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from flashdqn.compute.core_count import cores
-from flashdqn.core.contract import ObsSpec
 
 #: With this many floating-point operations in one forward pass of a batch, threads may pay off.
 PARALLEL_FLOPS = 200_000_000
@@ -97,12 +94,9 @@ def flushes_subnormals() -> bool:
     return float(torch.tensor(1e-310, dtype=torch.float64) * 1.0) == 0.0
 
 
-def threads_for_network(network: nn.Module, obs_spec: ObsSpec, batch_size: int) -> int:
-    """One for a small network; up to all cores for a large one."""
-    obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype)
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network(obs)
-    return cores() if counter.get_total_flops() * batch_size >= PARALLEL_FLOPS else 1
+def threads_for_flops(flops: int) -> int:
+    """One for little work; up to all cores for a lot of it. `flops`: of a batch's forward pass."""
+    return cores() if flops >= PARALLEL_FLOPS else 1
 
 
 def make_team(asked: int) -> Team:

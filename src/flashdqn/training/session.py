@@ -18,7 +18,7 @@ from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import choose_device, describe_hardware
 from flashdqn.compute.kernels import skip_kernels
 from flashdqn.compute.precision import allow_tf32
-from flashdqn.compute.threads import limit_threads, threads_for_network
+from flashdqn.compute.threads import limit_threads, threads_for_flops
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.errors import ConfigError, DivergedError
@@ -30,6 +30,7 @@ from flashdqn.core.signals import (
 )
 from flashdqn.envs import build_env, build_evaluation_env
 from flashdqn.learn.learner import build_learner
+from flashdqn.networks.flops import count_flops
 from flashdqn.runs import checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.output import check_output_folder
@@ -295,7 +296,7 @@ def check_settings(config: Config, device: torch.device) -> tuple[int, list[Kern
         plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype),
         plan_policy_kernel(learner.online, dtype),
     ]
-    threads = threads_for_network(learner.online, probe.obs_spec, config.update_size)
+    threads = threads_for_flops(config.update_size * count_flops(learner.online, probe.obs_spec))
     return threads, [job for job in jobs if job is not None]
 
 
