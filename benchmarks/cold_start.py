@@ -4,8 +4,9 @@
     python benchmarks/cold_start.py --write docs/performance.md     # the page's table
 
 Cold: with an empty cache for compiled code, as after an installation. Warm: the same command again. Every start is
-a process of its own, and is stopped after its first gradient step. The programs take turns; a row has the median of
-the rounds. A training with demonstrations makes its first gradient step after them. Peers train on CartPole-v1 with their own settings, but for 1,000 transitions before the first step.
+a process of its own, and is stopped after its first gradient step; with demonstrations that comes after them. The
+programs take turns; a row has the median of the rounds. Peers train on CartPole-v1 with their own settings, except
+that the first gradient step comes after 1,000 transitions.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "cold-start.json"
 PEERS_PYTHON = HERE.parent / ".venv-bench" / "bin" / "python"
 PRESETS = (
-    "snake", "snake-flood", "snake-enhanced", "sfc", "fuelbreaks-small", "cartpole", "acrobot", "mountaincar",
-    "sfc-paper",
+    "snake", "snake-flood", "snake-enhanced", "fuelbreaks-small", "cartpole", "acrobot", "mountaincar", "sfc",
 )  # fmt: skip
 ON_CUDA = ("snake", "snake-flood", "snake-enhanced", "snake-grid", "sfc", "fuelbreaks-small", "fuelbreaks-20",
            "fuelbreaks")  # fmt: skip
