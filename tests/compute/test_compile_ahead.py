@@ -66,7 +66,17 @@ def test_without_a_core_or_a_helper_nothing_happens(monkeypatch: pytest.MonkeyPa
     restart_log()
     with compile_ahead([JOB], helpers=0):
         assert not get_log().elsewhere
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    for python in ("/no/such/python", "", None):
+        monkeypatch.setattr(sys, "executable", python)
+        with compile_ahead([JOB], helpers=1):
+            assert not get_log().elsewhere
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_program_that_holds_python_inside_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    restart_log()
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(ahead.subprocess, "Popen", lambda *_, **__: pytest.fail("started"))
     with compile_ahead([JOB], helpers=1):
         assert not get_log().elsewhere
 

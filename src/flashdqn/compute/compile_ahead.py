@@ -59,6 +59,8 @@ class Helper:
 
     def __init__(self, module: str | None = None) -> None:
         """Start it; it loads a module first. Raises OSError if it cannot be started."""
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise OSError("there is no Python to start: the program that runs here is another")
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", START, module or "", *filter(None, sys.path)],
             stdin=subprocess.PIPE,
