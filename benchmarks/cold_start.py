@@ -176,8 +176,9 @@ def make_table(data: dict[str, Any]) -> str:
                 name, f"`{name}`"
             )
             first = (cold or warm)["output"]
-            times = ("–", "–") if cold is None else (f"{cold['update']:.1f}", f"{cold['longest']:.1f}")
-            lines.append(f"| {label} | {first:.1f} | {times[0]} | {times[1]} | {warm['update']:.1f} |")
+            times = [None, None] if cold is None else [cold["update"], cold["longest"]]
+            cells = ("–" if x is None else f"{x:.1f}" for x in (first, *times, warm.get("update")))
+            lines.append(f"| {label} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines).rstrip()
 

@@ -38,13 +38,14 @@ def is_known_numba() -> bool:
 
 @contextmanager
 def compile_driver_alone() -> Iterator[None]:
-    """Within it only drivers become machine code."""
+    """Within it only drivers become machine code. What other threads compile meanwhile becomes whole on its use."""
     global _alone
-    _alone += is_known_numba()
+    known = is_known_numba()
+    _alone += known
     try:
         yield
     finally:
-        _alone -= is_known_numba()
+        _alone -= known
 
 
 def finalize_library(library: Any) -> None:
