@@ -84,7 +84,7 @@ class Setup:
         update, stages = self.update, self.update.stages
         parts: dict[str, Callable[[Batch], Any]] = {"forward": stages.forward, "gradient": stages.gradient}
         if isinstance(stages, JointStages):
-            parts["transpose"] = lambda batch: stages.transpose()
+            parts |= {"transpose": lambda batch: stages.transpose(), "backward": stages.backward}
         if isinstance(stages, JointStages) or stages.chunks > 1:
             parts["reduce"] = lambda batch: stages.reduce()
         return parts | {"adam": lambda batch: update.adam(), "all": update}
@@ -356,6 +356,7 @@ STAGE_FIELDS = {
     "gradient": ("chunks", "block1", "block2", "block3", "gradient_warps", "gradient_stages"),
     "reduce": ("chunks", "reduce_size"),
     "transpose": ("joint",),
+    "backward": ("rows", "units", "gradient_warps", "gradient_stages"),
     "adam": ("adam_size", "adam_warps"),
 }
 
@@ -395,6 +396,10 @@ def measure(jobs: list[Job], say: Callable[[str], None], cases: list[Case]) -> l
                 record("reduce", case, replace(base, reduce_size=size))
         if base.joint:
             record("transpose", case, base)
+            for units, warps, depth in [(128, 4, 4), (128, 8, 4), (64, 4, 4), (256, 8, 3), (128, 4, 3)]:
+                record(
+                    "backward", case, replace(base, units=units, gradient_warps=warps, gradient_stages=depth)
+                )
         best = {stage: ranked(rows, stage, case)[:2] for stage in ("forward", "gradient", "adam")}
         for forward, gradient, pdl in itertools.product(best["forward"], best["gradient"], (False, True)):
             plan = take(take(base, "forward", forward["object"]), "gradient", gradient["object"])

@@ -48,8 +48,8 @@ class JointWorkspace(NamedTuple):
     """The same for large batches. Rows are padded to whole tiles: S of them."""
 
     hidden1: Tensor  # [H1, S]: the first hidden layer of online(obs), transposed
-    hidden2: Tensor  # [S, H2]
-    slopes2: Tensor  # [H2, S]: ∂loss/∂h2 before its ReLU, transposed
+    hidden2: Tensor  # [S, H2]: the second one; later ∂loss/∂h2 before its ReLU, δ2
+    slopes2: Tensor  # [H2, S]: δ2, transposed
     weight2: Tensor  # [H1, H2]: W2, transposed
     priority: Tensor  # [B]
     part_sums: Tensor  # [tiles, 2]
@@ -125,7 +125,7 @@ class ForwardTile:
 
 @dataclass(frozen=True)
 class JointTile:
-    """What one program of `joint_pass` takes at a time."""
+    """What one program of `joint_forward` or `joint_backward` takes at a time."""
 
     rows: int
     columns: int  # units of the second hidden layer, on the way forward
@@ -226,7 +226,7 @@ def cut_gradient(plan: UpdatePlan, sizes: Sizes, batch_size: int) -> GradientTil
 
 
 def cut_joint(plan: UpdatePlan, sizes: Sizes) -> JointTile:
-    """The blocks of `joint_pass`, cut down to the matrices."""
+    """The blocks of both ways, cut down to the matrices."""
     least = min(sizes.hidden1, sizes.hidden2)
     return JointTile(
         plan.rows, min(plan.columns, sizes.hidden2), min(plan.depth, least), min(plan.units, sizes.hidden1)

@@ -40,7 +40,8 @@ def choose_update_plan(sizes: Sizes, batch_size: int) -> UpdatePlan:
     if batch_size >= LARGE:
         return UpdatePlan(
             joint=True, rows=64, columns=128, depth=32, forward_warps=4, forward_stages=3,
-            chunks=max(1, min(32, batch_size // 256)), block2=(32, 128, 128), gradient_stages=4,
+            chunks=max(1, min(32, batch_size // 256)), block2=(32, 128, 128), gradient_warps=4, gradient_stages=4,
+            reduce_size=128,
         )  # fmt: skip
     narrow = UpdatePlan(rows=64, block1=(64, 16, 64), gradient_warps=4, adam_size=256, adam_warps=2)
     if batch_size <= 64:

@@ -132,7 +132,7 @@ class SplitStages:
 
 
 class JointStages:
-    """Large batches: rows through all networks and back in one kernel; W2's gradient as one matrix product."""
+    """Large batches: rows through all networks in one kernel, and back in another; ∂W2 as one matrix product."""
 
     TRANSPOSED = 32  # the tile of a transposition
 
@@ -167,9 +167,10 @@ class JointStages:
         )
 
     def compute(self, batch: Batch) -> None:
-        """The gradient, by four kernels."""
+        """The gradient, by five kernels."""
         self.transpose()
         self.forward(batch)
+        self.backward(batch)
         self.gradient(batch)
         self.reduce()
 
@@ -181,16 +182,25 @@ class JointStages:
         )
 
     def forward(self, batch: Batch) -> None:
-        """Second kernel: rows through all networks and back."""
+        """Second kernel: rows through all networks, to the slope of the second hidden layer."""
         task, plan = self.task, self.task.plan
-        self._joint.joint_pass[(self.parts,)](
+        self._joint.joint_forward[(self.parts,)](
             task.flat, task.target, gather_samples(batch), self.work, task.step,
             self.layout, task.rules(batch, stride=self.stride), self.tile, plan.pdl,
             num_warps=plan.forward_warps, num_stages=plan.forward_stages, **task.launch(),
         )  # fmt: skip
 
+    def backward(self, batch: Batch) -> None:
+        """Third kernel: the slope of the first hidden layer, and W1's gradient."""
+        task, plan = self.task, self.task.plan
+        self._joint.joint_backward[(self.parts * (self.layout.hidden1 // self.tile.units),)](
+            task.flat, batch.transition.obs, self.work,
+            self.layout, task.rules(batch, stride=self.stride), self.tile, plan.pdl,
+            num_warps=plan.gradient_warps, num_stages=plan.gradient_stages, **task.launch(),
+        )  # fmt: skip
+
     def gradient(self, batch: Batch) -> None:
-        """Third kernel: W2's gradient."""
+        """Fourth kernel: W2's gradient."""
         task, plan = self.task, self.task.plan
         self._joint.joint_product[(self.tiles.tiles * self.tiles.chunks,)](
             self.work, self.layout, task.rules(batch, stride=self.stride), self.tiles, plan.pdl,
@@ -198,7 +208,7 @@ class JointStages:
         )  # fmt: skip
 
     def reduce(self) -> None:
-        """Fourth kernel: sums over row tiles and chunks."""
+        """Fifth kernel: sums over row tiles and chunks."""
         plan = self.task.plan
         self._joint.joint_reduce[(self.squares,)](
             self.work, self.layout, self.tiles, self.parts, plan.reduce_size, plan.pdl,

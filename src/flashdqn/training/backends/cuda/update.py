@@ -3,7 +3,7 @@
 A small network's update is a chain of tiny operations, and on a GPU each one costs microseconds, whatever its size.
 Here the chain has three kernels: forward passes of all networks (`kernel_forward.py`), the gradient and its sum
 over chunks of rows (`kernel_gradient.py`), and clipping, Adam and the target network (`kernel_adam.py`). Large
-batches have arithmetic to do, and take five (`kernel_joint.py`).
+batches have arithmetic to do, and take six (`kernel_joint.py`).
 
 The kernels need CUDA and Triton, which is imported only when used; or Triton's interpreter (TRITON_INTERPRET=1),
 for tests on the CPU. Matrix products are in TF32 unless asked for "ieee".
