@@ -41,6 +41,7 @@ from flashdqn.training.backends.cuda.plans import (
     choose_update_plan,
 )
 from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.stages import JointStages
 from flashdqn.training.backends.cuda.update import FusedUpdate
 
 Case = tuple[int, int, int, int]  # inputs, width, actions, batch size
@@ -80,10 +81,12 @@ class Setup:
         )  # fmt: skip
 
     def stages(self) -> dict[str, Callable[[Batch], Any]]:
-        update = self.update
-        parts: dict[str, Callable[[Batch], Any]] = {"forward": update.forward, "gradient": update.gradient}
-        if update.chunks > 1:
-            parts["reduce"] = lambda batch: update.reduce()
+        update, stages = self.update, self.update.stages
+        parts: dict[str, Callable[[Batch], Any]] = {"forward": stages.forward, "gradient": stages.gradient}
+        if isinstance(stages, JointStages):
+            parts |= {"transpose": lambda batch: stages.transpose(), "backward": stages.backward}
+        if isinstance(stages, JointStages) or stages.chunks > 1:
+            parts["reduce"] = lambda batch: stages.reduce()
         return parts | {"adam": lambda batch: update.adam(), "all": update}
 
 
@@ -243,19 +246,18 @@ def time_policy(case: Case, plan: PolicyPlan) -> float:
 
 
 def forward_variants(case: Case, base: UpdatePlan) -> list[UpdatePlan]:
-    names = ("joint", "rows", "columns", "depth", "forward_warps", "forward_stages")
+    names = ("rows", "columns", "depth", "units", "forward_warps", "forward_stages")
     if case[3] < 1024:
-        grid = [(False, 16, 32, 256, 4, 2), (False, 16, 32, 256, 8, 2), (False, 16, 32, 128, 4, 2),
-                (False, 16, 32, 64, 4, 4), (False, 16, 64, 256, 8, 2), (False, 32, 32, 256, 4, 2),
-                (False, 32, 32, 256, 8, 2), (False, 32, 32, 64, 4, 4), (False, 32, 64, 256, 8, 2),
-                (False, 64, 32, 256, 4, 2), (False, 64, 32, 128, 4, 2), (False, 64, 64, 128, 8, 2),
-                (False, 16, 16, 256, 4, 2), (False, 32, 16, 256, 4, 2)]  # fmt: skip
+        grid = [(16, 32, 256, 128, 4, 2), (16, 32, 256, 128, 8, 2), (16, 32, 128, 128, 4, 2),
+                (16, 32, 64, 128, 4, 4), (16, 64, 256, 128, 8, 2), (32, 32, 256, 128, 4, 2),
+                (32, 32, 256, 128, 8, 2), (32, 32, 64, 128, 4, 4), (32, 64, 256, 128, 8, 2),
+                (64, 32, 256, 128, 4, 2), (64, 32, 128, 128, 4, 2), (64, 64, 128, 128, 8, 2),
+                (16, 16, 256, 128, 4, 2), (32, 16, 256, 128, 4, 2)]  # fmt: skip
     else:
-        grid = [(True, 64, 128, 32, 4, 3), (True, 64, 128, 32, 4, 4), (True, 64, 128, 64, 4, 2),
-                (True, 64, 128, 32, 8, 3), (True, 128, 128, 32, 8, 3), (True, 128, 128, 64, 8, 3),
-                (True, 64, 64, 64, 4, 3), (True, 64, 256, 32, 8, 2), (True, 64, 64, 32, 4, 4),
-                (True, 128, 64, 64, 8, 3), (False, 128, 128, 32, 8, 3), (False, 64, 256, 32, 8, 2),
-                (False, 64, 128, 32, 4, 3)]  # fmt: skip
+        grid = [(64, 128, 32, 128, 4, 2), (64, 128, 32, 64, 4, 3), (64, 64, 32, 64, 4, 3),
+                (128, 128, 32, 128, 8, 3), (128, 128, 32, 128, 8, 2), (128, 64, 32, 64, 8, 3),
+                (128, 256, 32, 128, 8, 2), (128, 128, 32, 64, 8, 2), (64, 256, 32, 128, 8, 2),
+                (128, 128, 64, 128, 8, 2), (64, 64, 64, 64, 4, 2)]  # fmt: skip
     return [replace(base, **dict(zip(names, values, strict=True))) for values in grid]
 
 
@@ -274,19 +276,11 @@ def gradient_variants(case: Case, base: UpdatePlan) -> list[UpdatePlan]:
                 (1, (256, 16, 32), (256, 16, 32), (256, 16), 8, 1),
             ]
     else:
-        grid = [(32, (64, 64, 64), (64, 128, 128), (64, 64), 8, 2),
-                (32, (64, 64, 64), (32, 128, 128), (64, 64), 8, 2),
-                (32, (64, 64, 64), (64, 64, 128), (64, 64), 8, 2),
-                (32, (64, 64, 64), (64, 64, 128), (64, 64), 4, 2),
-                (32, (64, 64, 32), (32, 64, 128), (64, 64), 4, 2),
-                (32, (64, 128, 32), (64, 128, 128), (64, 64), 8, 2),
-                (32, (128, 64, 32), (64, 128, 128), (64, 64), 8, 2),
-                (32, (64, 64, 32), (32, 64, 64), (64, 64), 4, 2),
-                (16, (64, 64, 64), (64, 64, 128), (64, 64), 8, 2),
-                (16, (64, 64, 32), (32, 64, 64), (64, 64), 4, 2),
-                (64, (64, 128, 32), (64, 128, 128), (64, 64), 8, 2),
-                (32, (64, 64, 64), (64, 64, 128), (64, 64), 8, 1),
-                (32, (64, 64, 64), (64, 64, 128), (64, 64), 8, 3)]  # fmt: skip
+        grid = [(chunks, base.block1, block2, base.block3, warps, stages)
+                for chunks, block2, warps, stages in [
+                    (32, (32, 128, 128), 8, 3), (32, (32, 128, 128), 8, 5), (32, (32, 128, 128), 4, 4),
+                    (64, (32, 128, 128), 8, 4), (64, (32, 128, 128), 4, 3), (66, (32, 128, 256), 8, 3),
+                    (32, (64, 128, 128), 8, 3), (16, (32, 128, 64), 4, 4), (16, (32, 64, 128), 4, 5)]]  # fmt: skip
     return [replace(base, **dict(zip(names, values, strict=True))) for values in grid]
 
 
@@ -308,9 +302,9 @@ def policy_variants(count: int) -> list[PolicyPlan]:
 Job = tuple[str, Case, Any]  # stage or "policy", case, plan
 
 
-def all_jobs(quick: bool) -> list[Job]:
+def all_jobs(quick: bool, cases: list[Case]) -> list[Job]:
     jobs: list[Job] = []
-    for case in CASES:
+    for case in cases:
         base = choose_update_plan(mlp_sizes(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
         plans = {"forward": [base], "gradient": [base], "adam": [base]}
         if not quick:
@@ -358,9 +352,11 @@ def compile_ahead(jobs: list[Job], say: Callable[[str], None]) -> None:
 
 
 STAGE_FIELDS = {
-    "forward": ("joint", "rows", "columns", "depth", "forward_warps", "forward_stages"),
+    "forward": ("rows", "columns", "depth", "units", "forward_warps", "forward_stages"),
     "gradient": ("chunks", "block1", "block2", "block3", "gradient_warps", "gradient_stages"),
     "reduce": ("chunks", "reduce_size"),
+    "transpose": ("joint",),
+    "backward": ("rows", "units", "gradient_warps", "gradient_stages"),
     "adam": ("adam_size", "adam_warps"),
 }
 
@@ -375,7 +371,7 @@ def take(into: UpdatePlan, stage: str, source: UpdatePlan) -> UpdatePlan:
     return replace(into, **{name: getattr(source, name) for name in STAGE_FIELDS[stage]})
 
 
-def measure(jobs: list[Job], say: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(jobs: list[Job], say: Callable[[str], None], cases: list[Case]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def record(stage: str, case: Case, plan: Any, note: str = "") -> None:
@@ -391,13 +387,19 @@ def measure(jobs: list[Job], say: Callable[[str], None]) -> list[dict[str, Any]]
 
     for stage, case, plan in jobs:
         record(stage, case, plan)
-    for case in CASES:
+    for case in cases:
         base = choose_update_plan(mlp_sizes(make_networks(case)[0]), case[3])  # type: ignore[arg-type]
         record("all", case, base, "default")
         record("all", case, replace(base, pdl=True), "default with PDL")
         if base.chunks > 1:
-            record("reduce", case, base)
-            record("reduce", case, replace(base, reduce_size=256))
+            for size in (256, 512, 1024):
+                record("reduce", case, replace(base, reduce_size=size))
+        if base.joint:
+            record("transpose", case, base)
+            for units, warps, depth in [(128, 4, 4), (128, 8, 4), (64, 4, 4), (256, 8, 3), (128, 4, 3)]:
+                record(
+                    "backward", case, replace(base, units=units, gradient_warps=warps, gradient_stages=depth)
+                )
         best = {stage: ranked(rows, stage, case)[:2] for stage in ("forward", "gradient", "adam")}
         for forward, gradient, pdl in itertools.product(best["forward"], best["gradient"], (False, True)):
             plan = take(take(base, "forward", forward["object"]), "gradient", gradient["object"])
@@ -425,6 +427,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="only the default configurations")
+    parser.add_argument("--batch", type=int, help="only the case of this batch size")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")))
     arguments = parser.parse_args()
     lines: list[str] = []
@@ -438,10 +441,11 @@ def main() -> None:
     say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
     rows: list[dict[str, Any]] = []
     try:
-        jobs = all_jobs(arguments.quick)
+        cases = [case for case in CASES if arguments.batch in (None, case[3])]
+        jobs = all_jobs(arguments.quick, cases)
         compile_ahead(jobs, say)
         check_all(say)
-        rows = measure(jobs, say)
+        rows = measure(jobs, say, cases)
         table(rows, say)
     finally:
         (arguments.out / "fused_check.txt").write_text("\n".join(lines) + "\n")

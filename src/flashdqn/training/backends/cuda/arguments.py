@@ -34,15 +34,30 @@ class Samples(NamedTuple):
 class Workspace(NamedTuple):
     """What passes from one kernel to the next."""
 
-    value_parts: Tensor  # [networks · slices, B, A]: parts of the action values, by the split forward pass
+    value_parts: Tensor  # [networks · slices, B, A]: parts of the action values
     hidden2: Tensor  # [B, H2]: the second hidden layer of online(obs)
-    slopes: Tensor  # [B]: ∂loss/∂Q(s, a), by the joint forward pass
     priority: Tensor  # [B]: |TD error|
     part_sums: Tensor  # [parts, 2]: sums of loss and Q(s, a)
     gradients: Tensor  # [chunks, stride]: the gradient of each chunk of rows
     gradient: Tensor  # [stride]: their sum; the same memory if there is one chunk
     squares: Tensor  # sums of squares of the parts of the gradient, for its norm
     corrections: Tensor  # [2]: Adam's bias corrections of this step
+
+
+class JointWorkspace(NamedTuple):
+    """The same for large batches. Rows are padded to whole tiles: S of them."""
+
+    hidden1: Tensor  # [H1, S]: the first hidden layer of online(obs), transposed
+    hidden2: Tensor  # [S, H2]: the second one; later ∂loss/∂h2 before its ReLU, δ2
+    slopes2: Tensor  # [H2, S]: δ2, transposed
+    weight2: Tensor  # [H1, H2]: W2, transposed
+    priority: Tensor  # [B]
+    part_sums: Tensor  # [tiles, 2]
+    gradients: Tensor  # [tiles, small stride]: each row tile's gradient of everything but W2
+    products: Tensor  # [chunks, H2 · H1]: each chunk's gradient of W2
+    gradient: Tensor  # [P]: the sum of them
+    squares: Tensor
+    corrections: Tensor
 
 
 class AdamState(NamedTuple):
@@ -78,6 +93,11 @@ class Layout:
     weight3: int
     bias3: int
     parameters: int  # P
+    small_bias2: int  # where they are in a vector without W2
+    small_weight3: int
+    small_bias3: int
+    small_parameters: int  # all but W2's
+    small_stride: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +110,8 @@ class Rules:
     precision: str  # of matrix products: tf32, tf32x3 or ieee
     networks: int = 1  # forward passes: 2 (greedy target) or 3 (double)
     huber: float = 0.0  # where the loss becomes linear; 0: never
-    slices: int = 0  # parts of each action value in `Workspace.value_parts`; 0: the forward pass was joint
+    slices: int = 0  # parts of each action value in `Workspace.value_parts`
+    stride: int = 0  # rows padded to whole tiles, for large batches
 
 
 @dataclass(frozen=True)
@@ -100,6 +121,29 @@ class ForwardTile:
     rows: int
     columns: int  # units of the second hidden layer
     depth: int  # units of the first hidden layer
+
+
+@dataclass(frozen=True)
+class JointTile:
+    """What one program of `joint_forward` or `joint_backward` takes at a time."""
+
+    rows: int
+    columns: int  # units of the second hidden layer, on the way forward
+    depth: int  # units that are summed over
+    units: int  # units of the first hidden layer, on the way back
+
+
+@dataclass(frozen=True)
+class ProductTiles:
+    """How W2's gradient is cut: tiles of the matrix, and chunks of rows for each."""
+
+    rows: int
+    columns: int
+    units: int
+    tiles: int
+    length: int  # rows of a chunk
+    chunks: int
+    product_programs: int  # of the sum over chunks
 
 
 @dataclass(frozen=True)
@@ -151,10 +195,12 @@ def make_layout(sizes: Sizes) -> Layout:
     weight2 = bias1 + h1
     bias2 = weight2 + h2 * h1
     weight3 = bias2 + h2
-    bias3 = weight3 + a * h2
+    bias3, without = weight3 + a * h2, h2 * h1
+    small = bias3 + a - without
     return Layout(
         d, h1, h2, a, max(16, power_of_two(d)), max(16, power_of_two(a)), power_of_two(a),
-        bias1, weight2, bias2, weight3, bias3, parameters=bias3 + a,
+        bias1, weight2, bias2, weight3, bias3, bias3 + a,
+        bias2 - without, weight3 - without, bias3 - without, small, divide_up(small, 32) * 32,
     )  # fmt: skip
 
 
@@ -176,6 +222,26 @@ def cut_gradient(plan: UpdatePlan, sizes: Sizes, batch_size: int) -> GradientTil
         divide_up(batch_size, length), length, divide_up(sizes.parameters, 128) * 128,
         rows1, units1, depth1, rows2, columns2, units2, rows3, columns3,
         tasks1, tasks2, tasks=tasks1 + tasks2 + h2 // columns3,
+    )  # fmt: skip
+
+
+def cut_joint(plan: UpdatePlan, sizes: Sizes) -> JointTile:
+    """The blocks of both ways, cut down to the matrices."""
+    least = min(sizes.hidden1, sizes.hidden2)
+    return JointTile(
+        plan.rows, min(plan.columns, sizes.hidden2), min(plan.depth, least), min(plan.units, sizes.hidden1)
+    )
+
+
+def cut_products(plan: UpdatePlan, sizes: Sizes, stride: int) -> ProductTiles:
+    """The blocks of W2's gradient, cut down to the matrix, and how many programs that makes."""
+    rows = min(plan.block2[0], plan.rows)  # so it divides the stride
+    columns, units = min(plan.block2[1], sizes.hidden2), min(plan.block2[2], sizes.hidden1)
+    length = divide_up(divide_up(stride, plan.chunks), rows) * rows
+    products = sizes.hidden1 * sizes.hidden2
+    return ProductTiles(
+        rows, columns, units, (sizes.hidden2 // columns) * (sizes.hidden1 // units), length,
+        divide_up(stride, length), divide_up(products, plan.reduce_size),
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """First kernel of an update: Q of online(obs), target(next_obs) and, for double DQN, online(next_obs).
 
-There are two, and a plan chooses one. `forward_split` leaves parts of the action values, and the next kernel works
-out the TD error; `forward_joint` does that too. Both count the step: no other kernel reads it before the next one.
+It leaves parts of the action values, and the next kernel works out the TD error. It also counts the step: no other
+kernel reads it before the next update. Large batches take `kernel_joint.py` instead.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import triton
 import triton.language as tl
 
 from flashdqn.training.backends.cuda.kernel_layers import (
-    action_values,
     load_obs,
     partial_action_values,
     second_hidden,
     wait_for_previous,
 )
-from flashdqn.training.backends.cuda.kernel_td import td_error
 
 
 @triton.jit
-def _count_step(step, corrections):
+def count_step(step, corrections):
     """Count the update; Adam's corrections 1 − 0.9ᵗ and √(1 − 0.999ᵗ), in float64 to keep their last digits."""
     now = tl.load(step) + 1.0
     tl.store(step, now)
@@ -60,31 +58,4 @@ def forward_split(
             work.hidden2 + rows[:, None] * net.hidden2 + column[None, :], h2, mask=rows[:, None] < rules.rows
         )
     if task == 0:
-        _count_step(step, work.corrections)
-
-
-@triton.jit
-def forward_joint(
-    flat, target, samples, work, step, net: tl.constexpr, rules: tl.constexpr, tile: tl.constexpr,
-    PDL: tl.constexpr,
-):  # fmt: skip
-    """Large batches: one program takes a row tile through all networks, and to the slope of its loss."""
-    wait_for_previous(PDL)
-    index = tl.program_id(0)
-    rows = index * tile.rows + tl.arange(0, tile.rows)
-    numbers = load_obs(samples.next_obs, rows, net, rules)
-    q_target = action_values(numbers, target, rows, work.hidden2, False, net, rules, tile)
-    q_online = q_target
-    if rules.networks == 3:
-        q_online = action_values(numbers, flat, rows, work.hidden2, False, net, rules, tile)
-    numbers = load_obs(samples.obs, rows, net, rules)
-    q = action_values(numbers, flat, rows, work.hidden2, True, net, rules, tile)
-    _, slope, loss, size, value = td_error(
-        q, q_target, q_online, rows, samples, net.padded_actions, net, rules
-    )
-    tl.store(work.slopes + rows, slope, mask=rows < rules.rows)
-    tl.store(work.priority + rows, size, mask=rows < rules.rows)
-    tl.store(work.part_sums + 2 * index, tl.sum(loss, axis=0))
-    tl.store(work.part_sums + 2 * index + 1, tl.sum(value, axis=0))
-    if index == 0:
-        _count_step(step, work.corrections)
+        count_step(step, work.corrections)

@@ -82,7 +82,7 @@ def _third_gradient(
 ):
     """Some columns of ∂W3 = Σ δ3ᵀ · h2, their ∂b2 = Σ δ2, and ∂b3 = Σ δ3; the sum of squares.
 
-    After `forward_split` the first such task also has the priorities, and the chunk's sums of loss and Q.
+    The first such task also has the priorities, and the chunk's sums of loss and Q.
     """
     ROWS: tl.constexpr = tiles.rows3
     COLUMNS: tl.constexpr = tiles.columns3
@@ -102,10 +102,9 @@ def _third_gradient(
         total = tl.dot(tl.trans(slope3), h2, total, input_precision=rules.precision)
         bias2 += tl.sum(slope2, axis=0)
         bias3 += tl.sum(slope3, axis=0)
-        if rules.slices > 0:
-            losses += loss
-            chosen += value
-            tl.store(work.priority + rows, size, mask=(rows < rules.rows) & (which == 0))
+        losses += loss
+        chosen += value
+        tl.store(work.priority + rows, size, mask=(rows < rules.rows) & (which == 0))
     start = gradient + net.weight3
     tl.store(
         start + choice[:, None] * net.hidden2 + column[None, :], total, mask=choice[:, None] < net.actions
@@ -115,9 +114,8 @@ def _third_gradient(
     if which == 0:
         tl.store(gradient + net.bias3 + choice, bias3, mask=choice < net.actions)
         square += tl.sum(bias3 * bias3, axis=0)
-        if rules.slices > 0:
-            tl.store(work.part_sums + 2 * chunk, tl.sum(losses, axis=0))
-            tl.store(work.part_sums + 2 * chunk + 1, tl.sum(chosen, axis=0))
+        tl.store(work.part_sums + 2 * chunk, tl.sum(losses, axis=0))
+        tl.store(work.part_sums + 2 * chunk + 1, tl.sum(chosen, axis=0))
     return square
 
 

@@ -86,17 +86,12 @@ def partial_action_values(h2, flat, first, net: tl.constexpr, rules: tl.constexp
 
 
 @triton.jit
-def action_values(
-    obs, flat, rows, h2s, STORE: tl.constexpr, net: tl.constexpr, rules: tl.constexpr, tile: tl.constexpr
-):
-    """Q of every action, [R, padded actions], by a tile's columns at a time; STORE: leave h2 in `h2s`."""
+def action_values(obs, flat, net: tl.constexpr, rules: tl.constexpr, tile: tl.constexpr):
+    """Q of every action, [R, padded actions], by a tile's columns at a time."""
     ROWS: tl.constexpr = tile.rows
     WIDTH: tl.constexpr = net.padded_actions
     q = tl.zeros((ROWS, WIDTH), tl.float32)
     for first in range(0, net.hidden2, tile.columns):
         h2 = second_hidden(obs, flat, first, net, rules, tile)
-        if STORE:
-            column = first + tl.arange(0, tile.columns)
-            tl.store(h2s + rows[:, None] * net.hidden2 + column[None, :], h2, mask=rows[:, None] < rules.rows)
         q += partial_action_values(h2, flat, first, net, rules, tile)
     return q

@@ -18,7 +18,7 @@ def policy_kernel(
     rows = tl.program_id(0) * tile.rows + tl.arange(0, tile.rows)
     inside = rows < rules.rows
     numbers = load_obs(obs, rows, net, rules)
-    q = action_values(numbers, flat, rows, action, False, net, rules, tile)
+    q = action_values(numbers, flat, net, rules, tile)
     legal = legal_actions(mask, rows, net.padded_actions, net, rules)
     best = best_legal_action(q, legal, net.padded_actions)
     order = tl.cumsum(legal.to(tl.int32), axis=1)

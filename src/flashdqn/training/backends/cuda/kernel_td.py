@@ -72,15 +72,10 @@ def add_value_parts(values, rows, which, net: tl.constexpr, rules: tl.constexpr)
 
 @triton.jit
 def td_signal(rows, samples, work, net: tl.constexpr, rules: tl.constexpr):
-    """As `td_error`, from the parts of `forward_split`. Without slices, `forward_joint` has already computed it."""
-    if rules.slices == 0:
-        taken = tl.load(samples.action + rows, mask=rows < rules.rows, other=0).to(tl.int32)
-        slope = tl.load(work.slopes + rows, mask=rows < rules.rows, other=0.0)
-        return taken, slope, slope, slope, slope
-    else:
-        q = add_value_parts(work.value_parts, rows, 0, net, rules)
-        q_target = add_value_parts(work.value_parts, rows, 1, net, rules)
-        q_online = q_target
-        if rules.networks == 3:
-            q_online = add_value_parts(work.value_parts, rows, 2, net, rules)
-        return td_error(q, q_target, q_online, rows, samples, net.value_columns, net, rules)
+    """As `td_error`, from the parts of `forward_split`."""
+    q = add_value_parts(work.value_parts, rows, 0, net, rules)
+    q_target = add_value_parts(work.value_parts, rows, 1, net, rules)
+    q_online = q_target
+    if rules.networks == 3:
+        q_online = add_value_parts(work.value_parts, rows, 2, net, rules)
+    return td_error(q, q_target, q_online, rows, samples, net.value_columns, net, rules)

@@ -6,17 +6,20 @@ from dataclasses import dataclass, replace
 
 from flashdqn.training.backends.cuda.network import Sizes
 
-LARGE = 2048  # from this many rows on, one program does all networks, and the gradient is a sum over chunks
+LARGE = 2048  # from this many rows on, one program does all networks, and W2's gradient is one matrix product
 
 
 @dataclass(frozen=True)
 class UpdatePlan:
     """How an update is cut up. Blocks are powers of two; a block larger than the matrix is cut down to it."""
 
-    joint: bool = False  # one program takes its rows through all networks; else one network and some columns
+    joint: bool = (
+        False  # one program takes its rows through all networks and back; else one network, some columns
+    )
     rows: int = 32  # forward: rows of a program,
     columns: int = 32  # columns of the second hidden layer (joint: at a time),
     depth: int = 256  # and columns of the first at a time
+    units: int = 128  # joint: columns of the first at a time, on the way back
     forward_warps: int = 4
     forward_stages: int = 2
     chunks: int = 1  # the rows are cut into this many chunks, and the gradient is the sum of theirs
@@ -37,8 +40,8 @@ def choose_update_plan(sizes: Sizes, batch_size: int) -> UpdatePlan:
     if batch_size >= LARGE:
         return UpdatePlan(
             joint=True, rows=64, columns=128, depth=32, forward_warps=4, forward_stages=3,
-            chunks=max(1, min(32, batch_size // 256)),
-            block1=(128, 64, 32), block2=(64, 128, 128), block3=(64, 64), gradient_stages=2,
+            chunks=max(1, min(32, batch_size // 256)), block2=(32, 128, 128), gradient_warps=4, gradient_stages=4,
+            reduce_size=128,
         )  # fmt: skip
     narrow = UpdatePlan(rows=64, block1=(64, 16, 64), gradient_warps=4, adam_size=256, adam_warps=2)
     if batch_size <= 64:
