@@ -162,9 +162,10 @@ def joint_product(work, net: tl.constexpr, rules: tl.constexpr, tile: tl.constex
 
 
 @triton.jit
-def _add_parts(parts, entry, inside, STRIDE: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr):
-    """Σ parts[k, entry] over k, many at a time, in a fixed order."""
-    AT_ONCE: tl.constexpr = 32
+def _add_parts(
+    parts, entry, inside, STRIDE: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, AT_ONCE: tl.constexpr
+):
+    """Σ parts[k, entry] over k, AT_ONCE of them together, in a fixed order."""
     result = tl.zeros((SIZE,), tl.float32)
     for first in range(0, COUNT, AT_ONCE):
         part = first + tl.arange(0, AT_ONCE)
@@ -179,21 +180,26 @@ def _add_parts(parts, entry, inside, STRIDE: tl.constexpr, COUNT: tl.constexpr, 
 
 @triton.jit
 def joint_reduce(
-    work, net: tl.constexpr, tile: tl.constexpr, PARTS: tl.constexpr, SIZE: tl.constexpr, PDL: tl.constexpr
-):
-    """The whole gradient: ∂W2 over the chunks, the rest over the row tiles; and Σ gradient² of each program."""
+    work, net: tl.constexpr, tile: tl.constexpr, PARTS: tl.constexpr, SIZE: tl.constexpr, SMALL: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """The whole gradient: ∂W2 over the chunks, the rest over the row tiles; and Σ gradient² of each program.
+
+    There are many row tiles, so a program takes fewer numbers of them, and more tiles at once.
+    """
     wait_for_previous(PDL)
     program = tl.program_id(0)
     PRODUCTS: tl.constexpr = net.hidden1 * net.hidden2
     if program < tile.product_programs:
         entry = program * SIZE + tl.arange(0, SIZE)
         inside = entry < PRODUCTS
-        result = _add_parts(work.products, entry, inside, PRODUCTS, tile.chunks, SIZE)
-        place = net.weight2 + entry
+        result = _add_parts(work.products, entry, inside, PRODUCTS, tile.chunks, SIZE, 32)
+        tl.store(work.gradient + net.weight2 + entry, result, mask=inside)
+        tl.store(work.squares + program, tl.sum(result * result, axis=0))
     else:
-        entry = (program - tile.product_programs) * SIZE + tl.arange(0, SIZE)
+        entry = (program - tile.product_programs) * SMALL + tl.arange(0, SMALL)
         inside = entry < net.small_parameters
-        result = _add_parts(work.gradients, entry, inside, net.small_stride, PARTS, SIZE)
+        result = _add_parts(work.gradients, entry, inside, net.small_stride, PARTS, SMALL, 128)
         place = tl.where(entry < net.weight2, entry, entry + PRODUCTS)
-    tl.store(work.gradient + place, result, mask=inside)
-    tl.store(work.squares + program, tl.sum(result * result, axis=0))
+        tl.store(work.gradient + place, result, mask=inside)
+        tl.store(work.squares + program, tl.sum(result * result, axis=0))

@@ -135,6 +135,7 @@ class JointStages:
     """Large batches: rows through all networks in one kernel, and back in another; ∂W2 as one matrix product."""
 
     TRANSPOSED = 32  # the tile of a transposition
+    SMALL = 32  # numbers of the small gradients that one program adds up
 
     def __init__(self, task: Task) -> None:
         from flashdqn.training.backends.cuda import kernel_gradient, kernel_joint  # need Triton
@@ -145,7 +146,7 @@ class JointStages:
         self.parts = divide_up(task.batch_size, plan.rows)
         self.stride = self.parts * plan.rows
         self.tiles = cut_products(plan, sizes, self.stride)
-        small = divide_up(self.layout.small_parameters, plan.reduce_size)
+        small = divide_up(self.layout.small_parameters, self.SMALL)
         self.squares = self.tiles.product_programs + small
         self.work = self._allocate()
 
@@ -211,7 +212,7 @@ class JointStages:
         """Fifth kernel: sums over row tiles and chunks."""
         plan = self.task.plan
         self._joint.joint_reduce[(self.squares,)](
-            self.work, self.layout, self.tiles, self.parts, plan.reduce_size, plan.pdl,
+            self.work, self.layout, self.tiles, self.parts, plan.reduce_size, self.SMALL, plan.pdl,
             num_warps=4, **self.task.launch(),
         )  # fmt: skip
 
