@@ -1,4 +1,9 @@
-"""Compiled by PyTorch: a whole gradient step as one function of flat tensors, and the work around it."""
+"""Compiled by PyTorch: a gradient step as two functions, and the work around it.
+
+The gradient is a function of every parameter apart, and the step of the optimizer one of the flat tensors. As one
+function, everything would read or write the same flat tensor, and the compiler would compare every operation with
+every other to see whether they can become one kernel: most of the time to compile went there.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +30,12 @@ class CompiledBackend:
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         self.parts = parts
         collector, learner, uniform = parts.collector, parts.learner, parts.sampler.uniform
-        whole = WholeStep(learner)
+        self._whole = whole = WholeStep(learner)
         self._act = compiler.compile("act", collector.act)
         self._record = compiler.compile("record", collector.record)
-        self._pick = None if uniform is None else compiler.compile("pick", uniform.pick)
-        if parts.exchange is None:
-            self._step = compiler.compile("step", whole.step)
-        else:  # ranks exchange gradients between the two
-            self._gradient = compiler.compile("gradient", whole.gradient)
-            self._apply = compiler.compile("apply", whole.apply)
+        self._compiled_pick = None if uniform is None else compiler.compile("pick", uniform.pick)
+        self._gradients = compiler.compile("gradients", whole.gradients)
+        self._apply = compiler.compile("apply", whole.apply)
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
@@ -55,7 +57,8 @@ class CompiledBackend:
 
     def sample(self, count: int) -> list[Batch]:
         """Batches that are drawn together."""
-        return self.parts.sampler.batches(count, self.parts.config.update_size, self._pick)
+        pick = None if self._compiled_pick is None else self._pick
+        return self.parts.sampler.batches(count, self.parts.config.update_size, pick)
 
     def update(self, batches: list[Batch]) -> None:
         """The compiled step for each batch; on the CPU the loss is checked afterwards."""
@@ -67,45 +70,61 @@ class CompiledBackend:
                 learner.look_back(batch)
             sampler.update(batch.index, priority)
 
+    def _pick(self, bits: Tensor) -> Batch:
+        """Compiled once for groups of every size."""
+        assert self._compiled_pick is not None
+        torch._dynamo.mark_dynamic(bits, 1)
+        return self._compiled_pick(bits)
+
     def _step_once(self, batch: Batch) -> Tensor:
-        if self.parts.exchange is None:
-            return self._step(batch)
-        gradient, result = self._gradient(batch)
-        self.parts.exchange(gradient)
+        pieces, result = self._gradients(batch, self._whole.parameters, self._whole.frozen)
+        gradient = self._whole.join(pieces)
+        if self.parts.exchange is not None:  # ranks average theirs
+            self.parts.exchange(gradient)
         self._apply(gradient, result)
         return result.priority
 
 
 class WholeStep:
-    """The learner's gradient step as a function of flat tensors, without `backward()`: a compiler can follow it."""
+    """The learner's gradient step without `backward()`: a compiler can follow it."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
-
-    def step(self, batch: Batch) -> Tensor:
-        """The whole step; returns the priorities."""
-        gradient, result = self.gradient(batch)
-        self.apply(gradient, result)
-        return result.priority
+        self.parameters = tuple(learner.flat.split(learner.flat.values).values())
+        self.frozen = tuple(learner.target_flat.split(learner.target_flat.values).values())
+        self._pieces = list(learner.flat.split(learner.flat.gradient).values())
 
     def gradient(self, batch: Batch) -> tuple[Tensor, TDLoss]:
-        """The flat gradient of the loss, [P], and the loss itself; nothing is changed."""
-        learner = self.learner
-        flat, online, target = learner.flat, learner.online, learner.target
-        frozen = learner.target_flat.split(learner.target_flat.values)
+        """The flat gradient of the loss, [P], and the loss itself; no parameter is changed."""
+        pieces, result = self.gradients(batch, self.parameters, self.frozen)
+        return self.join(pieces), result
 
-        def call(net: nn.Module, parameters: dict[str, Tensor]) -> Net:
+    def join(self, pieces: tuple[Tensor, ...]) -> Tensor:
+        """The learner's flat gradient, [P], with these pieces; the padding stays 0."""
+        torch._foreach_copy_(self._pieces, list(pieces))
+        return self.learner.flat.gradient
+
+    def gradients(
+        self, batch: Batch, parameters: tuple[Tensor, ...], frozen: tuple[Tensor, ...]
+    ) -> tuple[tuple[Tensor, ...], TDLoss]:
+        """The gradient of the loss for each parameter, and the loss itself; `frozen` are the target's."""
+        learner = self.learner
+        online, target, names = learner.online, learner.target, learner.flat.names
+        held = dict(zip(learner.target_flat.names, frozen, strict=True))
+
+        def call(net: nn.Module, values: dict[str, Tensor]) -> Net:
             return with_precision(
-                lambda obs: functional_call(net, parameters, (obs,)), learner.precision, learner.device
+                lambda obs: functional_call(net, values, (obs,)), learner.precision, learner.device
             )
 
-        def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
-            nets = call(online, parameters), call(target, parameters if target is online else frozen)
+        def loss_of(values: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
+            nets = call(online, values), call(target, values if target is online else held)
             result = td_loss(*nets, batch, learner.head, learner.bootstrap, learner.margin)
             return result.loss, result
 
-        gradients, (_, result) = grad_and_value(loss_of, has_aux=True)(flat.split(flat.values))
-        return flat.join(gradients), TDLoss(*(part.detach() for part in result))
+        given = dict(zip(names, parameters, strict=True))
+        found, (_, result) = grad_and_value(loss_of, has_aux=True)(given)
+        return tuple(found[name] for name in names), TDLoss(*(part.detach() for part in result))
 
     @torch.no_grad()
     def apply(self, gradient: Tensor, result: TDLoss) -> None:
