@@ -27,10 +27,11 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend
 from flashdqn.training.collector import Player
 from flashdqn.training.engine import Engine
+from flashdqn.training.progress import Amount
 from flashdqn.training.schedules import Schedules
 
-#: Makes, for some work, a function that is called at each of its steps and says whether to stop.
-Watch = Callable[[str], Callable[[], bool]]
+#: Makes, for some work and its amount, a function that is called at each of its steps and says whether to stop.
+Watch = Callable[[str, Amount], Callable[[], bool]]
 
 
 def build_demonstrator(config: Config, env: VecEnv) -> Demonstrator | None:
@@ -74,13 +75,14 @@ def run_demonstrations(
     expert = build_demonstrator(config, parts.env)
     start = time.perf_counter()
     choices = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
-    play_demonstrations(
-        config, parts, ExpertPlayer(expert, config, parts, engine.backend, choices), watch("demonstrations")
-    )
+    episodes = Amount(lambda: parts.counts.episodes, config.demos.episodes, "episodes")
+    player = ExpertPlayer(expert, config, parts, engine.backend, choices)
+    play_demonstrations(config, parts, player, watch("demonstrations", episodes))
     keep_demonstrations(config, parts, choices)
     shown = parts.metrics.read()
     played = time.perf_counter()
-    learn_from_demonstrations(config, parts, engine, watch("learning from demonstrations"))
+    updates = Amount(lambda: parts.learner.updates, config.demos.pretrain_steps, "gradient steps")
+    learn_from_demonstrations(config, parts, engine, watch("learning from demonstrations", updates))
     counts = parts.counts
     result = {
         "source": config.demos.source,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
@@ -125,14 +128,19 @@ def burn_landscapes(
     behaviors: dict[int, FireBehavior] = {}
     planes = np.empty((len(landscapes) * count, 4, rows, columns), dtype=np.float32)
     at_once = max(1, CELLS_AT_ONCE // (rows * columns))
-    for start in range(0, len(landscapes), at_once):
+
+    def burn(start: int, k: int) -> None:
         some = landscapes[start : start + at_once]
-        for k, weather in enumerate(weathers):
-            joint = joint_behavior(some, weather)
-            scenes = range(start * count + k, (start + len(some)) * count, count)
-            behaviors |= zip(scenes, split_behavior(joint, some), strict=True)
-            heat = intensity_planes(joint).reshape(4, len(some), rows, columns)
-            planes[scenes.start : scenes.stop : count] = heat.swapaxes(0, 1)
+        joint = joint_behavior(some, weathers[k])
+        scenes = range(start * count + k, (start + len(some)) * count, count)
+        behaviors.update(zip(scenes, split_behavior(joint, some), strict=True))
+        heat = intensity_planes(joint).reshape(4, len(some), rows, columns)
+        planes[scenes.start : scenes.stop : count] = heat.swapaxes(0, 1)
+
+    with ThreadPoolExecutor(cores()) as pool:  # NumPy computes without holding Python's lock
+        work = itertools.product(range(0, len(landscapes), at_once), range(count))
+        for done in [pool.submit(burn, *which) for which in work]:
+            done.result()
     return [behaviors[scene] for scene in range(len(planes))], planes
 
 
