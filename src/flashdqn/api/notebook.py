@@ -15,6 +15,7 @@ from flashdqn.show.report import make_report_page
 from flashdqn.show.report_files import read_run
 from flashdqn.training.evaluate import Evaluation
 from flashdqn.training.progress import (
+    Amount,
     Plain,
     evaluation_text,
     format_clock,
@@ -89,7 +90,7 @@ class NotebookDisplay(Plain):
         """Keep the result for the next drawing."""
         self._evaluated = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
-    def _show_work(self, text: str) -> None:
+    def _show_work(self, text: str, of: Amount | None) -> None:
         self._doing = text
         self._draw()
 

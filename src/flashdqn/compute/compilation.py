@@ -23,6 +23,9 @@ MOST_TIMES = 200
 #: A longer time is damage: the sum of many would be infinite.
 MOST_SECONDS = 1e6
 
+#: Ends the name of a kernel that is compiled for CUDA.
+CUDA_MARK = "_cuda"
+
 #: Seconds on one quiet core of 2026, where nothing is remembered; other kernels take about `USUAL_SECONDS`.
 FIRST_GUESSES = {
     "play_vector": 4.5,

@@ -7,11 +7,14 @@ numbers drawn by explicit generators.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import shutil
 import types
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
@@ -20,6 +23,9 @@ import torch
 from flashdqn.compute.tool_caches import guard_tool_cache
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: The first GPUs that Triton knows.
+OLDEST = (7, 0)
 
 #: The modes that a user can ask for.
 Mode = Literal["auto", "eager", "compile", "native", "graph"]
@@ -48,11 +54,21 @@ class ExecutionPlan:
 def compiler_missing(device: torch.device) -> str | None:
     """Why torch.compile cannot work here; None where it can."""
     if device.type == "cuda":
-        from torch.utils._triton import has_triton
-
-        return None if has_triton() else "there is no Triton"
+        # PyTorch's own `has_triton` loads its compiler, which takes seconds and may not be needed.
+        there = importlib.util.find_spec("triton") is not None
+        return None if there and torch.cuda.get_device_capability(device) >= OLDEST else "there is no Triton"
     found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     return None if found else "there is no C++ compiler (g++ or clang++)"
+
+
+def load_torch_compiler() -> None:
+    """Import what `compiled` needs, and start the processes that compile its kernels. That takes seconds, which are
+    free while another process compiles the games."""
+    guard_tool_cache("inductor")
+    with suppress(Exception):  # whatever is wrong with it, `compiled` says so
+        importlib.import_module("torch._inductor.compile_fx")
+        pool = importlib.import_module("torch._inductor.async_compile").AsyncCompile
+        pool.use_process_pool()
 
 
 def compiled(function: F) -> F:

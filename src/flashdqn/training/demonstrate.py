@@ -25,8 +25,11 @@ from flashdqn.envs.task import Demonstrator
 from flashdqn.envs.tasks import find_task
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend
+from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.eager import EagerBackend
 from flashdqn.training.collector import Player
 from flashdqn.training.engine import Engine
+from flashdqn.training.host_demonstrations import make_host_parts, plays_on_host, take_over
 from flashdqn.training.progress import Amount
 from flashdqn.training.schedules import Schedules
 
@@ -72,12 +75,8 @@ def run_demonstrations(
 ) -> dict[str, Any]:
     """Fill the ring and learn from it; returns what was done, for the summary."""
     schedules.write(0)
-    expert = build_demonstrator(config, parts.env)
     start = time.perf_counter()
-    choices = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
-    episodes = Amount(lambda: parts.counts.episodes, config.demos.episodes, "episodes")
-    player = ExpertPlayer(expert, config, parts, engine.backend, choices)
-    play_demonstrations(config, parts, player, watch("demonstrations", episodes))
+    choices = let_expert_play(config, parts, engine, watch)
     keep_demonstrations(config, parts, choices)
     shown = parts.metrics.read()
     played = time.perf_counter()
@@ -99,6 +98,22 @@ def run_demonstrations(
     parts.learner.read_sums()
     parts.phases.read()
     return result
+
+
+def let_expert_play(config: Config, parts: Parts, engine: Engine, watch: Watch) -> Tensor | None:
+    """Fill the ring; returns the expert's choices, [rows, N], if demonstrations are kept."""
+    place, backend = parts, engine.backend
+    if plays_on_host(config, parts):
+        place = make_host_parts(config)
+        backend = EagerBackend(place, Compiler())
+    expert = build_demonstrator(config, place.env)
+    choices = torch.zeros_like(place.ring.action, dtype=torch.int64) if config.demos.kept else None
+    player = ExpertPlayer(expert, config, place, backend, choices)
+    episodes = Amount(lambda: place.counts.episodes, config.demos.episodes, "episodes")
+    play_demonstrations(config, place, player, watch("demonstrations", episodes))
+    if place is not parts:
+        take_over(parts, place)
+    return None if choices is None else choices.to(parts.learner.device)
 
 
 class ExpertPlayer:

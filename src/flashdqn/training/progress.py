@@ -267,9 +267,7 @@ class LiveDisplay(Plain):
             ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
             lines += [label_value("ratio", ratio), label_value("time in", phase_text(row) + gpu_text(row))]
         lines.append(label_value("evaluation", self._evaluation))
-        return (
-            Group(*lines, draw_work(f"now {self._doing}", self._done)) if self._doing else Group(*lines)
-        )
+        return Group(*lines, draw_work(f"now {self._doing}", self._done)) if self._doing else Group(*lines)
 
 
 def draw_work(text: str, done: float | None) -> RenderableType:
