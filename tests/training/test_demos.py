@@ -280,7 +280,9 @@ def test_what_is_played_on_the_host_is_what_the_device_would_have_played(
         choices = demonstrate.let_expert_play(config, parts, Engine(config, parts), watch)
         assert choices is not None
         assert 0 < seen[-1] + 1 <= config.demos.episodes + 1
-        counts = torch.tensor([parts.counts.transitions, parts.counts.episodes, *parts.counts.totals.tolist()])
+        counts = torch.tensor(
+            [parts.counts.transitions, parts.counts.episodes, *parts.counts.totals.tolist()]
+        )
         state = {k: x.clone() for k, x in parts.state_dict().items() if not k.startswith("generator.explore")}
         states.append(state | {"choices": choices, "counts": counts, "obs": parts.collector.obs.clone()})
     assert states[0].keys() == states[1].keys()

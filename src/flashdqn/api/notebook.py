@@ -55,7 +55,7 @@ class NotebookDisplay(Plain):
 
     def __init__(self, display: Any) -> None:
         super().__init__(Console(file=sys.stderr))
-        self._start_up = StartUp(self._show_work, None)  # in the block, not below it
+        self._start_up = StartUp(lambda text: self._show_work(text, None), None)  # in the block, not below it
         self._display = display
         self._handle: Any = None
         self._title, self._steps, self._episodes, self._evaluated = "", 0, 0, "not yet"

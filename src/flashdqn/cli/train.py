@@ -42,6 +42,7 @@ from flashdqn.training.clock import RunClock, measure_process_age
 from flashdqn.training.compile_budget import guess_kernels
 from flashdqn.training.compile_games import plan_games
 from flashdqn.training.progress import Progress, choose_progress
+from flashdqn.training.rehearse import plan_rehearsals
 
 if TYPE_CHECKING:
     from flashdqn.training.summary import SessionEnd
@@ -135,7 +136,7 @@ def start_compiler(config: Config) -> None:
     if on_cpu and "run_policy" in guess_kernels(config, "cpu"):
         start_early("flashdqn.training.backends.cpu.policy", "run_policy")
     elif not on_cpu:
-        compile_early(plan_games(config))
+        compile_early([*plan_games(config), *plan_rehearsals(config)])
 
 
 def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:

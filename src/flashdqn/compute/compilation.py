@@ -157,9 +157,8 @@ def note_elsewhere(kernel: str) -> None:
 
 
 @contextmanager
-def report_waiting(name: str) -> Iterator[None]:
-    """Show that another process compiles a driver, while this one waits for it."""
-    kernel = find_kernel(name)
+def report_waiting(kernel: str) -> Iterator[None]:
+    """Show that another process compiles a kernel, while this one waits for it."""
     _log.expected = [other for other in _log.expected if other != kernel]
     _log.started, _log.current = time.perf_counter(), kernel
     try:

@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flashdqn.compute.cache_folder import find_cache_folder
-from flashdqn.compute.compilation import get_log, list_compiled, note_elsewhere
+from flashdqn.compute.compilation import get_log, list_compiled, note_elsewhere, report_waiting
 from flashdqn.compute.core_count import cores
+
+#: How many seconds to wait for a helper.
+LONGEST = 120.0
 
 #: How the helper starts. It looks for modules where this process does, and never in the working folder by itself.
 START = "import sys; sys.path[:] = sys.argv[2:]; from flashdqn.compute.compile_ahead import serve; serve()"
@@ -63,6 +66,8 @@ class CallJob:
     function: str
     arguments: dict[str, Any]
     kernels: tuple[str, ...]
+    #: whether this process must wait for the helper's end before it needs them: there is no lock that says so
+    wait: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Data that the helper understands."""
@@ -75,6 +80,8 @@ J = TypeVar("J", KernelJob, CallJob, Job)
 #: A helper that was started before anybody knew what it has to do, and one that was started with its work.
 _early: list[Helper] = []
 _working: list[Helper] = []
+#: Helpers to wait for, by what they compile.
+_awaited: dict[str, Helper] = {}
 
 
 class Helper:
@@ -100,6 +107,13 @@ class Helper:
             for job in jobs:
                 for kernel in job.kernels:
                     note_elsewhere(kernel)
+                if isinstance(job, CallJob) and job.wait:
+                    _awaited.update(dict.fromkeys(job.kernels, self))
+
+    def wait(self) -> None:
+        """Wait until it has ended, but not for ever: it may hang."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LONGEST)
 
     def stop(self) -> None:
         """End it, whether or not it is done: its work is not needed any more."""
@@ -128,6 +142,18 @@ def compile_early(jobs: Sequence[CallJob]) -> None:
             _working[-1].send([job])
 
 
+def is_compiled_elsewhere(name: str) -> bool:
+    """Whether there is a helper to wait for before this is compiled."""
+    return name in _awaited
+
+
+def wait_for(name: str) -> None:
+    """Wait until the helper that compiles this has ended, if there is one."""
+    if (helper := _awaited.pop(name, None)) is not None:
+        with report_waiting(name):
+            helper.wait()
+
+
 def find_missing(jobs: Sequence[J]) -> list[J]:
     """The jobs with kernels that are neither on disk nor being compiled elsewhere."""
     if find_cache_folder() is None:
@@ -152,6 +178,7 @@ def compile_ahead(jobs: Sequence[Job], helpers: int) -> Iterator[None]:
         for helper in (*started, *_early, *_working):
             helper.stop()
         _working.clear()
+        _awaited.clear()
         _early.clear()
 
 

@@ -31,7 +31,13 @@ from flashdqn.compute.cache_entries import (
     store_entry,
 )
 from flashdqn.compute.cache_folder import find_cache_folder, say_once
-from flashdqn.compute.compilation import CUDA_MARK, begin_compilation, end_compilation, report_waiting
+from flashdqn.compute.compilation import (
+    CUDA_MARK,
+    begin_compilation,
+    end_compilation,
+    find_kernel,
+    report_waiting,
+)
 from flashdqn.compute.fingerprint import fingerprint_kernel, unwrap_function
 from flashdqn.core.files import open_plain_file
 
@@ -236,7 +242,7 @@ def _open_lock(path: Path, name: str) -> int | None:
         return None
     try:
         if not _try_lock(handle):
-            with report_waiting(name):
+            with report_waiting(find_kernel(name)):
                 stop = time.monotonic() + LOCK_SECONDS
                 while not _try_lock(handle):
                     if time.monotonic() > stop:

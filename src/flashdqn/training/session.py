@@ -62,6 +62,7 @@ from flashdqn.training.memory import (
     measure_kept_bytes,
 )
 from flashdqn.training.progress import Progress
+from flashdqn.training.rehearse import note_done, plan_rehearsals
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.summary import SessionEnd, run_and_summarize
 from flashdqn.training.warm_times import WarmUp
@@ -93,7 +94,7 @@ class Session:
         expect_kernels(kernels := guess_kernels(config, device.type, [job.name for job in jobs]))
         wanted: list[Job] = [job for job in jobs if job.name in kernels]
         if device.type == "cuda":
-            wanted = list(plan_games(config))
+            wanted = [*plan_games(config), *plan_rehearsals(config)]
         with (
             compile_ahead(wanted, cores() - 1),
             limits or use_run_threads(config, compute),
@@ -110,6 +111,8 @@ class Session:
                     note(said)
                 parts = assemble_parts(config, env)
                 engine, choice = prepare_engine(config, parts, note)
+                if device.type == "cuda" and choice.plan.way == "compile":
+                    note_done(config)
             except BaseException:
                 close_env(env)
                 raise

@@ -1,8 +1,9 @@
-"""Compiled by PyTorch: a gradient step as two functions, and the work around it.
+"""Compiled by PyTorch: a gradient step as three functions, and the work around it.
 
-The gradient is a function of every parameter apart, and the step of the optimizer one of the flat tensors. As one
-function, everything would read or write the same flat tensor, and the compiler would compare every operation with
-every other to see whether they can become one kernel: most of the time to compile went there.
+Targets and gradients are functions of every parameter apart, and the step of the optimizer is one of the flat
+tensors. As one function, everything would read or write the same flat tensor, and the compiler would compare every
+operation with every other to see whether they can become one kernel: most of the time to compile went there. And
+processes can compile several functions at the same time (`training/rehearse.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class CompiledBackend:
         self._act = compiler.compile("act", collector.act)
         self._record = compiler.compile("record", collector.record)
         self._compiled_pick = None if uniform is None else compiler.compile("pick", uniform.pick)
+        self._goals = compiler.compile("goals", whole.goals)
         self._gradients = compiler.compile("gradients", whole.gradients)
         self._apply = compiler.compile("apply", whole.apply)
 
@@ -70,6 +72,19 @@ class CompiledBackend:
                 learner.look_back(batch)
             sampler.update(batch.index, priority)
 
+    def call_once(self, name: str) -> None:
+        """Call one of the functions with a network, which compiles it: act, goals or gradients."""
+        collector, whole = self.parts.collector, self._whole
+        if name == "act":
+            with torch.no_grad():
+                self._act(collector.obs, collector.mask, collector.eps, collector.luck)
+            return
+        batch = self.parts.sampler.batches(1, self.parts.config.update_size)[0]
+        if name == "goals":
+            self._goals(batch, whole.parameters, whole.frozen)
+        else:
+            self._gradients(batch, whole.goals(batch, whole.parameters, whole.frozen), whole.parameters)
+
     def _pick(self, bits: Tensor) -> Batch:
         """Compiled once for groups of every size."""
         assert self._compiled_pick is not None
@@ -77,7 +92,9 @@ class CompiledBackend:
         return self._compiled_pick(bits)
 
     def _step_once(self, batch: Batch) -> Tensor:
-        pieces, result = self._gradients(batch, self._whole.parameters, self._whole.frozen)
+        whole = self._whole
+        goal = self._goals(batch, whole.parameters, whole.frozen)
+        pieces, result = self._gradients(batch, goal, whole.parameters)
         gradient = self._whole.join(pieces)
         if self.parts.exchange is not None:  # ranks average theirs
             self.parts.exchange(gradient)
@@ -96,7 +113,8 @@ class WholeStep:
 
     def gradient(self, batch: Batch) -> tuple[Tensor, TDLoss]:
         """The flat gradient of the loss, [P], and the loss itself; no parameter is changed."""
-        pieces, result = self.gradients(batch, self.parameters, self.frozen)
+        goal = self.goals(batch, self.parameters, self.frozen)
+        pieces, result = self.gradients(batch, goal, self.parameters)
         return self.join(pieces), result
 
     def join(self, pieces: tuple[Tensor, ...]) -> Tensor:
@@ -104,36 +122,47 @@ class WholeStep:
         torch._foreach_copy_(self._pieces, list(pieces))
         return self.learner.flat.gradient
 
-    def gradients(
-        self, batch: Batch, parameters: tuple[Tensor, ...], frozen: tuple[Tensor, ...]
-    ) -> tuple[tuple[Tensor, ...], TDLoss]:
-        """The gradient of the loss for each parameter, and the loss itself; `frozen` are the target's."""
+    def goals(self, batch: Batch, parameters: tuple[Tensor, ...], frozen: tuple[Tensor, ...]) -> Tensor:
+        """The bootstrap's targets, [B, …]; `frozen` are the parameters of the target network."""
         learner = self.learner
-        online, target, names = learner.online, learner.target, learner.flat.names
-        held = dict(zip(learner.target_flat.names, frozen, strict=True))
+        online = self._call(learner.online, dict(zip(learner.flat.names, parameters, strict=True)))
+        target = online
+        if learner.target is not learner.online:
+            target = self._call(learner.target, dict(zip(learner.target_flat.names, frozen, strict=True)))
+        # Not as decorators: compiled code is kept with the code of a function, and all decorated ones share theirs.
+        with torch.no_grad():
+            return learner.bootstrap(online, target, batch.transition, learner.head)
 
-        def call(net: nn.Module, values: dict[str, Tensor]) -> Net:
-            return with_precision(
-                lambda obs: functional_call(net, values, (obs,)), learner.precision, learner.device
-            )
+    def gradients(
+        self, batch: Batch, goal: Tensor, parameters: tuple[Tensor, ...]
+    ) -> tuple[tuple[Tensor, ...], TDLoss]:
+        """The gradient of the loss for each parameter, and the loss itself."""
+        learner = self.learner
 
         def loss_of(values: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
-            nets = call(online, values), call(target, values if target is online else held)
-            result = td_loss(*nets, batch, learner.head, learner.bootstrap, learner.margin)
+            online = self._call(learner.online, values)
+            result = td_loss(online, online, batch, learner.head, lambda *_: goal, learner.margin)
             return result.loss, result
 
-        given = dict(zip(names, parameters, strict=True))
-        found, (_, result) = grad_and_value(loss_of, has_aux=True)(given)
+        names = learner.flat.names
+        found, (_, result) = grad_and_value(loss_of, has_aux=True)(dict(zip(names, parameters, strict=True)))
         return tuple(found[name] for name in names), TDLoss(*(part.detach() for part in result))
 
-    @torch.no_grad()
+    def _call(self, net: nn.Module, values: dict[str, Tensor]) -> Net:
+        """A network with these parameters."""
+        learner = self.learner
+        return with_precision(
+            lambda obs: functional_call(net, values, (obs,)), learner.precision, learner.device
+        )
+
     def apply(self, gradient: Tensor, result: TDLoss) -> None:
         """Clip, Adam, soft update of the target, and the sums."""
         learner = self.learner
-        gradient, norm = clip_by_norm(gradient, learner.config.grad_clip)
-        if not learner.watch.on_host:
-            learner.watch.mark(result.loss, learner.adam.steps)
-        learner.adam.step_by_formula(gradient)
-        if learner.follows_softly:
-            learner.target_flat.values.lerp_(learner.flat.values, learner.config.target_tau)
-        learner.sums.add_(torch.stack((result.loss, result.q, norm)))
+        with torch.no_grad():
+            gradient, norm = clip_by_norm(gradient, learner.config.grad_clip)
+            if not learner.watch.on_host:
+                learner.watch.mark(result.loss, learner.adam.steps)
+            learner.adam.step_by_formula(gradient)
+            if learner.follows_softly:
+                learner.target_flat.values.lerp_(learner.flat.values, learner.config.target_tau)
+            learner.sums.add_(torch.stack((result.loss, result.q, norm)))
