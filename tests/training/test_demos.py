@@ -10,13 +10,23 @@ import pytest
 import torch
 
 import flashdqn
+from flashdqn.compute.seeds import purpose_seed
+from flashdqn.config.presets import base_config
+from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import ConfigError
+from flashdqn.envs import build_env
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Expert, Lookahead
 from flashdqn.envs.fuelbreaks.experts.domirank import build_spread_graph, domirank_scores, sigma_bound
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.tasks import find_task
 from flashdqn.runs.records import read_record
+from flashdqn.training import demonstrate
+from flashdqn.training.assemble import assemble_parts
+from flashdqn.training.compile_games import wants_host
+from flashdqn.training.engine import Engine
+from flashdqn.training.host_demonstrations import plays_on_host
+from flashdqn.training.progress import Amount
 
 ENV = FuelBreaksConfig(size=8, landscapes=3, held_out=1, weathers=("dry",), budget=5, fires=4, duration=120)
 TINY: dict[str, Any] = {
@@ -241,3 +251,54 @@ def test_the_graph_has_the_moves_that_the_fire_has() -> None:
     bits = sum(int(number).bit_count() for number in env.scenes.spread.open[scene].tolist())
     assert open_before == bits
     assert int(matrix.count_nonzero()) < bits
+
+
+# ---- on the CPU, for a learner on a GPU
+
+
+@pytest.mark.parametrize("preset", ["fuelbreaks-small", "sfc"])
+def test_what_is_played_on_the_host_is_what_the_device_would_have_played(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the device is the CPU too: both draw the same random numbers, so nothing at all may differ."""
+    settings: dict[str, Any] = TINY | {"demos": KEPT}
+    if preset == "sfc":
+        expert = {"demos": KEPT | {"source": "makes-room", "episodes": 2}, "env": {"max_dcs": 3}}
+        settings = {k: v for k, v in (TINY | expert).items() if k not in ("network", "progress")}
+    settings = {key: value for key, value in settings.items() if key != "progress"}
+    config = apply_settings(base_config(preset), settings | {"steps": 100})
+    states = []
+    for host in (False, True):
+        monkeypatch.setattr(demonstrate, "plays_on_host", lambda *_, host=host: host)
+        parts = assemble_parts(config, build_env(config.env, config.envs, torch.device("cpu")))
+        parts.collector.start(purpose_seed(config.seed, "envs"))
+        seen: list[int] = []
+
+        def watch(what: str, of: Amount, seen: list[int] = seen) -> Any:
+            return lambda: seen.append(of.done()) is not None
+
+        choices = demonstrate.let_expert_play(config, parts, Engine(config, parts), watch)
+        assert choices is not None
+        assert 0 < seen[-1] + 1 <= config.demos.episodes + 1
+        counts = torch.tensor(
+            [parts.counts.transitions, parts.counts.episodes, *parts.counts.totals.tolist()]
+        )
+        state = {k: x.clone() for k, x in parts.state_dict().items() if not k.startswith("generator.explore")}
+        states.append(state | {"choices": choices, "counts": counts, "obs": parts.collector.obs.clone()})
+    assert states[0].keys() == states[1].keys()
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
+
+
+def test_the_host_plays_only_for_gpus_and_only_what_it_can() -> None:
+    config = base_config("sfc")
+    assert wants_host(config)
+    assert not wants_host(base_config("snake"))  # nobody shows anything
+    assert not wants_host(apply_settings(config, {"envs": 4096}))
+    small = apply_settings(config, {"envs": 4, "replay.capacity": 1000, "demos.keep": 10})
+    parts = assemble_parts(small, build_env(small.env, small.envs, torch.device("cpu")))
+    assert not plays_on_host(small, parts)
+    parts.learner.device = torch.device("cuda", 0)
+    assert plays_on_host(small, parts)
+    parts.collector.normalizer = object()  # type: ignore[assignment]
+    assert not plays_on_host(small, parts), "what it has seen would stay on the host"

@@ -20,6 +20,7 @@ from flashdqn.config.presets import base_config
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.signals import Interrupt
 from flashdqn.envs import build_env
+from flashdqn.envs.tasks import find_task
 from flashdqn.training import autotune, progress, session, startup
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import prepare_engine, warm_up_plan
@@ -165,7 +166,9 @@ def test_presets_compile_and_short_trainings_do_not(preset: str, changes: dict[s
     kernels = guess_kernels(config, "cpu")
     restart_log()
     assert ("run_policy" in kernels) is (pays and may_be_native(config))
-    assert guess_kernels(config, "cuda") == ()
+    assert guess_kernels(config, "cuda") == tuple(
+        f"{name}_cuda" for name in find_task(config.env.task).kernels(config.env)
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from flashdqn.show.report import make_report_page
 from flashdqn.show.report_files import read_run
 from flashdqn.training.evaluate import Evaluation
 from flashdqn.training.progress import (
+    Amount,
     Plain,
     evaluation_text,
     format_clock,
@@ -54,7 +55,7 @@ class NotebookDisplay(Plain):
 
     def __init__(self, display: Any) -> None:
         super().__init__(Console(file=sys.stderr))
-        self._start_up = StartUp(self._show_work, None)  # in the block, not below it
+        self._start_up = StartUp(lambda text: self._show_work(text, None), None)  # in the block, not below it
         self._display = display
         self._handle: Any = None
         self._title, self._steps, self._episodes, self._evaluated = "", 0, 0, "not yet"
@@ -89,7 +90,7 @@ class NotebookDisplay(Plain):
         """Keep the result for the next drawing."""
         self._evaluated = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
-    def _show_work(self, text: str) -> None:
+    def _show_work(self, text: str, of: Amount | None) -> None:
         self._doing = text
         self._draw()
 

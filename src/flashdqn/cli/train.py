@@ -18,7 +18,7 @@ from flashdqn.cli.flags import list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
 from flashdqn.cli.latest import check_exists
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
-from flashdqn.compute.compile_ahead import start_early
+from flashdqn.compute.compile_ahead import compile_early, start_early
 from flashdqn.config import Config
 from flashdqn.config.given_env import complete_env_name
 from flashdqn.config.names import SHORT_NAMES
@@ -40,7 +40,9 @@ from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
 from flashdqn.show.terminal import SteadyConsole, show_summary
 from flashdqn.training.clock import RunClock, measure_process_age
 from flashdqn.training.compile_budget import guess_kernels
+from flashdqn.training.compile_games import plan_games
 from flashdqn.training.progress import Progress, choose_progress
+from flashdqn.training.rehearse import plan_rehearsals
 
 if TYPE_CHECKING:
     from flashdqn.training.summary import SessionEnd
@@ -133,6 +135,8 @@ def start_compiler(config: Config) -> None:
     on_cpu = config.device == "cpu" or (config.device == "auto" and not Path("/dev/nvidiactl").exists())
     if on_cpu and "run_policy" in guess_kernels(config, "cpu"):
         start_early("flashdqn.training.backends.cpu.policy", "run_policy")
+    elif not on_cpu:
+        compile_early([*plan_games(config), *plan_rehearsals(config)])
 
 
 def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:

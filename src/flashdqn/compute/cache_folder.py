@@ -22,7 +22,7 @@ from flashdqn.core.files import WRITING
 
 #: Names that we write. Nothing else is ever removed, because the folder may hold other things of its user.
 OWN_NAMES = re.compile(
-    r"flashdqn_kernel_.*\.(kernel|lock|py|nbi|nbc)|flashdqn_(inductor|triton)(\.json|\.lock)?|(warm-up|compile-times)\.json"
+    r"flashdqn_kernel_.*\.(kernel|lock|py|nbi|nbc)|flashdqn_(inductor|triton)(\.json|\.lock)?|(warm-up|compile-times|torch-compiled)\.json"
     rf"|\.[0-9a-f]{{16}}{re.escape(WRITING)}\.(kernel|json)|\.flashdqn-removed-.*"
 )
 #: Names that older versions wrote, and others may write: ours only if everything else in the folder is.

@@ -23,6 +23,9 @@ MOST_TIMES = 200
 #: A longer time is damage: the sum of many would be infinite.
 MOST_SECONDS = 1e6
 
+#: Ends the name of a kernel that is compiled for CUDA.
+CUDA_MARK = "_cuda"
+
 #: Seconds on one quiet core of 2026, where nothing is remembered; other kernels take about `USUAL_SECONDS`.
 FIRST_GUESSES = {
     "play_vector": 4.5,
@@ -154,9 +157,8 @@ def note_elsewhere(kernel: str) -> None:
 
 
 @contextmanager
-def report_waiting(name: str) -> Iterator[None]:
-    """Show that another process compiles a driver, while this one waits for it."""
-    kernel = find_kernel(name)
+def report_waiting(kernel: str) -> Iterator[None]:
+    """Show that another process compiles a kernel, while this one waits for it."""
     _log.expected = [other for other in _log.expected if other != kernel]
     _log.started, _log.current = time.perf_counter(), kernel
     try:

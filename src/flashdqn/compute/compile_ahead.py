@@ -16,11 +16,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from flashdqn.compute.cache_folder import find_cache_folder
-from flashdqn.compute.compilation import list_compiled, note_elsewhere
+from flashdqn.compute.compilation import get_log, list_compiled, note_elsewhere, report_waiting
 from flashdqn.compute.core_count import cores
+
+#: How many seconds to wait for a helper.
+LONGEST = 120.0
 
 #: How the helper starts. It looks for modules where this process does, and never in the working folder by itself.
 START = "import sys; sys.path[:] = sys.argv[2:]; from flashdqn.compute.compile_ahead import serve; serve()"
@@ -40,6 +43,11 @@ class KernelJob:
         return self.plain.__name__
 
     @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that it compiles."""
+        return (self.name,)
+
+    @property
     def plain(self) -> Callable[..., Any]:
         """The Python function."""
         plain: Callable[..., Any] = getattr(self.function, "py_func", self.function)
@@ -50,8 +58,30 @@ class KernelJob:
         return {"module": self.plain.__module__, "name": self.name, "types": self.types}
 
 
-#: A helper that was started before anybody knew what it has to do.
+@dataclass(frozen=True)
+class CallJob:
+    """A function of a module that compiles some kernels, and its arguments."""
+
+    module: str
+    function: str
+    arguments: dict[str, Any]
+    kernels: tuple[str, ...]
+    #: whether this process must wait for the helper's end before it needs them: there is no lock that says so
+    wait: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Data that the helper understands."""
+        return {"module": self.module, "name": self.function, "arguments": self.arguments}
+
+
+Job = KernelJob | CallJob
+J = TypeVar("J", KernelJob, CallJob, Job)
+
+#: A helper that was started before anybody knew what it has to do, and one that was started with its work.
 _early: list[Helper] = []
+_working: list[Helper] = []
+#: Helpers to wait for, by what they compile.
+_awaited: dict[str, Helper] = {}
 
 
 class Helper:
@@ -68,14 +98,22 @@ class Helper:
             stderr=subprocess.DEVNULL,
         )
 
-    def send(self, jobs: Sequence[KernelJob]) -> None:
+    def send(self, jobs: Sequence[Job]) -> None:
         """Say what to compile; once."""
         assert self._process.stdin is not None
         with suppress(OSError, ValueError):  # it has ended
             self._process.stdin.write(json.dumps([job.to_json() for job in jobs]).encode() + b"\n")
             self._process.stdin.flush()
             for job in jobs:
-                note_elsewhere(job.name)
+                for kernel in job.kernels:
+                    note_elsewhere(kernel)
+                if isinstance(job, CallJob) and job.wait:
+                    _awaited.update(dict.fromkeys(job.kernels, self))
+
+    def wait(self) -> None:
+        """Wait until it has ended, but not for ever: it may hang."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LONGEST)
 
     def stop(self) -> None:
         """End it, whether or not it is done: its work is not needed any more."""
@@ -96,11 +134,38 @@ def start_early(module: str, kernel: str) -> None:
         _early.append(Helper(module))
 
 
+def compile_early(jobs: Sequence[CallJob]) -> None:
+    """Start a helper for each job that is not done, while there are cores, before this process loads PyTorch."""
+    for job in find_missing(jobs)[: cores() - 1 - len(_working)]:
+        with suppress(OSError):
+            _working.append(Helper(job.module))
+            _working[-1].send([job])
+
+
+def is_compiled_elsewhere(name: str) -> bool:
+    """Whether there is a helper to wait for before this is compiled."""
+    return name in _awaited
+
+
+def wait_for(name: str) -> None:
+    """Wait until the helper that compiles this has ended, if there is one."""
+    if (helper := _awaited.pop(name, None)) is not None:
+        with report_waiting(name):
+            helper.wait()
+
+
+def find_missing(jobs: Sequence[J]) -> list[J]:
+    """The jobs with kernels that are neither on disk nor being compiled elsewhere."""
+    if find_cache_folder() is None:
+        return []
+    there = list_compiled() | set(get_log().elsewhere)
+    return [job for job in jobs if not there.issuperset(job.kernels)]
+
+
 @contextmanager
-def compile_ahead(jobs: Sequence[KernelJob], helpers: int) -> Iterator[None]:
+def compile_ahead(jobs: Sequence[Job], helpers: int) -> Iterator[None]:
     """Within it, up to `helpers` processes compile the jobs that are not on disk."""
-    there = list_compiled()
-    missing = [job for job in jobs if job.name not in there] if find_cache_folder() is not None else []
+    missing = find_missing(jobs)
     count = min(helpers, len(missing))
     started: list[Helper] = []
     try:
@@ -110,8 +175,10 @@ def compile_ahead(jobs: Sequence[KernelJob], helpers: int) -> Iterator[None]:
                 started[-1].send(missing[k::count])
         yield
     finally:
-        for helper in (*started, *_early):
+        for helper in (*started, *_early, *_working):
             helper.stop()
+        _working.clear()
+        _awaited.clear()
         _early.clear()
 
 
@@ -122,11 +189,14 @@ def serve() -> None:
         importlib.import_module(module)
     wanted = json.loads(sys.stdin.readline() or "[]")
     threading.Thread(target=end_with_input, daemon=True).start()
-    from flashdqn.compute.native import compile_for_types
-
     for job in wanted:
         function = getattr(importlib.import_module(job["module"]), job["name"])
-        compile_for_types(function, [(str(name), int(axes)) for name, axes in job["types"]])
+        if "arguments" in job:
+            function(**job["arguments"])
+        else:
+            from flashdqn.compute.native import compile_for_types
+
+            compile_for_types(function, [(str(name), int(axes)) for name, axes in job["types"]])
 
 
 def end_with_input() -> None:

@@ -7,11 +7,16 @@ numbers drawn by explicit generators.
 
 from __future__ import annotations
 
+import copyreg
+import functools
+import importlib
+import importlib.util
 import os
 import shutil
 import types
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
@@ -20,6 +25,9 @@ import torch
 from flashdqn.compute.tool_caches import guard_tool_cache
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: The first GPUs that Triton knows.
+OLDEST = (7, 0)
 
 #: The modes that a user can ask for.
 Mode = Literal["auto", "eager", "compile", "native", "graph"]
@@ -48,19 +56,58 @@ class ExecutionPlan:
 def compiler_missing(device: torch.device) -> str | None:
     """Why torch.compile cannot work here; None where it can."""
     if device.type == "cuda":
-        from torch.utils._triton import has_triton
-
-        return None if has_triton() else "there is no Triton"
+        # PyTorch's own `has_triton` loads its compiler, which takes seconds and may not be needed.
+        there = importlib.util.find_spec("triton") is not None
+        return None if there and torch.cuda.get_device_capability(device) >= OLDEST else "there is no Triton"
     found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     return None if found else "there is no C++ compiler (g++ or clang++)"
 
 
-def compiled(function: F) -> F:
-    """`function` compiled as a whole; the compiled code is kept on disk for the next start."""
+@functools.cache
+def load_torch_compiler() -> None:
+    """Import what `compiled` needs, and start the processes that compile its kernels. That takes seconds, which are
+    free while another process compiles the games."""
     guard_tool_cache("inductor")
+    copyreg.pickle(torch.memory_format, reduce_memory_format)
+    with suppress(Exception):  # whatever is wrong with it, `compiled` says so
+        importlib.import_module("torch._inductor.compile_fx")
+        if torch.cuda.is_available():  # on the CPU there are no such processes
+            importlib.import_module("torch._inductor.async_compile").AsyncCompile.use_process_pool()
+
+
+def reduce_memory_format(
+    value: torch.memory_format,
+) -> tuple[Callable[[str], torch.memory_format], tuple[str]]:
+    """A memory format as data, by its name.
+
+    PyTorch keeps compiled code under a hash of pickled data, and Python pickles these objects by the first module
+    that has imported `torch`. Without this, code that one program has compiled is not found by another.
+    """
+    return find_memory_format, (str(value).removeprefix("torch."),)
+
+
+def find_memory_format(name: str) -> torch.memory_format:
+    """The memory format with a name."""
+    value: torch.memory_format = getattr(torch, name)
+    return value
+
+
+def compiled(function: F, before: Callable[[], None] | None = None) -> F:
+    """`function` compiled as a whole; the compiled code is kept on disk for the next start. `before` is called when
+    PyTorch has read the function and begins to compile: it may wait for a helper that compiles the same."""
+    guard_tool_cache("inductor")
+    load_torch_compiler()
     # A user can do nothing about it.
     warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled")
-    return cast(F, torch.compile(copy_function_code(function), fullgraph=True, dynamic=False))
+
+    def compile_later(graph: Any, inputs: Any) -> Any:
+        assert before is not None
+        before()
+        return importlib.import_module("torch._inductor.compile_fx").compile_fx(graph, inputs)
+
+    backend = "inductor" if before is None else compile_later
+    code = copy_function_code(function)
+    return cast(F, torch.compile(code, fullgraph=True, dynamic=False, backend=backend))
 
 
 def copy_function_code(function: F) -> F:

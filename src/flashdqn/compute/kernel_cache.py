@@ -31,7 +31,13 @@ from flashdqn.compute.cache_entries import (
     store_entry,
 )
 from flashdqn.compute.cache_folder import find_cache_folder, say_once
-from flashdqn.compute.compilation import begin_compilation, end_compilation, report_waiting
+from flashdqn.compute.compilation import (
+    CUDA_MARK,
+    begin_compilation,
+    end_compilation,
+    find_kernel,
+    report_waiting,
+)
 from flashdqn.compute.fingerprint import fingerprint_kernel, unwrap_function
 from flashdqn.core.files import open_plain_file
 
@@ -46,7 +52,7 @@ def load_driver(function: Callable[..., None], source: str) -> Any:
     """The compiled-on-demand `driver` of `source`, in which `play` means `function`, cached on disk."""
     plain = unwrap_function(function)
     digest = fingerprint_kernel(function, source)
-    name = f"flashdqn_kernel_{plain.__name__[:40]}_{digest[:16]}"
+    name = f"flashdqn_kernel_{plain.__name__[:40]}{CUDA_MARK * ('cuda.jit' in source)}_{digest[:16]}"
     if name in sys.modules:
         return sys.modules[name].driver
     module = ModuleType(name)
@@ -236,7 +242,7 @@ def _open_lock(path: Path, name: str) -> int | None:
         return None
     try:
         if not _try_lock(handle):
-            with report_waiting(name):
+            with report_waiting(find_kernel(name)):
                 stop = time.monotonic() + LOCK_SECONDS
                 while not _try_lock(handle):
                     if time.monotonic() > stop:

@@ -226,7 +226,9 @@ class BlockKernel:
         self.function, self.threads = function, threads
 
     def bind(self, num_boards: int, *tensors: Tensor) -> Callable[[], None]:
-        """Like `Kernel.bind`, for tensors on one CUDA device."""
+        """Like `Kernel.bind`, for tensors on one CUDA device. It is always skippable."""
+        if _skipped:
+            return lambda: None
         driver = _load(self.function, _BLOCK_DRIVER, len(tensors))
         return _CudaLaunch(driver, num_boards, tensors, tensors[0].device, self.threads)
 

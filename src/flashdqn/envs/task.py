@@ -116,6 +116,10 @@ class Task(Generic[C]):
     reader: Callable[[VecEnv], ReadObservation | None] | None = None
     #: (config, current number of environments): the most environments that a trial may use; None: any number
     most_envs: Callable[[C, int], int] | None = None
+    #: the functions whose kernels play the games, in the order in which they are compiled
+    kernels: Callable[[C], tuple[str, ...]] = lambda config: ()
+    #: settings with the same kernels, but an environment that is quickly made
+    smallest: Callable[[C], C] = lambda config: config
     #: bytes that an environment takes besides its observations and its `state_dict`
     bytes_per_env: Callable[[C], int] = lambda config: 0
     #: the settings in a run of an earlier version, as this version says the same

@@ -127,8 +127,6 @@ def try_plans(config: Config, engine: Engine, note: Note) -> Choice:
     trial, choice = config.runtime.mode == "auto", Choice(ExecutionPlan("eager"))
     best: tuple[float, ExecutionPlan] | None = None
     for plan in candidate_plans(config, engine.parts):
-        if plan.graph and choice.plan.graph:
-            continue  # a better graph works already
         if plan.way == "compile" and get_log().refused:
             continue  # it comes later, when everything may be compiled
         report_stage(f"trying the mode '{plan}'")
@@ -140,7 +138,7 @@ def try_plans(config: Config, engine: Engine, note: Note) -> Choice:
             note(fallback_message(plan, error))
             continue
         choice.plan = plan
-        if not trial:
+        if not trial or plan.graph:  # on a GPU, nothing that is launched operation by operation beats a graph
             return choice
         seconds = choice.seconds[str(plan)] = time_updates(engine)
         if best is None or seconds < WORTH * best[0]:

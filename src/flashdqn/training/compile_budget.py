@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flashdqn.compute.compilation import get_log
+from flashdqn.compute.compilation import CUDA_MARK, get_log
 from flashdqn.config import Config
+from flashdqn.envs.tasks import find_task
 
 #: On the CPU, compiling is tried for trainings that are at least this long; the episode length is a guess.
 LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
@@ -23,6 +24,8 @@ USUAL_UPDATE = 0.8e-3
 def guess_kernels(config: Config, device: str, jobs: Sequence[str] | None = None) -> tuple[str, ...]:
     """The kernels that a training will probably compile besides its environment's, before its parts exist; `jobs`
     are the names of the large ones, if they are known already."""
+    if device == "cuda":
+        return tuple(name + CUDA_MARK for name in find_task(config.env.task).kernels(config.env))
     mode = config.runtime.mode
     wait = sum(map(get_log().guess_seconds, NATIVE_KERNELS))
     if device != "cpu" or (mode == "auto" and not is_worth_waiting(config, wait, USUAL_UPDATE)):
@@ -37,6 +40,12 @@ def may_be_native(config: Config) -> bool:
     network, learn = config.network, config.learn
     plain = network.torso in ("auto", "mlp") and not (network.dueling or network.noisy or network.layer_norm)
     return plain and not network.normalize and learn.head == "scalar" and learn.method == "replay"
+
+
+def may_use_torch_compiler(config: Config) -> bool:
+    """Whether PyTorch's compiler will probably be needed on a GPU, as far as the settings say; only an estimate."""
+    hand_written = may_be_native(config) and config.runtime.precision == "fp32" and not config.demos.kept
+    return config.runtime.mode in ("auto", "graph", "compile") and not hand_written
 
 
 def is_worth_waiting(config: Config, wait: float, update: float) -> bool:

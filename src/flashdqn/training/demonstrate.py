@@ -25,12 +25,16 @@ from flashdqn.envs.task import Demonstrator
 from flashdqn.envs.tasks import find_task
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend
+from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.eager import EagerBackend
 from flashdqn.training.collector import Player
 from flashdqn.training.engine import Engine
+from flashdqn.training.host_demonstrations import make_host_parts, plays_on_host, take_over
+from flashdqn.training.progress import Amount
 from flashdqn.training.schedules import Schedules
 
-#: Makes, for some work, a function that is called at each of its steps and says whether to stop.
-Watch = Callable[[str], Callable[[], bool]]
+#: Makes, for some work and its amount, a function that is called at each of its steps and says whether to stop.
+Watch = Callable[[str, Amount], Callable[[], bool]]
 
 
 def build_demonstrator(config: Config, env: VecEnv) -> Demonstrator | None:
@@ -71,16 +75,13 @@ def run_demonstrations(
 ) -> dict[str, Any]:
     """Fill the ring and learn from it; returns what was done, for the summary."""
     schedules.write(0)
-    expert = build_demonstrator(config, parts.env)
     start = time.perf_counter()
-    choices = torch.zeros_like(parts.ring.action, dtype=torch.int64) if config.demos.kept else None
-    play_demonstrations(
-        config, parts, ExpertPlayer(expert, config, parts, engine.backend, choices), watch("demonstrations")
-    )
+    choices = let_expert_play(config, parts, engine, watch)
     keep_demonstrations(config, parts, choices)
     shown = parts.metrics.read()
     played = time.perf_counter()
-    learn_from_demonstrations(config, parts, engine, watch("learning from demonstrations"))
+    updates = Amount(lambda: parts.learner.updates, config.demos.pretrain_steps, "gradient steps")
+    learn_from_demonstrations(config, parts, engine, watch("learning from demonstrations", updates))
     counts = parts.counts
     result = {
         "source": config.demos.source,
@@ -97,6 +98,22 @@ def run_demonstrations(
     parts.learner.read_sums()
     parts.phases.read()
     return result
+
+
+def let_expert_play(config: Config, parts: Parts, engine: Engine, watch: Watch) -> Tensor | None:
+    """Fill the ring; returns the expert's choices, [rows, N], if demonstrations are kept."""
+    place, backend = parts, engine.backend
+    if plays_on_host(config, parts):
+        place = make_host_parts(config)
+        backend = EagerBackend(place, Compiler())
+    expert = build_demonstrator(config, place.env)
+    choices = torch.zeros_like(place.ring.action, dtype=torch.int64) if config.demos.kept else None
+    player = ExpertPlayer(expert, config, place, backend, choices)
+    episodes = Amount(lambda: place.counts.episodes, config.demos.episodes, "episodes")
+    play_demonstrations(config, place, player, watch("demonstrations", episodes))
+    if place is not parts:
+        take_over(parts, place)
+    return None if choices is None else choices.to(parts.learner.device)
 
 
 class ExpertPlayer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Mapping
@@ -160,7 +159,7 @@ class Loop:
     def show(self) -> None:
         """Run the demonstrations before the clock starts; the run folder stores a summary of them."""
         demos, interrupt = self.config.demos, self.interrupt
-        watch = functools.partial(watch_work, self.progress, interrupt=interrupt)
+        watch = lambda what, amount: watch_work(self.progress, what, interrupt, amount)  # noqa: E731
         done = run_demonstrations(self.config, self.parts, self.engine, self.schedules, watch)
         if interrupt.requested and (
             done["episodes"] < demos.episodes or done["updates"] < demos.pretrain_steps

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,13 +17,21 @@ from rich.text import Text
 from flashdqn.core.signals import Interrupt
 from flashdqn.runs.columns import GRAPHS, PHASES
 from flashdqn.runs.rows import MetricsRow
-from flashdqn.training.startup import StartUp
+from flashdqn.training.startup import BAR, StartUp
 
 if TYPE_CHECKING:  # PyTorch is imported while the bar is already shown
     from flashdqn.training.evaluate import Evaluation
 
 
 WARMING_UP = "Warming up: compiling and allocating, before the clock starts"
+
+
+class Amount(NamedTuple):
+    """How much of some work is done, and of how much."""
+
+    done: Callable[[], int]
+    total: int
+    unit: str  # in the plural
 
 
 class Progress(Protocol):
@@ -47,8 +55,8 @@ class Progress(Protocol):
     def report(self, row: MetricsRow) -> None:
         """Called when a window closes."""
 
-    def working(self, what: str, count: int) -> None:
-        """Show that something takes its time, such as an evaluation: it is at step `count`."""
+    def working(self, what: str, count: int, of: Amount | None = None) -> None:
+        """Show that something takes its time, such as an evaluation: it is at step `count`, or at `of`."""
 
     def evaluation(self, step: int, result: Evaluation) -> None:
         """Called after an evaluation."""
@@ -78,7 +86,7 @@ class Silent:
     def report(self, row: MetricsRow) -> None:
         """Ignore the row."""
 
-    def working(self, what: str, count: int) -> None:
+    def working(self, what: str, count: int, of: Amount | None = None) -> None:
         """Show nothing."""
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -145,7 +153,7 @@ class Plain:
             f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}{gpu_text(row)}  left {self.left()}"
         )
 
-    def working(self, what: str, count: int) -> None:
+    def working(self, what: str, count: int, of: Amount | None = None) -> None:
         """Show it, if the last time is long enough ago."""
         now = time.perf_counter()
         if what != self._work[0] or count <= self._work[1]:  # another one
@@ -153,9 +161,10 @@ class Plain:
         self._work = what, count
         if now >= self._next_work:
             self._next_work = now + self.EVERY
-            self._show_work(f"{what}: step {count:,}, {now - self._work_began:.0f} s")
+            at = f"step {count:,}" if of is None else f"{of.done():,} of {of.total:,} {of.unit}"
+            self._show_work(f"{what}: {at}, {now - self._work_began:.0f} s", of)
 
-    def _show_work(self, text: str) -> None:
+    def _show_work(self, text: str, of: Amount | None) -> None:
         self.note(f"      {text}")
 
     def evaluation(self, step: int, result: Evaluation) -> None:
@@ -186,6 +195,7 @@ class LiveDisplay(Plain):
         self._live: Live | None = None
         self._last: Live | None = None  # shows the work after the panel's end
         self._doing = ""
+        self._done: float | None = None  # share of the work that is done, if its amount is known
 
     def begin(self, title: str, asked_ratio: float) -> None:
         """Open the panel."""
@@ -210,15 +220,15 @@ class LiveDisplay(Plain):
         """Keep the result for the next drawing."""
         self._evaluation = f"{evaluation_text(result).removeprefix('evaluation: ')} at {step:,} steps"
 
-    def _show_work(self, text: str) -> None:
-        self._doing = text
+    def _show_work(self, text: str, of: Amount | None) -> None:
+        self._doing, self._done = text, None if of is None else of.done() / max(1, of.total)
         if self._live is not None:
             self._live.update(self.panel(), refresh=True)
             return
         if self._last is None:
             self._last = Live(console=self.console, auto_refresh=False, transient=True)
             self._last.start()
-        self._last.update(Text(text), refresh=True)
+        self._last.update(draw_work(text, self._done), refresh=True)
 
     def end(self) -> None:
         """Draw the panel a last time and leave it there."""
@@ -257,15 +267,26 @@ class LiveDisplay(Plain):
             ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
             lines += [label_value("ratio", ratio), label_value("time in", phase_text(row) + gpu_text(row))]
         lines.append(label_value("evaluation", self._evaluation))
-        return Group(*lines, label_value("now", self._doing)) if self._doing else Group(*lines)
+        return Group(*lines, draw_work(f"now {self._doing}", self._done)) if self._doing else Group(*lines)
 
 
-def watch_work(progress: Progress, what: str, interrupt: Interrupt) -> Callable[[], bool]:
+def draw_work(text: str, done: float | None) -> RenderableType:
+    """A line about work, with a bar if its amount is known."""
+    if done is None:
+        return Text(text)
+    line = Table.grid(padding=(0, 1))
+    line.add_row(ProgressBar(total=1.0, completed=done, width=BAR), text)
+    return line
+
+
+def watch_work(
+    progress: Progress, what: str, interrupt: Interrupt, of: Amount | None = None
+) -> Callable[[], bool]:
     """A function that work calls at each of its steps: it shows that, and says whether to stop."""
     steps = itertools.count(1)
 
     def stop() -> bool:
-        progress.working(what, next(steps))
+        progress.working(what, next(steps), of)
         return interrupt.requested
 
     return stop

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from flashdqn.compute.compilation import expect_kernels, report_stage
-from flashdqn.compute.compile_ahead import KernelJob, compile_ahead
+from flashdqn.compute.compilation import expect_kernels, get_log, report_stage
+from flashdqn.compute.compile_ahead import Job, KernelJob, compile_ahead
 from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import choose_device, describe_hardware
+from flashdqn.compute.graphs import load_torch_compiler
 from flashdqn.compute.kernels import skip_kernels
 from flashdqn.compute.precision import allow_tf32
 from flashdqn.compute.threads import limit_threads, threads_for_flops
@@ -42,7 +43,8 @@ from flashdqn.training.backends.cpu.update import plan_update_kernel
 from flashdqn.training.budget import Budget
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks
 from flashdqn.training.clock import RunClock
-from flashdqn.training.compile_budget import guess_kernels
+from flashdqn.training.compile_budget import guess_kernels, may_use_torch_compiler
+from flashdqn.training.compile_games import plan_games
 from flashdqn.training.counts import Counts
 from flashdqn.training.demonstrate import check_expert_source
 from flashdqn.training.ending import (
@@ -60,6 +62,7 @@ from flashdqn.training.memory import (
     measure_kept_bytes,
 )
 from flashdqn.training.progress import Progress
+from flashdqn.training.rehearse import note_done, plan_rehearsals
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.summary import SessionEnd, run_and_summarize
 from flashdqn.training.warm_times import WarmUp
@@ -89,12 +92,17 @@ class Session:
         expect_kernels(guess_kernels(config, device.type))
         compute, jobs = check_settings(config, device)
         expect_kernels(kernels := guess_kernels(config, device.type, [job.name for job in jobs]))
-        wanted = [job for job in jobs if job.name in kernels]
+        wanted: list[Job] = [job for job in jobs if job.name in kernels]
+        if device.type == "cuda":
+            wanted = [*plan_games(config), *plan_rehearsals(config)]
         with (
             compile_ahead(wanted, cores() - 1),
             limits or use_run_threads(config, compute),
             allow_tf32(device),
         ):
+            if device.type == "cuda" and get_log().elsewhere and may_use_torch_compiler(config):
+                report_stage("loading PyTorch's compiler")
+                load_torch_compiler()
             report_stage("making the environments")
             env = build_env(config.env, config.envs, device)
             report_stage("allocating")
@@ -103,6 +111,8 @@ class Session:
                     note(said)
                 parts = assemble_parts(config, env)
                 engine, choice = prepare_engine(config, parts, note)
+                if device.type == "cuda" and choice.plan.way == "compile":
+                    note_done(config)
             except BaseException:
                 close_env(env)
                 raise
@@ -296,7 +306,9 @@ def check_settings(config: Config, device: torch.device) -> tuple[int, list[Kern
         plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype),
         plan_policy_kernel(learner.online, dtype),
     ]
-    threads = threads_for_flops(config.update_size * count_flops(learner.online, probe.obs_spec))
+    threads = 1  # beside a GPU, PyTorch has little to do on the CPU
+    if device.type == "cpu":
+        threads = threads_for_flops(config.update_size * count_flops(learner.online, probe.obs_spec))
     return threads, [job for job in jobs if job is not None]
 
 

@@ -83,11 +83,11 @@ class FuelBreaks:
         given = torch.tensor(cells or [0], dtype=torch.int32, device=self.device)
         obs, reward, terminated, _, mask = self._step
         assert mask is not None
-        self._place = Kernel(rules.place_break, PARALLEL_FROM).bind(
+        self._place = Kernel(rules.place_break, PARALLEL_FROM, skippable=True).bind(
             n, self._action, params, given, scenes.places, scenes.counts, self._state, self._rng, mask,
             spread.table, spread.ignition, spread.breaks, spread.command,
         )  # fmt: skip
-        self._settle = Kernel(rules.finish_step, PARALLEL_FROM).bind(
+        self._settle = Kernel(rules.finish_step, PARALLEL_FROM, skippable=True).bind(
             n, scenes.burnable, self._state, mask, spread.table, spread.command, spread.burned, obs, reward,
             terminated, self.outcomes,
         )  # fmt: skip

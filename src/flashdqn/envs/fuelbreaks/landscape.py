@@ -7,6 +7,7 @@ gives them to the fire as a mask. So all episodes on one landscape begin on the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +175,14 @@ class Landscape:
 
     def __hash__(self) -> int:
         return hash((self.cell_size, self.fuel_model.tobytes(), self.elevation.tobytes()))
+
+
+def join_landscapes(landscapes: Sequence[Landscape]) -> Landscape:
+    """Landscapes of one width below each other; its neighbors across a border are none in truth."""
+    layers: dict[str, Any] = {
+        layer: np.concatenate([getattr(land, layer) for land in landscapes]) for layer in LAYERS
+    }
+    return Landscape(**layers, cell_size=landscapes[0].cell_size, name=landscapes[0].name)
 
 
 def slope_and_aspect(elevation: NDArray[Any], cell_size: float) -> tuple[Raster, Raster]:

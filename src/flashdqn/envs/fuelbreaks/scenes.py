@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from flashdqn.compute.core_count import cores
 from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior
+from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, joint_behavior, split_behavior
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
@@ -21,6 +25,9 @@ from flashdqn.envs.fuelbreaks.observation import Planes, intensity_planes, layer
 
 #: Bytes of a cell in one weather: its tables, and its behavior in fire while they are computed.
 BYTES_PER_CELL = 400
+
+#: Cells whose fires are computed together: fewer would take more calls, more would leave the processor's cache.
+CELLS_AT_ONCE = 10_000
 
 #: The settings that determine the scenes. Budget, fires and ignitions do not.
 _SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers")
@@ -92,9 +99,9 @@ def build_scenes(
             "scenes: lower "
             "env.landscapes, env.held_out or the number of env.weathers."
         )
-    behaviors = [fire_behavior(land, weather) for land in landscapes for weather in weathers]
+    behaviors, heat = burn_landscapes(landscapes, weathers)
     layers = torch.from_numpy(np.stack([layer_planes(land) for land in landscapes])).to(device)
-    intensities = torch.from_numpy(np.stack([intensity_planes(fire) for fire in behaviors])).to(device)
+    intensities = torch.from_numpy(heat).to(device)
     burnable = np.stack([fire.burnable.reshape(-1) for fire in behaviors])
     order = np.argsort(~burnable, axis=1, kind="stable").astype(np.int32)  # burnable cells first
     there = torch.from_numpy(burnable).to(device)
@@ -108,6 +115,33 @@ def build_scenes(
         places=torch.from_numpy(order).to(device),
         counts=torch.from_numpy(burnable.sum(1).astype(np.int32)).to(device),
     )
+
+
+def burn_landscapes(
+    landscapes: list[Landscape], weathers: list[Weather]
+) -> tuple[list[FireBehavior], NDArray[np.float32]]:
+    """The behavior of fire in every scene, and its intensity planes [S, 4, H, W]."""
+    if len({land.shape for land in landscapes}) > 1:
+        shapes = sorted({land.shape for land in landscapes})
+        raise EnvError(f"All landscapes of a set must have one shape; these have {shapes}.")
+    (rows, columns), count = landscapes[0].shape, len(weathers)
+    behaviors: dict[int, FireBehavior] = {}
+    planes = np.empty((len(landscapes) * count, 4, rows, columns), dtype=np.float32)
+    at_once = max(1, CELLS_AT_ONCE // (rows * columns))
+
+    def burn(start: int, k: int) -> None:
+        some = landscapes[start : start + at_once]
+        joint = joint_behavior(some, weathers[k])
+        scenes = range(start * count + k, (start + len(some)) * count, count)
+        behaviors.update(zip(scenes, split_behavior(joint, some), strict=True))
+        heat = intensity_planes(joint).reshape(4, len(some), rows, columns)
+        planes[scenes.start : scenes.stop : count] = heat.swapaxes(0, 1)
+
+    with ThreadPoolExecutor(cores()) as pool:  # NumPy computes without holding Python's lock
+        work = itertools.product(range(0, len(landscapes), at_once), range(count))
+        for done in [pool.submit(burn, *which) for which in work]:
+            done.result()
+    return [behaviors[scene] for scene in range(len(planes))], planes
 
 
 def check_breaks_fit(config: FuelBreaksConfig, scenes: Scenes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,5 +53,9 @@ FUEL_BREAKS = Task(
     presets=PRESETS,
     view=view_fuel_breaks,
     experts={name: partial(make_expert, name) for name in ("domirank", "betweenness", "lookahead")},
+    kernels=lambda config: ("prepare_board", "run_fire", "place_break", "finish_step"),
+    smallest=lambda config: replace(
+        config, landscapes=2, held_out=2, rasters="", ignitions=(), budget=1, least_budget=0
+    ),
     bytes_per_env=count_fire_bytes,
 )

@@ -46,6 +46,7 @@ SERVICE_CHAINS = Task(
     presets=PRESETS,
     view=view_service_chains,
     actions=lambda config: config.read().action_names,
+    kernels=lambda config: ("step_network",),
     experts={
         "heuristic": lambda env, seed: make_heuristic(env, makes_room=False),
         "makes-room": lambda env, seed: make_heuristic(env, makes_room=True),

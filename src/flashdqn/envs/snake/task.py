@@ -56,5 +56,6 @@ SNAKE = Task(
     view=view_snake,
     actions=lambda config: config.action_names,
     upgrade=drop_unused_distance,
+    kernels=lambda config: ("play_grid" if config.features == "grid" else "play_vector",),
     trials=lambda config: tuple(list_snake_trials(config)),
 )

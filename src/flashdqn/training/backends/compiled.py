@@ -1,4 +1,10 @@
-"""Compiled by PyTorch: a whole gradient step as one function of flat tensors, and the work around it."""
+"""Compiled by PyTorch: a gradient step as three functions, and the work around it.
+
+Targets and gradients are functions of every parameter apart, and the step of the optimizer is one of the flat
+tensors. As one function, everything would read or write the same flat tensor, and the compiler would compare every
+operation with every other to see whether they can become one kernel: most of the time to compile went there. And
+processes can compile several functions at the same time (`training/rehearse.py`).
+"""
 
 from __future__ import annotations
 
@@ -25,15 +31,13 @@ class CompiledBackend:
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         self.parts = parts
         collector, learner, uniform = parts.collector, parts.learner, parts.sampler.uniform
-        whole = WholeStep(learner)
+        self._whole = whole = WholeStep(learner)
         self._act = compiler.compile("act", collector.act)
         self._record = compiler.compile("record", collector.record)
-        self._pick = None if uniform is None else compiler.compile("pick", uniform.pick)
-        if parts.exchange is None:
-            self._step = compiler.compile("step", whole.step)
-        else:  # ranks exchange gradients between the two
-            self._gradient = compiler.compile("gradient", whole.gradient)
-            self._apply = compiler.compile("apply", whole.apply)
+        self._compiled_pick = None if uniform is None else compiler.compile("pick", uniform.pick)
+        self._goals = compiler.compile("goals", whole.goals)
+        self._gradients = compiler.compile("gradients", whole.gradients)
+        self._apply = compiler.compile("apply", whole.apply)
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
@@ -55,7 +59,8 @@ class CompiledBackend:
 
     def sample(self, count: int) -> list[Batch]:
         """Batches that are drawn together."""
-        return self.parts.sampler.batches(count, self.parts.config.update_size, self._pick)
+        pick = None if self._compiled_pick is None else self._pick
+        return self.parts.sampler.batches(count, self.parts.config.update_size, pick)
 
     def update(self, batches: list[Batch]) -> None:
         """The compiled step for each batch; on the CPU the loss is checked afterwards."""
@@ -67,54 +72,97 @@ class CompiledBackend:
                 learner.look_back(batch)
             sampler.update(batch.index, priority)
 
+    def call_once(self, name: str) -> None:
+        """Call one of the functions with a network, which compiles it: act, goals or gradients."""
+        collector, whole = self.parts.collector, self._whole
+        if name == "act":
+            with torch.no_grad():
+                self._act(collector.obs, collector.mask, collector.eps, collector.luck)
+            return
+        batch = self.parts.sampler.batches(1, self.parts.config.update_size)[0]
+        if name == "goals":
+            self._goals(batch, whole.parameters, whole.frozen)
+        else:
+            self._gradients(batch, whole.goals(batch, whole.parameters, whole.frozen), whole.parameters)
+
+    def _pick(self, bits: Tensor) -> Batch:
+        """Compiled once for groups of every size."""
+        assert self._compiled_pick is not None
+        torch._dynamo.mark_dynamic(bits, 1)
+        return self._compiled_pick(bits)
+
     def _step_once(self, batch: Batch) -> Tensor:
-        if self.parts.exchange is None:
-            return self._step(batch)
-        gradient, result = self._gradient(batch)
-        self.parts.exchange(gradient)
+        whole = self._whole
+        goal = self._goals(batch, whole.parameters, whole.frozen)
+        pieces, result = self._gradients(batch, goal, whole.parameters)
+        gradient = self._whole.join(pieces)
+        if self.parts.exchange is not None:  # ranks average theirs
+            self.parts.exchange(gradient)
         self._apply(gradient, result)
         return result.priority
 
 
 class WholeStep:
-    """The learner's gradient step as a function of flat tensors, without `backward()`: a compiler can follow it."""
+    """The learner's gradient step without `backward()`: a compiler can follow it."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
-
-    def step(self, batch: Batch) -> Tensor:
-        """The whole step; returns the priorities."""
-        gradient, result = self.gradient(batch)
-        self.apply(gradient, result)
-        return result.priority
+        self.parameters = tuple(learner.flat.split(learner.flat.values).values())
+        self.frozen = tuple(learner.target_flat.split(learner.target_flat.values).values())
+        self._pieces = list(learner.flat.split(learner.flat.gradient).values())
 
     def gradient(self, batch: Batch) -> tuple[Tensor, TDLoss]:
-        """The flat gradient of the loss, [P], and the loss itself; nothing is changed."""
+        """The flat gradient of the loss, [P], and the loss itself; no parameter is changed."""
+        goal = self.goals(batch, self.parameters, self.frozen)
+        pieces, result = self.gradients(batch, goal, self.parameters)
+        return self.join(pieces), result
+
+    def join(self, pieces: tuple[Tensor, ...]) -> Tensor:
+        """The learner's flat gradient, [P], with these pieces; the padding stays 0."""
+        torch._foreach_copy_(self._pieces, list(pieces))
+        return self.learner.flat.gradient
+
+    def goals(self, batch: Batch, parameters: tuple[Tensor, ...], frozen: tuple[Tensor, ...]) -> Tensor:
+        """The bootstrap's targets, [B, …]; `frozen` are the parameters of the target network."""
         learner = self.learner
-        flat, online, target = learner.flat, learner.online, learner.target
-        frozen = learner.target_flat.split(learner.target_flat.values)
+        online = self._call(learner.online, dict(zip(learner.flat.names, parameters, strict=True)))
+        target = online
+        if learner.target is not learner.online:
+            target = self._call(learner.target, dict(zip(learner.target_flat.names, frozen, strict=True)))
+        # Not as decorators: compiled code is kept with the code of a function, and all decorated ones share theirs.
+        with torch.no_grad():
+            return learner.bootstrap(online, target, batch.transition, learner.head)
 
-        def call(net: nn.Module, parameters: dict[str, Tensor]) -> Net:
-            return with_precision(
-                lambda obs: functional_call(net, parameters, (obs,)), learner.precision, learner.device
-            )
+    def gradients(
+        self, batch: Batch, goal: Tensor, parameters: tuple[Tensor, ...]
+    ) -> tuple[tuple[Tensor, ...], TDLoss]:
+        """The gradient of the loss for each parameter, and the loss itself."""
+        learner = self.learner
 
-        def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
-            nets = call(online, parameters), call(target, parameters if target is online else frozen)
-            result = td_loss(*nets, batch, learner.head, learner.bootstrap, learner.margin)
+        def loss_of(values: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
+            online = self._call(learner.online, values)
+            result = td_loss(online, online, batch, learner.head, lambda *_: goal, learner.margin)
             return result.loss, result
 
-        gradients, (_, result) = grad_and_value(loss_of, has_aux=True)(flat.split(flat.values))
-        return flat.join(gradients), TDLoss(*(part.detach() for part in result))
+        names = learner.flat.names
+        found, (_, result) = grad_and_value(loss_of, has_aux=True)(dict(zip(names, parameters, strict=True)))
+        return tuple(found[name] for name in names), TDLoss(*(part.detach() for part in result))
 
-    @torch.no_grad()
+    def _call(self, net: nn.Module, values: dict[str, Tensor]) -> Net:
+        """A network with these parameters."""
+        learner = self.learner
+        return with_precision(
+            lambda obs: functional_call(net, values, (obs,)), learner.precision, learner.device
+        )
+
     def apply(self, gradient: Tensor, result: TDLoss) -> None:
         """Clip, Adam, soft update of the target, and the sums."""
         learner = self.learner
-        gradient, norm = clip_by_norm(gradient, learner.config.grad_clip)
-        if not learner.watch.on_host:
-            learner.watch.mark(result.loss, learner.adam.steps)
-        learner.adam.step_by_formula(gradient)
-        if learner.follows_softly:
-            learner.target_flat.values.lerp_(learner.flat.values, learner.config.target_tau)
-        learner.sums.add_(torch.stack((result.loss, result.q, norm)))
+        with torch.no_grad():
+            gradient, norm = clip_by_norm(gradient, learner.config.grad_clip)
+            if not learner.watch.on_host:
+                learner.watch.mark(result.loss, learner.adam.steps)
+            learner.adam.step_by_formula(gradient)
+            if learner.follows_softly:
+                learner.target_flat.values.lerp_(learner.flat.values, learner.config.target_tau)
+            learner.sums.add_(torch.stack((result.loss, result.q, norm)))

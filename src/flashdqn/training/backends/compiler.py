@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
 
+from flashdqn.compute.compile_ahead import is_compiled_elsewhere, wait_for
 from flashdqn.compute.graphs import compiled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,5 +24,8 @@ class Compiler:
         """The function compiled as a whole; `name` identifies it within the training."""
         key = name, torch.get_num_threads()
         if key not in self._kept:
-            self._kept[key] = compiled(function)
+            if is_compiled_elsewhere(name):
+                self._kept[key] = compiled(function, functools.partial(wait_for, name))
+            else:
+                self._kept[key] = compiled(function)
         return cast(F, self._kept[key])

@@ -30,6 +30,8 @@ NORMALS = 120  # directions that a front may face, for cells with a canopy
 FINE = 5  # rays by which the area of a sector of such a cell's shape is measured
 LEAST_FACING = 0.01  # cosine: fronts almost parallel to the ray say nothing about it
 
+SERIAL = 2**62  # the caller computes several landscapes at the same time
+
 # front: rates by direction, then the rate at the edges of the canopy's range, and those two directions
 EDGE_RATE, LEFT, RIGHT, FRONT = NORMALS, NORMALS + 1, NORMALS + 3, NORMALS + 5
 # shape: an ellipse
@@ -49,7 +51,7 @@ def ray_slowness(every: Sequence[Fronts], compass: Sequence[Direction]) -> Field
     fine = torch.from_numpy(_unit_vectors(_fan_azimuths([direction.azimuth for direction in compass])))
     turn = torch.from_numpy(_unit_vectors([90.0 - 360.0 * k / NORMALS for k in range(NORMALS)]))
     front = torch.empty(len(flat), FRONT, dtype=torch.float64)
-    Kernel(cell_slowness).bind(len(flat), flat, rays, order, fine, turn, front, slow)()
+    Kernel(cell_slowness, parallel_from=SERIAL).bind(len(flat), flat, rays, order, fine, turn, front, slow)()
     found: Field = slow.numpy().reshape(*cell.shape[:-1], len(compass))
     return found
 

@@ -109,8 +109,8 @@ class Spread:
         boards, all_fires = self.num_boards, self.num_boards * self.fires
         if self.tables.device.type == "cpu":
             return [
-                Kernel(cuts.prepare_board).bind(boards, *self._arrays),
-                Kernel(cuts.run_fires_in_lane, 2).bind(self._lanes, *self._arrays),
+                Kernel(cuts.prepare_board, skippable=True).bind(boards, *self._arrays),
+                Kernel(cuts.run_fires_in_lane, 2, skippable=True).bind(self._lanes, *self._arrays),
             ]
         if not cuda_available():
             raise EnvError(

@@ -8,6 +8,7 @@ say which directions are open: those whose path leads only through burnable cell
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flashdqn.compute.core_count import cores
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior
 from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
@@ -24,7 +26,7 @@ from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
 DIRECTIONS = 16
 #: The shortest move in minutes: long enough for float32 not to lose it when it is added to a time of arrival.
 SHORTEST = 0.01
-AT_ONCE = 40_000  # cells computed together: more would take more memory, fewer more calls
+AT_ONCE = 20_000  # cells computed together: more would take more memory, fewer more calls
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,14 @@ def spread_tables(
     opened = np.empty((len(behaviors), rows * columns), dtype=np.int64)
     burnable = np.stack([behavior.burnable for behavior in behaviors])
     at_once = max(1, AT_ONCE // (rows * columns))
-    for start in range(0, len(behaviors), at_once):
+
+    def fill(start: int) -> None:
         some = slice(start, start + at_once)
         times[some], opened[some] = _travel_times(behaviors[some], burnable[some], count)
+
+    fill(0)  # it compiles what the others use
+    with ThreadPoolExecutor(cores()) as pool:  # neither NumPy nor the kernel holds Python's lock
+        list(pool.map(fill, range(at_once, len(behaviors), at_once)))
     parts = (times, opened, burnable.reshape(opened.shape))
     return SpreadTables((rows, columns), count, *(torch.from_numpy(part).to(device) for part in parts))
 
