@@ -1,5 +1,5 @@
-"""The residual torso on small boards: packed weights and the kernels' twin against the plain network, and the kernels
-against their twin."""
+"""The residual torso on small boards: packed weights and the kernels' twin against the plain network, and
+the kernels against their twin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.func import functional_call, grad_and_value
 from flashdqn.compute import nvrtc
 from flashdqn.core.errors import ExecutionError
 from flashdqn.networks.boards import torso as boards
-from flashdqn.networks.boards.kernels import Shape, list_options, multiply_function, write_source
+from flashdqn.networks.boards.kernels import BoardShape, list_options, multiply_function, write_source
 from flashdqn.networks.boards.packing import pack_layers, pack_transposed
 from flashdqn.networks.boards.torso import board_shape, compute_features, fits_boards
 from flashdqn.networks.boards.twin import convolve
@@ -36,7 +36,9 @@ def make_torso(shape: tuple[int, int, int], blocks: int, seed: int = 0) -> ResNe
     with torch.no_grad():
         for parameter in torso.parameters():
             size = 0.3 if parameter.dim() == 1 else parameter[0].numel() ** -0.5
-            parameter.mul_(parameter.dim() == 1).add_(size * torch.randn(parameter.shape, generator=generator))
+            parameter.mul_(parameter.dim() == 1).add_(
+                size * torch.randn(parameter.shape, generator=generator)
+            )
     return torso
 
 
@@ -103,7 +105,9 @@ def test_packed_weights_are_convolutions() -> None:
         torch.testing.assert_close(convolve(planes, packed), wanted, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # torch.compile's own doing
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_whole_step_can_be_traced(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the compiled update does it: functional parameters, torch.func's gradient, no gradient for the target."""
@@ -135,8 +139,8 @@ def test_a_whole_step_can_be_traced(compiled: bool, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_kernels_do_not_know() -> None:
-    assert board_shape((3, 10, 10), (64, 64, 64), True) == Shape(10, 10, 3, 3)
-    assert board_shape((8, 7, 15), (64,), True) == Shape(7, 15, 8, 1)
+    assert board_shape((3, 10, 10), (64, 64, 64), True) == BoardShape(10, 10, 3, 3)
+    assert board_shape((8, 7, 15), (64,), True) == BoardShape(7, 15, 8, 1)
     for shape, channels, norm in (
         ((3, 11, 11), (64,), True),  # too large a board
         ((9, 5, 5), (64,), True),  # too many planes
@@ -161,13 +165,13 @@ def test_without_a_compiler_pytorch_computes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     boards._try_kernels.cache_clear()
     with pytest.warns(UserWarning, match="by PyTorch, because"):
-        assert not boards.can_run_kernels(Shape(4, 4, 3, 9), 0)
+        assert not boards.can_run_kernels(BoardShape(4, 4, 3, 9), 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    assert not boards.can_run_kernels(Shape(4, 4, 3, 10), 0)
+    assert not boards.can_run_kernels(BoardShape(4, 4, 3, 10), 0)
 
 
 def test_the_source_is_written_for_a_board() -> None:
-    shape = Shape(10, 10, 3, 3)
+    shape = BoardShape(10, 10, 3, 3)
     assert (shape.positions, shape.image_bytes, shape.saved_bytes) == (112, 17536, 14336)
     source = write_source(shape)
     assert "m64n112k16" in source

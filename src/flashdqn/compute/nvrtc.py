@@ -34,7 +34,9 @@ def compile_cuda(source: str, options: Sequence[str]) -> bytes:
     """The machine code (cubin) of a program; ExecutionError with the compiler's words if it does not compile."""
     library = load_nvrtc()
     program = ctypes.c_void_p()
-    check_nvrtc(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None))
+    check_nvrtc(
+        library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
+    )
     try:
         words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         result = library.nvrtcCompileProgram(program, len(options), words)
@@ -68,8 +70,10 @@ class CudaModule:
         self._functions: dict[str, ctypes.c_void_p] = {}
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code))
 
-    def launch(self, name: str, grid: int, block: int, shared: int, arguments: Sequence[Tensor | int]) -> None:
-        """Run a kernel; tensors are passed as addresses, numbers as int. It does not wait, and a graph can hold it."""
+    def launch(
+        self, name: str, grid: int, block: int, shared: int, arguments: Sequence[Tensor | int]
+    ) -> None:
+        """Run a kernel; tensors are passed as addresses, numbers as int. A CUDA graph can hold it."""
         values = [
             ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value)
             for value in arguments
@@ -77,7 +81,9 @@ class CudaModule:
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         function = self._find(name, shared)
-        self._check(self._driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, places, None))
+        self._check(
+            self._driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, places, None)
+        )
 
     def _find(self, name: str, shared: int) -> ctypes.c_void_p:
         if name not in self._functions:

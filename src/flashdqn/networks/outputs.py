@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -54,12 +56,11 @@ def can_join(one: nn.Module, other: nn.Module, features: Tensor) -> bool:
 
 def apply_joined(one: Stream, other: Stream, features: Tensor) -> tuple[Tensor, Tensor]:
     """What both streams make of the features; their first layers are one product."""
-    first = [stream[0] for stream in (one, other)]
-    weight = torch.cat([layer.weight for layer in first])  # type: ignore[misc]
-    bias = torch.cat([layer.bias for layer in first])  # type: ignore[misc]
-    sizes = [layer.out_features for layer in first]
-    joined = nn.functional.linear(features, weight, bias).split(sizes, -1)  # type: ignore[arg-type]
-    return one.finish(joined[0]), other.finish(joined[1])
+    first: list[Any] = [one[0], other[0]]
+    weight, bias = torch.cat([layer.weight for layer in first]), torch.cat([layer.bias for layer in first])
+    joined = nn.functional.linear(features, weight, bias)
+    width = first[0].out_features
+    return one.finish(joined[..., :width]), other.finish(joined[..., width:])
 
 
 class Dueling(nn.Module):

@@ -18,7 +18,7 @@ BACKWARD_GROUPS = 3
 TAP_BYTES, SLOTS, STEM_BYTES, STAGES = 64 * 64 * 2, 18, 6 * 2048, 4
 
 
-class Shape(NamedTuple):
+class BoardShape(NamedTuple):
     """What the kernels are compiled for."""
 
     rows: int
@@ -58,7 +58,7 @@ class Shape(NamedTuple):
         return 8 * 16 * self.positions
 
 
-class Saved(NamedTuple):
+class SavedBoards(NamedTuple):
     """What the gradient needs of a forward pass."""
 
     inputs: Tensor  # [B, positions · 8] bfloat16: the observation's planes
@@ -67,7 +67,7 @@ class Saved(NamedTuple):
     stats: Tensor  # [norms, B, 2] float32: mean and 1 / standard deviation
 
 
-class Gradients(NamedTuple):
+class BoardGradients(NamedTuple):
     """The gradient in parts that are to be summed over their slices."""
 
     constants: Tensor  # [slices, norms, 3, 64]: bias, scale, shift
@@ -78,8 +78,8 @@ class Gradients(NamedTuple):
 def multiply_function(name: str, columns: int, from_registers: bool) -> str:
     """A function of CUDA C++ around one product of the tensor cores (wgmma), 64 by `columns` by 16.
 
-    The left factor comes from shared memory, and the right one's rows are then along the inner axis; or it comes from
-    registers, and the right one is transposed.
+    The left factor comes from shared memory, and the right one's rows are then along the inner axis; or it comes
+    from registers, and the right one is transposed.
     """
     count = columns // 2
     numbers = ", ".join(f"%{k}" for k in range(count))
@@ -98,7 +98,7 @@ def multiply_function(name: str, columns: int, from_registers: bool) -> str:
     return f"__device__ __forceinline__ void {head} {{\n    asm volatile({text} : {outputs} : {given});\n}}\n"
 
 
-def write_source(shape: Shape) -> str:
+def write_source(shape: BoardShape) -> str:
     """The program, with its products for this size of board."""
     products = (
         multiply_function("multiply", shape.positions, from_registers=False)
@@ -109,7 +109,7 @@ def write_source(shape: Shape) -> str:
     return source.replace("//WGMMA//", products)
 
 
-def list_options(shape: Shape) -> list[str]:
+def list_options(shape: BoardShape) -> list[str]:
     """The compiler's options for this size of board."""
     sizes = {"ROWS": shape.rows, "COLS": shape.columns, "INPUTS": shape.inputs, "BLOCKS": shape.blocks}
     sizes["FORWARD_GROUPS"] = FORWARD_GROUPS
@@ -117,15 +117,15 @@ def list_options(shape: Shape) -> list[str]:
 
 
 @functools.cache
-def load_kernels(shape: Shape, device: int) -> CudaModule:
+def load_kernels(shape: BoardShape, device: int) -> CudaModule:
     """The compiled kernels on a device; it takes a second or two, once in a process."""
     with torch.cuda.device(device):
         return CudaModule(compile_cuda(write_source(shape), list_options(shape)))
 
 
 def launch_forward(
-    shape: Shape, obs: Tensor, stem: Tensor, layers: Tensor, constants: Tensor, save: bool
-) -> tuple[Tensor, Saved | None]:
+    shape: BoardShape, obs: Tensor, stem: Tensor, layers: Tensor, constants: Tensor, save: bool
+) -> tuple[Tensor, SavedBoards | None]:
     """The features of boards, [B, cells · 64] bfloat16; and what their gradient needs."""
     boards, device = len(obs), obs.device
     features = torch.empty((boards, shape.cells * CHANNELS), dtype=torch.bfloat16, device=device)
@@ -142,21 +142,21 @@ def launch_forward(
     return features, saved
 
 
-def make_saved(shape: Shape, boards: int, device: torch.device) -> Saved:
+def make_saved(shape: BoardShape, boards: int, device: torch.device) -> SavedBoards:
     """Memory for what a forward pass saves."""
     numbers = shape.saved_bytes // 2
-    half = {"dtype": torch.bfloat16, "device": device}
-    return Saved(
-        torch.empty((boards, shape.positions * 8), **half),  # type: ignore[arg-type]
-        torch.empty((shape.norms, boards, numbers), **half),  # type: ignore[arg-type]
-        torch.empty((shape.layers, boards, numbers), **half),  # type: ignore[arg-type]
+    make_half = functools.partial(torch.empty, dtype=torch.bfloat16, device=device)
+    return SavedBoards(
+        make_half((boards, shape.positions * 8)),
+        make_half((shape.norms, boards, numbers)),
+        make_half((shape.layers, boards, numbers)),
         torch.empty((shape.norms, boards, 2), device=device),
     )
 
 
 def launch_backward(
-    shape: Shape, gradient: Tensor, layers: Tensor, constants: Tensor, saved: Saved
-) -> Gradients:
+    shape: BoardShape, gradient: Tensor, layers: Tensor, constants: Tensor, saved: SavedBoards
+) -> BoardGradients:
     """The gradient of the weights from that of the features; `layers` as `pack_transposed` gives them."""
     boards, device = len(gradient), gradient.device
     constant_slices, slices, rest = plan_backward(shape, boards, device)
@@ -169,16 +169,25 @@ def launch_backward(
     kernels = load_kernels(shape, device.index or 0)
     sums = BACKWARD_GROUPS * (64 + shape.norms * 3 * CHANNELS * 4)
     shared = BACKWARD_GROUPS * shape.image_bytes + SLOTS * (TAP_BYTES + 16) + sums
-    given = [gradient, layers, constants, saved.before, saved.stats, gradients, constant_parts, boards]
+    given: list[Tensor | int] = [
+        gradient,
+        layers,
+        constants,
+        saved.before,
+        saved.stats,
+        gradients,
+        constant_parts,
+        boards,
+    ]
     grid = constant_slices // BACKWARD_GROUPS
     kernels.launch("boards_backward", grid, 128 * (BACKWARD_GROUPS + 1), shared, given)
     shared = STAGES * (shape.image_bytes + shape.saved_bytes + 16)
     given = [saved.inputs, saved.after, gradients, layer_parts, stem_parts, slices, boards]
     kernels.launch("boards_weights", slices * shape.layers + rest, 512, shared, given)
-    return Gradients(constant_parts, layer_parts, stem_parts)
+    return BoardGradients(constant_parts, layer_parts, stem_parts)
 
 
-def plan_backward(shape: Shape, boards: int, device: torch.device) -> tuple[int, int, int]:
+def plan_backward(shape: BoardShape, boards: int, device: torch.device) -> tuple[int, int, int]:
     """The slices of the constants' gradient, of each layer's, and of the stem's: all multiprocessors work."""
     processors = count_processors(device)
     slices = max(1, (processors - 1) // shape.layers)

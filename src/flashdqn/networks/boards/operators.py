@@ -3,13 +3,15 @@ their twin answers. They have no gradient of their own; `torso.py` gives it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from flashdqn.networks.boards.kernels import (
     CHANNELS,
-    Saved,
-    Shape,
+    BoardShape,
+    SavedBoards,
     launch_backward,
     launch_forward,
     make_saved,
@@ -20,7 +22,7 @@ from flashdqn.networks.boards.twin import act_twin, go_back_twin
 Three = tuple[Tensor, Tensor, Tensor]
 Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
-LIBRARY = torch.library.Library("flashdqn", "FRAGMENT")
+LIBRARY: Any = torch.library.Library("flashdqn", "FRAGMENT")  # type: ignore[no-untyped-call]
 LIBRARY.define("act_on_boards(Tensor obs, Tensor stem, Tensor layers, Tensor constants) -> Tensor")
 LIBRARY.define(
     "read_boards(Tensor obs, Tensor stem, Tensor layers, Tensor constants) "
@@ -32,10 +34,10 @@ LIBRARY.define(
 )
 
 
-def find_shape(obs: Tensor, layers: Tensor) -> Shape:
+def find_shape(obs: Tensor, layers: Tensor) -> BoardShape:
     """What the kernels are compiled for, from their arguments."""
     _, inputs, rows, columns = obs.shape
-    return Shape(rows, columns, inputs, len(layers) // 2)
+    return BoardShape(rows, columns, inputs, len(layers) // 2)
 
 
 def _act(obs: Tensor, stem: Tensor, layers: Tensor, constants: Tensor) -> Tensor:
@@ -80,8 +82,8 @@ def _go_back(
     stats: Tensor,
     sizes: list[int],
 ) -> Three:
-    saved = Saved(inputs, before, after, stats)
-    return tuple(launch_backward(Shape(*sizes), gradient, layers, constants, saved))  # type: ignore[return-value]
+    saved = SavedBoards(inputs, before, after, stats)
+    return tuple(launch_backward(BoardShape(*sizes), gradient, layers, constants, saved))  # type: ignore[return-value]
 
 
 def _go_back_on_cpu(
@@ -94,7 +96,7 @@ def _go_back_on_cpu(
     stats: Tensor,
     sizes: list[int],
 ) -> Three:
-    return tuple(go_back_twin(gradient, layers, constants, Saved(inputs, before, after, stats)))  # type: ignore[return-value]
+    return tuple(go_back_twin(gradient, layers, constants, SavedBoards(inputs, before, after, stats)))  # type: ignore[return-value]
 
 
 def _go_back_shape(
@@ -107,7 +109,7 @@ def _go_back_shape(
     stats: Tensor,
     sizes: list[int],
 ) -> Three:
-    shape, slices = Shape(*sizes), (1, 1, 1)
+    shape, slices = BoardShape(*sizes), (1, 1, 1)
     if gradient.device.type == "cuda":
         slices = plan_backward(shape, len(gradient), gradient.device)
     return (

@@ -12,7 +12,7 @@ from flashdqn.networks.boards.kernels import CHANNELS
 def pack_stem(weight: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """[64, I, 3, 3] → [3, 2, 2, 64, 8]: rows, pairs of columns (the fourth is zero), the pair, channels, inputs."""
     padded = F.pad(weight, (0, 1, 0, 0, 0, 8 - weight.shape[1]))  # [64, 8, 3, 4]
-    return padded.unflatten(3, (2, 2)).permute(2, 3, 4, 0, 1).to(dtype).contiguous()
+    return padded.reshape(CHANNELS, 8, 3, 2, 2).permute(2, 3, 4, 0, 1).to(dtype).contiguous()
 
 
 def pack_layers(weights: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -28,9 +28,9 @@ def pack_transposed(weights: Tensor, dtype: torch.dtype = torch.bfloat16) -> Ten
 
 def unpack_layers(parts: Tensor) -> Tensor:
     """[L, slices, 64, 9, 64] → [L, 64, 64, 3, 3]."""
-    return parts.sum(1).transpose(2, 3).unflatten(3, (3, 3))
+    return parts.sum(1).transpose(2, 3).reshape(-1, CHANNELS, CHANNELS, 3, 3)
 
 
 def unpack_stem(parts: Tensor, inputs: int) -> Tensor:
     """[slices, 64, 3, 24] → [64, I, 3, 3]."""
-    return parts.sum(0).unflatten(2, (3, 8))[..., :inputs].permute(0, 3, 1, 2)
+    return parts.sum(0).view(CHANNELS, 3, 3, 8)[..., :inputs].permute(0, 3, 1, 2)

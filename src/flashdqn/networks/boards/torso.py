@@ -7,10 +7,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from flashdqn.core.errors import ExecutionError
-from flashdqn.networks.boards.kernels import CHANNELS, Shape, load_kernels
+from flashdqn.networks.boards.kernels import CHANNELS, BoardShape, load_kernels
 from flashdqn.networks.boards.operators import (
     act_on_boards,
     find_shape,
@@ -33,11 +33,12 @@ class BoardWeights:
     """The parameters of a residual torso as three tensors, which the operators take."""
 
     def __init__(self, torso: ResNet) -> None:
-        layers: list[nn.Conv2d] = [
+        layers: list[Any] = [
             getattr(block, name) for block in torso.blocks for name in ("convolution1", "convolution2")
         ]
         norms: list[Any] = [getattr(block, name) for block in torso.blocks for name in ("norm1", "norm2")]
-        rows = zip((torso.stem, *layers), (*norms, torso.norm), strict=True)
+        convolutions: list[Any] = [torso.stem, *layers]
+        rows = zip(convolutions, (*norms, torso.norm), strict=True)
         self.stem = torso.stem.weight
         self.layers = torch.stack([layer.weight for layer in layers])
         self.constants = torch.stack([torch.stack((c.bias, n.weight, n.bias)) for c, n in rows])
@@ -51,7 +52,7 @@ def compute_features(torso: ResNet, obs: Tensor, dtype: torch.dtype = torch.bflo
     with torch.no_grad():
         packed = pack_stem(stem.detach(), dtype), pack_layers(layers.detach(), dtype)
     if not torch.is_grad_enabled():
-        return act_on_boards(obs, *packed, constants)
+        return act_on_boards(obs, *packed, constants)  # type: ignore[no-any-return]
     features: Tensor = BoardFeatures.apply(obs, *packed, stem, layers, constants)[0]  # type: ignore[no-untyped-call]
     return features
 
@@ -63,14 +64,14 @@ class BoardFeatures(torch.autograd.Function):
     def forward(
         obs: Tensor, packed_stem: Tensor, packed: Tensor, stem: Tensor, layers: Tensor, constants: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Features of boards, and `Saved`. The gradient goes to `stem`, `layers` and `constants`."""
-        return read_boards(obs, packed_stem, packed, constants)
+        """Features of boards, and `SavedBoards`. The gradient goes to `stem`, `layers` and `constants`."""
+        return read_boards(obs, packed_stem, packed, constants)  # type: ignore[no-any-return]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
         """Keep what the gradient needs."""
         obs, _, packed, _, layers, constants = inputs
-        ctx.sizes, ctx.dtype = list(find_shape(obs, packed)), packed.dtype
+        ctx.sizes, ctx.number_format = list(find_shape(obs, packed)), packed.dtype
         ctx.save_for_backward(layers, constants, *output[1:])
         ctx.mark_non_differentiable(*output[1:])
 
@@ -78,7 +79,7 @@ class BoardFeatures(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, *unused: object) -> tuple[Tensor | None, ...]:
         """The gradient of the parameters."""
         layers, constants, *saved = ctx.saved_tensors
-        packed = pack_transposed(layers, ctx.dtype)
+        packed = pack_transposed(layers, ctx.number_format)
         parts = go_back_through_boards(gradient.contiguous(), packed, constants, *saved, ctx.sizes)
         stem = unpack_stem(parts[2], ctx.sizes[2])
         return None, None, None, stem, unpack_layers(parts[1]), parts[0].sum(0)
@@ -95,22 +96,22 @@ def fits_boards(torso: ResNet, obs: Tensor) -> bool:
     return shape is not None and can_run_kernels(shape, obs.device.index or 0)
 
 
-def board_shape(shape: tuple[int, ...], channels: tuple[int, ...], layer_norm: bool) -> Shape | None:
+def board_shape(shape: tuple[int, ...], channels: tuple[int, ...], layer_norm: bool) -> BoardShape | None:
     """What the kernels would be compiled for; None for a torso that they do not know."""
     inputs, rows, columns = shape
-    board = Shape(rows, columns, inputs, len(channels))
+    board = BoardShape(rows, columns, inputs, len(channels))
     fits = layer_norm and set(channels) == {CHANNELS} and inputs <= 8 and len(channels) <= 6
     return board if fits and board.positions <= 112 else None
 
 
-@torch.compiler.assume_constant_result
-def can_run_kernels(shape: Shape, device: int) -> bool:
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def can_run_kernels(shape: BoardShape, device: int) -> bool:
     """Whether the kernels compile and load here; asked once."""
     return _try_kernels(shape, device)
 
 
 @functools.cache
-def _try_kernels(shape: Shape, device: int) -> bool:
+def _try_kernels(shape: BoardShape, device: int) -> bool:
     if torch.cuda.get_device_capability(device) != (9, 0):
         return False
     try:

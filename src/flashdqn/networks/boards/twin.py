@@ -1,7 +1,7 @@
 """The kernels' naive twin: the same numbers from the same packed weights, in plain PyTorch on any device.
 
-It rounds where the kernels round, to the type of the packed weights. With weights in float32 nothing is rounded, and
-it must equal the plain network.
+It rounds where the kernels round, to the type of the packed weights. With weights in float32 nothing is rounded,
+and it must equal the plain network.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from flashdqn.networks.boards.kernels import CHANNELS, Gradients, Saved
+from flashdqn.networks.boards.kernels import CHANNELS, BoardGradients, SavedBoards
 
 EPSILON = 1e-5
 BOARD = (1, 2, 3)  # the axes of a board
 
 
-def act_twin(obs: Tensor, stem: Tensor, layers: Tensor, constants: Tensor) -> tuple[Tensor, Saved]:
+def act_twin(obs: Tensor, stem: Tensor, layers: Tensor, constants: Tensor) -> tuple[Tensor, SavedBoards]:
     """Features, [B, cells · 64], and what the gradient needs: planes [norms, B, 64, H, W] before and after each
     normalization."""
     dtype = layers.dtype
@@ -42,10 +42,12 @@ def act_twin(obs: Tensor, stem: Tensor, layers: Tensor, constants: Tensor) -> tu
         outer = convolve(normalized(inner, layer + 1), layers[layer + 1], constants[layer + 2, 0])
         stream = rounded(stream + outer)
     features = normalized(stream, len(layers)).permute(0, 2, 3, 1).flatten(1).to(dtype)
-    return features, Saved(inputs, torch.stack(before), torch.stack(after[:-1]), torch.stack(stats))
+    return features, SavedBoards(inputs, torch.stack(before), torch.stack(after[:-1]), torch.stack(stats))
 
 
-def go_back_twin(gradient: Tensor, transposed: Tensor, constants: Tensor, saved: Saved) -> Gradients:
+def go_back_twin(
+    gradient: Tensor, transposed: Tensor, constants: Tensor, saved: SavedBoards
+) -> BoardGradients:
     """The gradient of the weights from that of the features; each sum is one slice."""
     dtype, count = transposed.dtype, len(transposed)
     side = saved.before.shape[3:]
@@ -66,14 +68,14 @@ def go_back_twin(gradient: Tensor, transposed: Tensor, constants: Tensor, saved:
         sums[norm, 0] = found[norm].sum((0, 2, 3))
         return found[norm]
 
-    output = gradient.float().unflatten(1, (*side, CHANNELS)).permute(0, 3, 1, 2)
+    output = gradient.float().view(-1, *side, CHANNELS).permute(0, 3, 1, 2)
     stream = through_norm(output, count, None)
     for k in range(0, count, 2):  # `transposed` has the last layer first
         inner = through_norm(convolve(stream, transposed[k]), count - 1 - k, None)
         stream = through_norm(convolve(inner, transposed[k + 1]), count - 2 - k, stream)
     layers = [weigh(saved.after[k], found[k + 1]) for k in range(count)]
     stem = weigh(F.pad(saved.inputs, (0, 0, 0, 0, 0, 8 - saved.inputs.shape[1])), stream)
-    return Gradients(sums[None], torch.stack(layers)[:, None], stem.reshape(1, CHANNELS, 3, 24))
+    return BoardGradients(sums[None], torch.stack(layers)[:, None], stem.reshape(1, CHANNELS, 3, 24))
 
 
 def apply_norm(planes: Tensor, stats: Tensor, constants: Tensor) -> Tensor:
