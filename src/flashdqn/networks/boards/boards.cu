@@ -30,7 +30,7 @@ constexpr int NORMS = LAYERS + 1;
 constexpr int TAP = CHANNELS * CHANNELS * 2;  // bytes of the weights of one direction
 constexpr int SLOTS = 18;                     // directions of two layers
 constexpr int STEM = 6 * 2048;
-constexpr float COUNT = CELLS * CHANNELS;
+constexpr float SHARE = 1.0f / (CELLS * CHANNELS);  // of one number of a board; a division would be a slow call
 constexpr float EPSILON = 1e-5f;
 constexpr int WORDS = N / 4;  // pairs of numbers that a thread has of one board
 constexpr int BACK_GROUPS = 3;
@@ -279,8 +279,8 @@ __device__ __forceinline__ void finish(float (&acc)[N / 2], u32 (&residual)[WORD
     }
     if (SAVE && my.thread < 8) wait_stores_read();
     const float2 total = sum_group(sum, squares, my, scratch, norm);
-    const float mean = total.x / COUNT;
-    const float scale = rsqrtf(fmaxf(total.y / COUNT - mean * mean, 0.0f) + EPSILON);
+    const float mean = total.x * SHARE;
+    const float scale = rsqrtf(fmaxf(total.y * SHARE - mean * mean, 0.0f) + EPSILON);
     if (SAVE && live && my.thread == 0) to.stats[place] = make_float2(mean, scale);
     const float a0 = scale * scale0, a1 = scale * scale1, b0 = shift0 - mean * a0, b1 = shift1 - mean * a1;
 #pragma unroll
@@ -415,7 +415,7 @@ struct Backward {
 };
 
 // Back through ReLU and normalization `norm`: acc is the gradient of its output. The gradient of its input goes to
-// `words`, with the residual's added if there is one, and to the image. `sums`: [3][64], this group's bias, scale, shift.
+// `words`, with the residual's added if there is one, and to the image. `sums`: [2][64], this group's scale, shift.
 template <bool ADD, bool KEEP>
 __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WORDS], const u32 (&v)[WORDS],
                                         const Place& my, const Backward& to, float2* scratch, float* sums, int norm,
@@ -424,7 +424,7 @@ __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WOR
     const float scale[2] = {c[64], c[72]}, shift[2] = {c[128], c[136]};
     const u64 place = static_cast<u64>(norm) * to.boards + board;
     const float2 stat = to.stats[place];
-    const float mean = stat.x, inverse = stat.y, offset = -mean * inverse;
+    const float mean = stat.x, inverse = stat.y;
     const float a[2] = {inverse * scale[0], inverse * scale[1]};
     const float b[2] = {shift[0] - mean * a[0], shift[1] - mean * a[1]};
     float plain[2] = {0, 0}, weighted[2] = {0, 0};
@@ -438,7 +438,7 @@ __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WOR
                 float& g = acc[4 * j + 2 * half + e];
                 g = keep_cell(fmaf(x[e], a[half], b[half]) > 0 ? g : 0.0f, j, my.quarter, e);
                 plain[half] += g;
-                weighted[half] = fmaf(g, fmaf(x[e], inverse, offset), weighted[half]);
+                weighted[half] = fmaf(g, x[e], weighted[half]);
             }
         }
 #pragma unroll
@@ -448,18 +448,19 @@ __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WOR
             plain[half] += __shfl_xor_sync(0xffffffffu, plain[half], away);
             weighted[half] += __shfl_xor_sync(0xffffffffu, weighted[half], away);
         }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) weighted[half] = inverse * (weighted[half] - mean * plain[half]);
     const bool counts = my.quarter == 0;
     if (counts && live) {
-        sums[64 + my.row] += weighted[0], sums[72 + my.row] += weighted[1];
-        sums[128 + my.row] += plain[0], sums[136 + my.row] += plain[1];
+        sums[my.row] += weighted[0], sums[8 + my.row] += weighted[1];
+        sums[64 + my.row] += plain[0], sums[72 + my.row] += plain[1];
     }
     if (my.thread < 8) wait_stores_read();
     const float2 total = sum_group(counts ? fmaf(plain[0], scale[0], plain[1] * scale[1]) : 0.0f,
                                    counts ? fmaf(weighted[0], scale[0], weighted[1] * scale[1]) : 0.0f, my, scratch,
                                    norm);
-    const float slope = -inverse * inverse * (total.y / COUNT);
-    const float level = -mean * slope - inverse * (total.x / COUNT);
-    float bias[2] = {0, 0};
+    const float slope = -inverse * inverse * (total.y * SHARE);
+    const float level = -mean * slope - inverse * (total.x * SHARE);
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {
         u32 out[4];
@@ -470,17 +471,10 @@ __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WOR
             float second = fmaf(acc[2 * at + 1], a[half], fmaf(high(v[at]), slope, level));
             if (ADD) first += low(residual[at]), second += high(residual[at]);
             out[k] = keep_cells(pack(first, second), j + k / 2, my.quarter);
-            bias[half] += low(out[k]) + high(out[k]);
             if (KEEP) residual[at] = out[k];
         }
         store_matrices(my.matrix + j * 128, out[0], out[1], out[2], out[3]);
     }
-#pragma unroll
-    for (int away = 1; away < 4; away <<= 1) {
-        bias[0] += __shfl_xor_sync(0xffffffffu, bias[0], away);
-        bias[1] += __shfl_xor_sync(0xffffffffu, bias[1], away);
-    }
-    if (counts && live) sums[my.row] += bias[0], sums[my.row + 8] += bias[1];
     show_to_async();
     sync_group(my.group);
     if (live) save_image(to.gradients + place * (8 * MIDDLE), my);
@@ -495,7 +489,7 @@ __device__ __forceinline__ void load_before(u32 (&v)[WORDS], const Backward& to,
     }
 }
 
-// `weights`: of the last layer first, transposed and turned around. `sums`: [blocks · 3][NORMS][3][64].
+// `weights`: of the last layer first, transposed and turned around. `sums`: [blocks · 3][NORMS][2][64].
 extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
     boards_backward(const char* feature_gradients, const char* weights, const float* constants, const uint4* before,
                     const float2* stats, char* gradients, float* sums, int boards) {
@@ -508,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
     float2* scratch = reinterpret_cast<float2*>(memory + (ring.empty + 8 * SLOTS - base));
     float* all_sums = reinterpret_cast<float*>(scratch + 8 * G);
     clear(base, G * IMAGE);
-    for (int at = threadIdx.x; at < G * NORMS * 3 * CHANNELS; at += blockDim.x) all_sums[at] = 0;
+    for (int at = threadIdx.x; at < G * NORMS * 2 * CHANNELS; at += blockDim.x) all_sums[at] = 0;
     if (threadIdx.x == 0) ring.start(4 * G);
     show_to_async();
     __syncthreads();
@@ -523,7 +517,7 @@ extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
     take_registers<160>();
     const Place my(base);
     scratch += 8 * my.group;
-    float* my_sums = all_sums + my.group * NORMS * 3 * CHANNELS;
+    float* my_sums = all_sums + my.group * NORMS * 2 * CHANNELS;
     float acc[N / 2];
     u32 residual[WORDS], v[WORDS];
     int layer = 0;
@@ -548,22 +542,22 @@ extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
 #pragma unroll
             for (int k = 0; k < 4; ++k) acc[4 * j + 2 * k] = low(w[k]), acc[4 * j + 2 * k + 1] = high(w[k]);
         }
-        go_back<false, true>(acc, residual, v, my, to, scratch, my_sums + LAYERS * 192, LAYERS, board, live);
+        go_back<false, true>(acc, residual, v, my, to, scratch, my_sums + LAYERS * 128, LAYERS, board, live);
 #pragma unroll 1
         for (int block = BLOCKS - 1; block >= 0; --block) {
             int norm = 2 * block + 1;
             load_before(v, to, my, norm, board);
             convolve(acc, my, ring, layer++);
-            go_back<false, false>(acc, residual, v, my, to, scratch, my_sums + norm * 192, norm, board, live);
+            go_back<false, false>(acc, residual, v, my, to, scratch, my_sums + norm * 128, norm, board, live);
             norm = 2 * block;
             load_before(v, to, my, norm, board);
             convolve(acc, my, ring, layer++);
-            go_back<true, true>(acc, residual, v, my, to, scratch, my_sums + norm * 192, norm, board, live);
+            go_back<true, true>(acc, residual, v, my, to, scratch, my_sums + norm * 128, norm, board, live);
         }
     }
     sync_group(my.group);
-    float* out = sums + static_cast<u64>(blockIdx.x * G + my.group) * (NORMS * 3 * CHANNELS);
-    for (int at = my.thread; at < NORMS * 3 * CHANNELS; at += 128) out[at] = my_sums[at];
+    float* out = sums + static_cast<u64>(blockIdx.x * G + my.group) * (NORMS * 2 * CHANNELS);
+    for (int at = my.thread; at < NORMS * 2 * CHANNELS; at += 128) out[at] = my_sums[at];
     if (my.thread < 8) wait_stores();
 }
 
@@ -575,6 +569,24 @@ __device__ __forceinline__ void load_rows(u32 (&left)[N / 16][4], u32 image, con
     const u32 at = image + (2 * my.warp + (which & 1)) * MIDDLE + (8 * (which >> 1) + my.lane % 8) * 16;
 #pragma unroll
     for (int k = 0; k < N / 16; ++k) load_matrices(at + k * 256, left[k][0], left[k][1], left[k][2], left[k][3]);
+}
+
+// The gradient of the biases: the sums of the rows, a third of the pieces in each group.
+__device__ __forceinline__ void add_rows(float (&bias)[2], const u32 (&left)[N / 16][4], const Place& my) {
+#pragma unroll
+    for (int piece = 0; piece < N / 16; ++piece)
+        if (piece % 3 == my.group)
+#pragma unroll
+            for (int k = 0; k < 4; ++k) bias[k & 1] += low(left[piece][k]) + high(left[piece][k]);
+}
+
+__device__ __forceinline__ void write_rows(float* out, float (&bias)[2], const Place& my) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        bias[half] += __shfl_xor_sync(0xffffffffu, bias[half], 1);
+        bias[half] += __shfl_xor_sync(0xffffffffu, bias[half], 2);
+        if (my.quarter == 0) out[my.group * CHANNELS + my.row + 8 * half] = bias[half];
+    }
 }
 
 struct Stages {
@@ -604,9 +616,9 @@ __device__ __forceinline__ void feed_stages(const Stages& ring, const char* read
     }
 }
 
-__device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, float* out, int begin, int step,
+__device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, float* out, float* rows, int begin, int step,
                                           int boards) {
-    float acc[3][32];
+    float acc[3][32], bias[2] = {0, 0};
 #pragma unroll
     for (int tap = 0; tap < 3; ++tap)
 #pragma unroll
@@ -625,9 +637,11 @@ __device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, f
                 multiply_rows(acc[tap], left[piece], describe(ring.stage(k) + shift * 16, 128, PLANE));
             }
         commit_products();
+        add_rows(bias, left, my);
         wait_products<0>();
         if (my.lane == 0) arrive(ring.used(k));
     }
+    write_rows(rows, bias, my);
 #pragma unroll
     for (int tap = 0; tap < 3; ++tap)
 #pragma unroll
@@ -638,9 +652,9 @@ __device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, f
         }
 }
 
-__device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, float* out, int begin, int step,
+__device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, float* out, float* rows, int begin, int step,
                                          int boards) {
-    float acc[12];
+    float acc[12], bias[2] = {0, 0};
 #pragma unroll
     for (int k = 0; k < 12; ++k) acc[k] = 0;
 #pragma unroll 1
@@ -655,9 +669,11 @@ __device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, fl
             multiply_stem_rows(acc, left[piece], describe(ring.stage(k) + shift * 16, 128, 16));
         }
         commit_products();
+        add_rows(bias, left, my);
         wait_products<0>();
         if (my.lane == 0) arrive(ring.used(k));
     }
+    write_rows(rows, bias, my);
 #pragma unroll
     for (int k = 0; k < 6; ++k) {
         const int row = my.row + 8 * (k & 1), column = 8 * (k / 2) + 2 * my.quarter;
@@ -666,10 +682,10 @@ __device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, fl
 }
 
 // Grid: `slices` for each layer, and the rest for the stem. `parts`: [LAYERS][slices][64][9][64]; `stem_parts`:
-// [the rest][64][3][24].
+// [the rest][64][3][24]; `rows`: [grid][3][64], the biases.
 extern "C" __global__ void __launch_bounds__(128 * 3 + 128, 1)
     boards_weights(const char* inputs, const char* after, const char* gradients, float* parts, float* stem_parts,
-                   int slices, int boards) {
+                   float* rows, int slices, int boards) {
     const u32 base = shared_address(memory);
     const Stages ring{base, base + STAGES * STAGE, base + STAGES * STAGE + 8 * STAGES};
     clear(base, STAGES * STAGE);
@@ -698,7 +714,7 @@ extern "C" __global__ void __launch_bounds__(128 * 3 + 128, 1)
     take_registers<160>();
     const Place my(base);
     if (is_stem)
-        add_stem(ring, my, stem_parts + begin * (64 * 72), begin, step, boards);
+        add_stem(ring, my, stem_parts + begin * (64 * 72), rows + blockIdx.x * 192, begin, step, boards);
     else
-        add_layer(ring, my, parts + static_cast<u64>(blockIdx.x) * (64 * 576), begin, step, boards);
+        add_layer(ring, my, parts + static_cast<u64>(blockIdx.x) * (64 * 576), rows + blockIdx.x * 192, begin, step, boards);
 }

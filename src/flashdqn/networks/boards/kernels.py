@@ -70,9 +70,10 @@ class SavedBoards(NamedTuple):
 class BoardGradients(NamedTuple):
     """The gradient in parts that are to be summed over their slices."""
 
-    constants: Tensor  # [slices, norms, 3, 64]: bias, scale, shift
+    norms: Tensor  # [slices, norms, 2, 64]: scale, shift
     layers: Tensor  # [layers, slices, 64, 9, 64]
     stem: Tensor  # [slices, 64, 3, 24]
+    biases: Tensor  # [slices of all layers, then of the stem; 3, 64]
 
 
 def multiply_function(name: str, columns: int, from_registers: bool) -> str:
@@ -159,15 +160,17 @@ def launch_backward(
 ) -> BoardGradients:
     """The gradient of the weights from that of the features; `layers` as `pack_transposed` gives them."""
     boards, device = len(gradient), gradient.device
-    constant_slices, slices, rest = plan_backward(shape, boards, device)
+    norm_slices, slices, rest = plan_backward(shape, boards, device)
     gradients = torch.empty(
         (shape.norms, boards, shape.saved_bytes // 2), dtype=torch.bfloat16, device=device
     )
-    constant_parts = torch.empty((constant_slices, shape.norms, 3, CHANNELS), device=device)
+    norm_parts = torch.empty((norm_slices, shape.norms, 2, CHANNELS), device=device)
     layer_parts = torch.empty((shape.layers, slices, CHANNELS, 9, CHANNELS), device=device)
     stem_parts = torch.empty((rest, CHANNELS, 3, 24), device=device)
+    grid = slices * shape.layers + rest
+    biases = torch.empty((grid, 3, CHANNELS), device=device)
     kernels = load_kernels(shape, device.index or 0)
-    sums = BACKWARD_GROUPS * (64 + shape.norms * 3 * CHANNELS * 4)
+    sums = BACKWARD_GROUPS * (64 + shape.norms * 2 * CHANNELS * 4)
     shared = BACKWARD_GROUPS * shape.image_bytes + SLOTS * (TAP_BYTES + 16) + sums
     given: list[Tensor | int] = [
         gradient,
@@ -176,19 +179,20 @@ def launch_backward(
         saved.before,
         saved.stats,
         gradients,
-        constant_parts,
+        norm_parts,
         boards,
     ]
-    grid = constant_slices // BACKWARD_GROUPS
-    kernels.launch("boards_backward", grid, 128 * (BACKWARD_GROUPS + 1), shared, given)
+    kernels.launch(
+        "boards_backward", norm_slices // BACKWARD_GROUPS, 128 * (BACKWARD_GROUPS + 1), shared, given
+    )
     shared = STAGES * (shape.image_bytes + shape.saved_bytes + 16)
-    given = [saved.inputs, saved.after, gradients, layer_parts, stem_parts, slices, boards]
-    kernels.launch("boards_weights", slices * shape.layers + rest, 512, shared, given)
-    return BoardGradients(constant_parts, layer_parts, stem_parts)
+    given = [saved.inputs, saved.after, gradients, layer_parts, stem_parts, biases, slices, boards]
+    kernels.launch("boards_weights", grid, 512, shared, given)
+    return BoardGradients(norm_parts, layer_parts, stem_parts, biases)
 
 
 def plan_backward(shape: BoardShape, boards: int, device: torch.device) -> tuple[int, int, int]:
-    """The slices of the constants' gradient, of each layer's, and of the stem's: all multiprocessors work."""
+    """The slices of the normalizations' gradient, of each layer's, and of the stem's: all multiprocessors work."""
     processors = count_processors(device)
     slices = max(1, (processors - 1) // shape.layers)
     grid = min(processors, -(-boards // BACKWARD_GROUPS))

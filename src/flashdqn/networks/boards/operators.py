@@ -19,7 +19,7 @@ from flashdqn.networks.boards.kernels import (
 )
 from flashdqn.networks.boards.twin import act_twin, go_back_twin
 
-Three = tuple[Tensor, Tensor, Tensor]
+Four = tuple[Tensor, Tensor, Tensor, Tensor]
 Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 LIBRARY: Any = torch.library.Library("flashdqn", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -30,7 +30,7 @@ LIBRARY.define(
 )
 LIBRARY.define(
     "go_back_through_boards(Tensor gradient, Tensor layers, Tensor constants, Tensor inputs, Tensor before, "
-    "Tensor after, Tensor stats, int[] sizes) -> (Tensor, Tensor, Tensor)"
+    "Tensor after, Tensor stats, int[] sizes) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 
 
@@ -81,7 +81,7 @@ def _go_back(
     after: Tensor,
     stats: Tensor,
     sizes: list[int],
-) -> Three:
+) -> Four:
     saved = SavedBoards(inputs, before, after, stats)
     return tuple(launch_backward(BoardShape(*sizes), gradient, layers, constants, saved))  # type: ignore[return-value]
 
@@ -95,7 +95,7 @@ def _go_back_on_cpu(
     after: Tensor,
     stats: Tensor,
     sizes: list[int],
-) -> Three:
+) -> Four:
     return tuple(go_back_twin(gradient, layers, constants, SavedBoards(inputs, before, after, stats)))  # type: ignore[return-value]
 
 
@@ -108,14 +108,15 @@ def _go_back_shape(
     after: Tensor,
     stats: Tensor,
     sizes: list[int],
-) -> Three:
+) -> Four:
     shape, slices = BoardShape(*sizes), (1, 1, 1)
     if gradient.device.type == "cuda":
         slices = plan_backward(shape, len(gradient), gradient.device)
     return (
-        constants.new_empty((slices[0], shape.norms, 3, CHANNELS)),
+        constants.new_empty((slices[0], shape.norms, 2, CHANNELS)),
         constants.new_empty((shape.layers, slices[1], CHANNELS, 9, CHANNELS)),
         constants.new_empty((slices[2], CHANNELS, 3, 24)),
+        constants.new_empty((shape.layers * slices[1] + slices[2], 3, CHANNELS)),
     )
 
 

@@ -34,3 +34,12 @@ def unpack_layers(parts: Tensor) -> Tensor:
 def unpack_stem(parts: Tensor, inputs: int) -> Tensor:
     """[slices, 64, 3, 24] → [64, I, 3, 3]."""
     return parts.sum(0).view(CHANNELS, 3, 3, 8)[..., :inputs].permute(0, 3, 1, 2)
+
+
+def unpack_biases(rows: Tensor, layers: int, slices: int) -> Tensor:
+    """[layers · slices, then the stem's slices; 3, 64] → [1 + layers, 64]: the stem first."""
+    stem, others = (
+        rows[layers * slices :].sum((0, 1)),
+        rows[: layers * slices].view(layers, -1, CHANNELS).sum(1),
+    )
+    return torch.cat((stem[None], others))

@@ -21,6 +21,7 @@ from flashdqn.networks.boards.packing import (
     pack_layers,
     pack_stem,
     pack_transposed,
+    unpack_biases,
     unpack_layers,
     unpack_stem,
 )
@@ -81,8 +82,11 @@ class BoardFeatures(torch.autograd.Function):
         layers, constants, *saved = ctx.saved_tensors
         packed = pack_transposed(layers, ctx.number_format)
         parts = go_back_through_boards(gradient.contiguous(), packed, constants, *saved, ctx.sizes)
-        stem = unpack_stem(parts[2], ctx.sizes[2])
-        return None, None, None, stem, unpack_layers(parts[1]), parts[0].sum(0)
+        norms, layer_parts, stem_parts, biases = parts
+        stem = unpack_stem(stem_parts, ctx.sizes[2])
+        rows = unpack_biases(biases, *layer_parts.shape[:2])
+        constants = torch.cat((rows[:, None], norms.sum(0)), 1)
+        return None, None, None, stem, unpack_layers(layer_parts), constants
 
 
 def fits_boards(torso: ResNet, obs: Tensor) -> bool:

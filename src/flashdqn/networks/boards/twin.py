@@ -75,7 +75,13 @@ def go_back_twin(
         stream = through_norm(convolve(inner, transposed[k + 1]), count - 2 - k, stream)
     layers = [weigh(saved.after[k], found[k + 1]) for k in range(count)]
     stem = weigh(F.pad(saved.inputs, (0, 0, 0, 0, 0, 8 - saved.inputs.shape[1])), stream)
-    return BoardGradients(sums[None], torch.stack(layers)[:, None], stem.reshape(1, CHANNELS, 3, 24))
+    biases = sums[:, :1].roll(-1, 0).expand(-1, 3, -1) / 3  # the stem last, in three parts
+    return BoardGradients(
+        sums[None, :, 1:].clone(),
+        torch.stack(layers)[:, None],
+        stem.reshape(1, CHANNELS, 3, 24),
+        biases.clone(),
+    )
 
 
 def apply_norm(planes: Tensor, stats: Tensor, constants: Tensor) -> Tensor:
