@@ -1,4 +1,4 @@
-"""Compile and launch the kernels of `boards.cu`, for one size of board and one number of residual blocks."""
+"""Compile and launch the CUDA kernels of this folder, for one size of board and one number of residual blocks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from flashdqn.compute.nvrtc import CudaModule, compile_cuda
 
+#: The files of the program, in their order.
+SOURCES = ("common", "forward", "backward", "weights")
 CHANNELS = 64
 #: Warp groups that compute, in a block of threads; one more brings the weights.
 FORWARD_GROUPS = 4
@@ -48,7 +50,7 @@ class BoardShape(NamedTuple):
 
     @property
     def image_bytes(self) -> int:
-        """A board in shared memory; see `boards.cu`."""
+        """A board in shared memory; see `common.cu`."""
         least = 2 * (self.columns + 2) + self.positions
         return 8 * 16 * (least + (9 - least % 8) % 8)
 
@@ -106,7 +108,8 @@ def write_source(shape: BoardShape) -> str:
         + multiply_function("multiply_rows", CHANNELS, from_registers=True)
         + multiply_function("multiply_stem_rows", 24, from_registers=True)
     )
-    source = resources.files("flashdqn.networks.boards").joinpath("boards.cu").read_text(encoding="utf-8")
+    folder = resources.files("flashdqn.networks.boards")
+    source = "\n".join(folder.joinpath(f"{name}.cu").read_text(encoding="utf-8") for name in SOURCES)
     return source.replace("//WGMMA//", products)
 
 

@@ -1,4 +1,4 @@
-"""Weights in the order in which the kernels of `boards.cu` read them, and their gradients back."""
+"""Weights in the order in which the kernels read them, and their gradients back."""
 
 from __future__ import annotations
 
