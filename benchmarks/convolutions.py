@@ -88,7 +88,6 @@ def measure_torso(report: Report, torso: ResNet, batch: int) -> None:
         with torch.autocast("cuda", torch.bfloat16):
             return torso(numbers).to(torch.bfloat16)
 
-    torso.uses_kernels = False
     quick = compiled(forward)
     with torch.no_grad():
         report.add("torso by PyTorch, features", time_calls(lambda: quick(obs)), flops)
@@ -96,7 +95,6 @@ def measure_torso(report: Report, torso: ResNet, batch: int) -> None:
     parameters = list(torso.parameters())
     spent = time_calls(lambda: torch.autograd.grad(both(obs), parameters, gradient))
     report.add("torso by PyTorch, features and gradient", spent, 3 * flops)
-    torso.uses_kernels = True
 
 
 def measure_kernels(
@@ -132,11 +130,12 @@ def measure_streams(report: Report, batch: int, features: int, width: int) -> No
 
 def measure_training(report: Report, preset: str, batch: int, kernels: bool) -> None:
     """A step of all boards and an update, as CUDA graphs."""
-    ResNet.uses_kernels = kernels
     config = base_config(preset)
     learn, buffer = replace(config.learn, batch_size=batch), replace(config.replay, capacity=200_000)
     config = replace(config, learn=learn, replay=buffer)
     parts = assemble_parts(config, build_env(config.env, config.envs, DEVICE))
+    for network in (parts.learner.online, parts.learner.target):
+        network.torso.uses_kernels &= kernels  # type: ignore
     engine = Engine(config, parts)
     begun = time.perf_counter()
     warm_up_plan(engine, ExecutionPlan("compile", graph=True))
@@ -160,7 +159,6 @@ def measure_training(report: Report, preset: str, batch: int, kernels: bool) -> 
     for kernel, microseconds in largest:
         print(f"    {kernel[:84]:<84} {microseconds:9.1f} µs")
     print(f"    {'all kernels of the update':<84} {sum(spent.values()):9.1f} µs", flush=True)
-    ResNet.uses_kernels = True
 
 
 def main() -> None:

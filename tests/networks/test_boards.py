@@ -16,10 +16,15 @@ from torch.func import functional_call, grad_and_value
 
 from flashdqn.compute import nvrtc
 from flashdqn.core.errors import ExecutionError
-from flashdqn.networks.boards import torso as boards
 from flashdqn.networks.boards.kernels import BoardShape, list_options, multiply_function, write_source
 from flashdqn.networks.boards.packing import pack_layers, pack_transposed
-from flashdqn.networks.boards.torso import board_shape, compute_features, fits_boards
+from flashdqn.networks.boards.torso import (
+    board_shape,
+    can_run_kernels,
+    compute_features,
+    fits_boards,
+    use_kernels,
+)
 from flashdqn.networks.boards.twin import convolve
 from flashdqn.networks.outputs import Dueling, apply_joined, apply_output_layer
 from flashdqn.networks.torsos import ResNet, to_cells
@@ -163,11 +168,12 @@ def test_without_a_compiler_pytorch_computes(monkeypatch: pytest.MonkeyPatch) ->
         nvrtc.load_nvrtc()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    boards._try_kernels.cache_clear()
+    torso = make_torso((4, 3, 2), 1)
     with pytest.warns(UserWarning, match="by PyTorch, because"):
-        assert not boards.can_run_kernels(BoardShape(4, 4, 3, 9), 0)
+        use_kernels(torso, torch.device("cuda", 0))
+    assert not torso.uses_kernels
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    assert not boards.can_run_kernels(BoardShape(4, 4, 3, 10), 0)
+    assert not can_run_kernels(BoardShape(4, 4, 3, 10), 0)
 
 
 def test_the_source_is_written_for_a_board() -> None:

@@ -69,10 +69,10 @@ class ResNet(nn.Module):
     normalization (if configured) and ReLU before the convolutions and after the last block.
 
     Planes lie as [B, H, W, C] in memory, which tensor cores read best; their shape stays [B, C, H, W]. Small boards
-    in bfloat16 on a Hopper GPU go through hand-written kernels (`networks/boards`), unless `uses_kernels` is False.
+    in bfloat16 on a Hopper GPU go through hand-written kernels (`networks/boards`), where `use_kernels` allowed it.
     """
 
-    uses_kernels = True
+    uses_kernels = False
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ResNet(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, features]."""
-        if self.uses_kernels and fits_boards(self, obs):
+        if fits_boards(self, obs):
             return self.mlp(compute_features(self, obs))  # type: ignore[no-any-return]
         planes = to_planes(to_cells(obs).contiguous())
         planes = torch.relu(self.norm(self.blocks(self.stem(planes))))

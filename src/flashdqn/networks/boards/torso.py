@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flashdqn.core.errors import ExecutionError
 from flashdqn.networks.boards.kernels import CHANNELS, BoardShape, load_kernels
@@ -90,32 +90,33 @@ class BoardFeatures(torch.autograd.Function):
 
 
 def fits_boards(torso: ResNet, obs: Tensor) -> bool:
-    """Whether the kernels can do this: bfloat16 on a Hopper GPU, boards of up to 10x10, 64 channels everywhere,
-    normalization, and no gradient of the observation."""
-    if obs.device.type != "cuda" or obs.requires_grad or not torch.is_autocast_enabled("cuda"):
+    """Whether the kernels may do this: they are ready, and it is in bfloat16 and without a gradient of the
+    observation."""
+    if not torso.uses_kernels or obs.device.type != "cuda" or obs.requires_grad:
         return False
-    if torch.get_autocast_dtype("cuda") != torch.bfloat16:
-        return False
-    shape = torso.board_shape
-    return shape is not None and can_run_kernels(shape, obs.device.index or 0)
+    return torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
 
 
 def board_shape(shape: tuple[int, ...], channels: tuple[int, ...], layer_norm: bool) -> BoardShape | None:
-    """What the kernels would be compiled for; None for a torso that they do not know."""
+    """What the kernels would be compiled for; None for a torso that they do not know: they know boards of up to
+    10x10 cells and 8 planes, 64 channels everywhere, and normalization."""
     inputs, rows, columns = shape
     board = BoardShape(rows, columns, inputs, len(channels))
     fits = layer_norm and set(channels) == {CHANNELS} and inputs <= 8 and len(channels) <= 6
     return board if fits and board.positions <= 112 else None
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def can_run_kernels(shape: BoardShape, device: int) -> bool:
-    """Whether the kernels compile and load here; asked once."""
-    return _try_kernels(shape, device)
+def use_kernels(network: nn.Module, device: torch.device) -> None:
+    """Let every torso of a network that the kernels know use them on this device, if they run there."""
+    for module in network.modules():
+        shape = getattr(module, "board_shape", None)
+        if shape is not None and device.type == "cuda":
+            module.uses_kernels = can_run_kernels(shape, device.index or 0)  # type: ignore[assignment]
 
 
 @functools.cache
-def _try_kernels(shape: BoardShape, device: int) -> bool:
+def can_run_kernels(shape: BoardShape, device: int) -> bool:
+    """Whether the kernels compile and load here: on a Hopper GPU. It takes a second or two."""
     if torch.cuda.get_device_capability(device) != (9, 0):
         return False
     try:
