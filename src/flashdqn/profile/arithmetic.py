@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.precision import Precision
+from flashdqn.compute.threads import limit_threads
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.learner import Learner
 from flashdqn.networks.flops import count_flops
@@ -17,7 +18,7 @@ from flashdqn.training.phases import make_timing_event
 
 #: The side of the square matrices whose product is the yardstick, and how often it is repeated; the best counts.
 GPU_SIDE, GPU_REPEATS = 8192, 20
-CPU_SIDE, CPU_REPEATS = 1024, 10
+CPU_SIDE, CPU_REPEATS = 1024, 30
 
 
 def measure_arithmetic(ready: Ready, spent: Spent) -> Arithmetic | None:
@@ -31,7 +32,10 @@ def measure_arithmetic(ready: Ready, spent: Spent) -> Arithmetic | None:
     parts, learner = ready.loop.parts, ready.loop.parts.learner
     passes = 3 + count_bootstrap_passes(ready)
     flops = spent.batch * passes * count_flops(learner.online, parts.env.obs_spec)
-    return compare_arithmetic(flops, passes, seconds, learner)
+    compute, games = ready.threads
+    by_hand = ready.choice.plan.way == "native"  # such updates use the games' threads too
+    with limit_threads(max(compute, games) if by_hand else compute, games):
+        return compare_arithmetic(flops, passes, seconds, learner)
 
 
 def compare_arithmetic(flops: int, passes: int, seconds: float, learner: Learner) -> Arithmetic:
