@@ -25,6 +25,7 @@ from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
 from flashdqn.learn.loss import Margin, TDLoss, td_loss
 from flashdqn.networks import build_network
+from flashdqn.networks.boards.torso import use_kernels
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import make_policy, make_target, set_fraction_generator
 
@@ -52,6 +53,8 @@ class Learner:
         self.generators = dict(generators or {})
         self.bootstrap = wrap_bootstrap(build_bootstrap(config), head)
         self.online = network.to(device)
+        if precision == "bf16":
+            use_kernels(self.online, device)
         self.target = self.online  # PQN has no separate one
         if config.method == "replay":
             self.target = make_target(self.online, chooses=not has_trait(self.bootstrap, "online_chooses"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -24,10 +26,14 @@ class Stream(nn.Sequential):
 
     def forward(self, features: Tensor) -> Tensor:
         """[…, features] → […, outputs]."""
-        *hidden, output = self
+        return self.finish(self[0](features))
+
+    def finish(self, numbers: Tensor) -> Tensor:
+        """What follows the first layer."""
+        _, *hidden, output = self
         for layer in hidden:
-            features = layer(features)
-        return apply_output_layer(output, features)
+            numbers = layer(numbers)
+        return apply_output_layer(output, numbers)
 
 
 def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:
@@ -38,6 +44,23 @@ def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:
         return output(features)  # type: ignore[no-any-return]
     with torch.autocast(features.device.type, enabled=False):
         return output(features.float())  # type: ignore[no-any-return]
+
+
+def can_join(one: nn.Module, other: nn.Module, features: Tensor) -> bool:
+    """Whether two streams should read the features in one product: on a GPU in bfloat16, where the features' own
+    gradient is then one product too, and not a sum of two large tensors."""
+    if features.device.type != "cuda" or not torch.is_autocast_enabled("cuda"):
+        return False
+    return all(isinstance(stream, Stream) and type(stream[0]) is nn.Linear for stream in (one, other))
+
+
+def apply_joined(one: Stream, other: Stream, features: Tensor) -> tuple[Tensor, Tensor]:
+    """What both streams make of the features; their first layers are one product."""
+    first: list[Any] = [one[0], other[0]]
+    weight, bias = torch.cat([layer.weight for layer in first]), torch.cat([layer.bias for layer in first])
+    joined = nn.functional.linear(features, weight, bias)
+    width = first[0].out_features
+    return one.finish(joined[..., :width]), other.finish(joined[..., width:])
 
 
 class Dueling(nn.Module):
@@ -64,8 +87,12 @@ class Dueling(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[…, features] → […, A · size]."""
-        value = apply_output_layer(self.value, features).unsqueeze(-2)  # […, 1, size]
-        advantage = apply_output_layer(self.advantage, features)
+        if can_join(self.value, self.advantage, features):
+            value, advantage = apply_joined(self.value, self.advantage, features)  # type: ignore[arg-type]
+        else:
+            value = apply_output_layer(self.value, features)
+            advantage = apply_output_layer(self.advantage, features)
+        value = value.unsqueeze(-2)  # […, 1, size]
         advantage = advantage.view(*advantage.shape[:-1], *self.shape)  # […, A, size]
         centered = advantage - advantage.mean(-2, keepdim=True)
         return (value + centered).flatten(-2)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.networks.boards.torso import board_shape, compute_features, fits_boards
 
 #: Makes a fully connected layer from its numbers of inputs and outputs: plain or noisy.
 MakeLinear = Callable[[int, int], nn.Module]
@@ -67,8 +68,11 @@ class ResNet(nn.Module):
     al. 2016b, *Identity Mappings in Deep Residual Networks*, arXiv:1603.05027: only additions on the direct path;
     normalization (if configured) and ReLU before the convolutions and after the last block.
 
-    Planes lie as [B, H, W, C] in memory, which tensor cores read best; their shape stays [B, C, H, W].
+    Planes lie as [B, H, W, C] in memory, which tensor cores read best; their shape stays [B, C, H, W]. Small boards
+    in bfloat16 on a Hopper GPU go through hand-written kernels (`networks/boards`), where `use_kernels` allowed it.
     """
+
+    uses_kernels = False
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         require_planes("resnet", shape)
+        self.board_shape = board_shape(shape, channels, layer_norm)
         self.stem = nn.Conv2d(shape[0], channels[0], kernel_size=3, padding=1)
         pairs = zip((channels[0], *channels), channels, strict=False)
         self.blocks = nn.Sequential(*(ResidualBlock(into, out, layer_norm) for into, out in pairs))
@@ -89,6 +94,8 @@ class ResNet(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, features]."""
+        if fits_boards(self, obs):
+            return self.mlp(compute_features(self, obs))  # type: ignore[no-any-return]
         planes = to_planes(to_cells(obs).contiguous())
         planes = torch.relu(self.norm(self.blocks(self.stem(planes))))
         return self.mlp(to_cells(planes))  # type: ignore[no-any-return]

@@ -14,6 +14,7 @@ from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.core.contract import close_env
 from flashdqn.envs import build_evaluation_env
+from flashdqn.profile.arithmetic import measure_arithmetic
 from flashdqn.profile.graph_phases import measure_graph_parts
 from flashdqn.profile.ready import Ready, TurnResult
 from flashdqn.profile.result import Aside, Spent, TimedPhase
@@ -53,8 +54,10 @@ def measure_time_spent(ready: Ready, seconds: float) -> Spent:
             *_measure_checkpoint(ready),
         )
         apart, reason = measure_graph_parts(ready, spent)
+        spent = replace(spent, asides=asides, apart=apart, not_apart=reason)
+        arithmetic = measure_arithmetic(ready, spent)
     fused = describe_fused_phases(ready.choice.plan, cuda)
-    return replace(spent, asides=asides, apart=apart, not_apart=reason, fused=fused)
+    return replace(spent, arithmetic=arithmetic, fused=fused)
 
 
 def summarize_turn(turn: TurnResult, seconds: Mapping[str, float], ratio_asked: float, batch: int) -> Spent:

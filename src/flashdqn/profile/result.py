@@ -54,6 +54,19 @@ class Apart:
 
 
 @dataclass(frozen=True)
+class Arithmetic:
+    """The products of an update, beside one large product on the same machine."""
+
+    flops: int  # of an update: two for each multiplication and addition
+    passes: int  # forward passes that they are counted as; a gradient is two
+    seconds: float  # of an update
+    flops_per_second: float
+    product_flops_per_second: float
+    product: str  # its number format
+    share: float  # of the product's rate
+
+
+@dataclass(frozen=True)
 class Spent:
     """Where the time of the user's own configuration goes."""
 
@@ -72,6 +85,7 @@ class Spent:
     asides: tuple[Aside, ...]
     apart: tuple[Apart, ...]
     not_apart: str  # why graphs were not split, where they were not
+    arithmetic: Arithmetic | None = None  # None: without updates
 
 
 @dataclass(frozen=True)

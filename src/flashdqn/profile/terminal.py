@@ -11,6 +11,7 @@ from rich.text import Text
 from flashdqn.profile.compare import TRIMMED
 from flashdqn.profile.result import (
     Advice,
+    Arithmetic,
     Aside,
     Outcome,
     Profile,
@@ -71,6 +72,25 @@ def describe_speeds(spent: Spent) -> Iterable[str]:
             f"Learning takes {learning / whole:.0%} of the time: {learning / spent.ratio_done:,.0f} µs per update, "
             f"{learning:,.2f} µs per transition; the rest {whole - learning:,.2f} µs per transition"
         )
+    if spent.arithmetic is not None:
+        yield describe_arithmetic(spent.arithmetic)
+
+
+def describe_arithmetic(found: Arithmetic) -> str:
+    """How fast the products of an update are done, and how fast they could be."""
+    return (
+        f"An update is {format_flops(found.flops)} ({found.passes} forward passes' worth) in "
+        f"{found.seconds * 1e6:,.0f} µs: {format_flops(found.flops_per_second)}/s, {found.share:.0%} of the "
+        f"{format_flops(found.product_flops_per_second)}/s of a large {found.product} product here"
+    )
+
+
+def format_flops(count: float) -> str:
+    """A number of operations with a unit: 1.18 TFLOP."""
+    for unit, size in (("T", 1e12), ("G", 1e9)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}FLOP"
+    return f"{count / 1e6:.3g} MFLOP"
 
 
 def phase_table(phases: Iterable[TimedPhase], title: str) -> Table:
