@@ -337,3 +337,21 @@ def view_matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: A
     """View the matrix at an address, with the dtype of another array."""
     kind = types.Array(like.dtype, 2, "C")
     return kind(*[types.int64] * 3, like), _generate_view(like.dtype)
+
+
+@intrinsic
+def view_float_row(typing: Any, matrix: Any, row: Any, width: Any, first: Any, count: Any) -> Any:
+    """View `count` numbers, from `first` on, of a row of the float32 matrix at an address; rows are `width` apart."""
+    kind = types.Array(types.float32, 1, "C")
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        address, line, length, begin, size = arguments
+        offset = build.mul(build.add(build.mul(line, length), begin), _INT(_BYTE))
+        data = build.inttoptr(build.add(address, offset), _FLOAT.as_pointer())
+        array = make_array(signature.return_type)(context, build)
+        populate_array(
+            array, data=data, shape=[size], strides=[_INT(_BYTE)], itemsize=_INT(_BYTE), meminfo=None
+        )
+        return array._getvalue()
+
+    return kind(*[types.int64] * 5), generate
