@@ -293,8 +293,8 @@ def check_settings(config: Config, device: torch.device) -> tuple[int, list[Kern
     close_env(probe)
     dtype = probe.obs_spec.dtype
     jobs = [
-        plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype),
-        plan_policy_kernel(learner.online, dtype),
+        plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype, learner.margin),
+        plan_policy_kernel(learner.online, dtype, learner.head),
     ]
     threads = threads_for_flops(config.update_size * count_flops(learner.online, probe.obs_spec))
     return threads, [job for job in jobs if job is not None]

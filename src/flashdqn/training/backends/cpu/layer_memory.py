@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from flashdqn.compute.gemm import LANES, ROWS
 from flashdqn.networks.noisy import NoisyLinear, signed_root
@@ -32,9 +32,10 @@ class ByLayers:
     ) -> None:  # fmt: skip
         self._memory = Memory()
         self.layers = make_table(self._memory, online)
+        add_gradients(self.layers, self._memory, online)
         add_target(self.layers, self._memory, online, target)
         add_activations(self.layers, self._memory, online, rows, width)
-        self.rooms = self._make_rooms(online, numbers_per_action, width)
+        self.rooms = make_rooms(self._memory, online, numbers_per_action, width)
         self.blocks = np.array(list_blocks(online))
         inputs = np.where(self.blocks[:, 3], 1, self.layers[self.blocks[:, 0], mlp.IN])
         weights = self.blocks[:, 2] * inputs
@@ -48,17 +49,19 @@ class ByLayers:
             self._shares[count] = np.array([shares[0], shares[1], blocks, shares[2]])
         self.between = np.zeros(rows, dtype=np.int64), np.zeros((2, rows)), np.zeros(len(self.blocks))
 
-    def _make_rooms(self, plan: LayerPlan, size: int, width: int) -> Numbers:
-        c, actions = columns, plan.layers[-1].outputs // size
-        heights = {
-            c.SPARE: max(layer.inputs for layer in plan.layers), c.SUMS: SUM_ROWS, c.Q: actions,
-            c.POLICY: actions, c.GOAL: size, c.PICKED: size, c.CHANCE: size, c.REWARDS: 1,
-        }  # fmt: skip
-        return np.array([self._memory.new(heights[k], width) for k in range(c.ROOMS)])
-
     def tables(self, threads: int) -> tuple[Numbers, ...]:
         """The first arguments of the kernel after the worker and the number of threads."""
         return (self.layers, self.blocks, self._shares[threads], *self.between, self.rooms)
+
+
+def make_rooms(memory: Memory, plan: LayerPlan, size: int, width: int) -> Numbers:
+    """Matrices for what lies between forward and backward."""
+    c, actions = columns, plan.layers[-1].outputs // size
+    heights = {
+        c.SPARE: max(layer.inputs for layer in plan.layers), c.SUMS: SUM_ROWS, c.Q: actions, c.POLICY: actions,
+        c.GOAL: size, c.PICKED: size, c.CHANCE: size, c.REWARDS: 1,
+    }  # fmt: skip
+    return np.array([memory.new(heights[k], width) for k in range(c.ROOMS)])
 
 
 def list_blocks(plan: LayerPlan) -> list[tuple[int, int, int, bool]]:
@@ -72,42 +75,40 @@ def list_blocks(plan: LayerPlan) -> list[tuple[int, int, int, bool]]:
 
 
 def make_table(memory: Memory, plan: LayerPlan) -> Numbers:
-    """A line for each layer: sizes, parents, and the addresses of the online network's parameters and gradients."""
+    """A line for each layer: sizes, parents, and the addresses of the online network's parameters. Noisy layers have
+    memory of their own for effective weights, and the place of their noise, in bytes."""
     c = columns
     table = np.zeros((len(plan.layers), c.COLUMNS), dtype=np.int64)
     noise = 0
     for line, layer in zip(table, plan.layers, strict=True):
         line[mlp.IN], line[mlp.OUT] = layer.inputs, layer.outputs
         line[c.PARENT], line[c.HIDDEN] = layer.parent, layer.hidden
-        if isinstance(layer.linear, NoisyLinear):
-            add_noisy_layer(line, memory, layer.linear, noise)
-            noise += 4 * (layer.inputs + layer.outputs)
+        if isinstance(own := layer.linear, NoisyLinear):
+            line[mlp.WEIGHT], line[mlp.BIAS] = memory.new(own.outputs, own.inputs), memory.new(own.outputs)
+            line[c.MEAN], line[c.BIAS_MEAN] = find_places(own.weight_mean, own.bias_mean)
+            line[c.SIGMA], line[c.BIAS_SIGMA] = find_places(own.weight_sigma, own.bias_sigma)
+            line[c.NOISE_IN], line[c.NOISE_OUT] = noise, noise + 4 * own.inputs
+            noise += 4 * (own.inputs + own.outputs)
         else:
-            line[mlp.WEIGHT], line[mlp.BIAS] = find_places(layer.linear.weight, layer.linear.bias)
-            line[mlp.WEIGHT_GRAD], line[mlp.BIAS_GRAD] = find_gradients(
-                layer.linear.weight, layer.linear.bias
-            )
+            line[mlp.WEIGHT], line[mlp.BIAS] = find_places(own.weight, own.bias)
         if layer.norm is not None:
             line[c.NORM], line[c.NORM_BIAS] = find_places(layer.norm.weight, layer.norm.bias)
-            line[c.NORM_GRAD], line[c.NORM_BIAS_GRAD] = find_gradients(layer.norm.weight, layer.norm.bias)
-        line[mlp.LINE] = -(-layer.inputs // LANES) * LANES
-        line[mlp.SCRATCH] = (
-            memory.new(layer.outputs, int(line[mlp.LINE])) if line[mlp.LINE] > layer.inputs else 0
-        )
     return table
 
 
-def add_noisy_layer(line: Numbers, memory: Memory, layer: NoisyLinear, noise: int) -> None:
-    """The columns of a noisy layer: effective weights in memory of their own, means and deviations, and where its
-    noise begins, in bytes. What plain layers have for weights, these have for means."""
+def add_gradients(table: Numbers, memory: Memory, plan: LayerPlan) -> None:
+    """The addresses of the gradients; what plain layers have for weights, noisy ones have for means."""
     c = columns
-    means, sigmas = (layer.weight_mean, layer.bias_mean), (layer.weight_sigma, layer.bias_sigma)
-    line[mlp.WEIGHT], line[mlp.BIAS] = memory.new(layer.outputs, layer.inputs), memory.new(layer.outputs)
-    line[c.MEAN], line[c.BIAS_MEAN] = find_places(*means)
-    line[c.SIGMA], line[c.BIAS_SIGMA] = find_places(*sigmas)
-    line[mlp.WEIGHT_GRAD], line[mlp.BIAS_GRAD] = find_gradients(*means)
-    line[c.SIGMA_GRAD], line[c.BIAS_SIGMA_GRAD] = find_gradients(*sigmas)
-    line[c.NOISE_IN], line[c.NOISE_OUT] = noise, noise + 4 * layer.inputs
+    for line, layer in zip(table, plan.layers, strict=True):
+        if isinstance(own := layer.linear, NoisyLinear):
+            line[mlp.WEIGHT_GRAD], line[mlp.BIAS_GRAD] = find_gradients(own.weight_mean, own.bias_mean)
+            line[c.SIGMA_GRAD], line[c.BIAS_SIGMA_GRAD] = find_gradients(own.weight_sigma, own.bias_sigma)
+        else:
+            line[mlp.WEIGHT_GRAD], line[mlp.BIAS_GRAD] = find_gradients(own.weight, own.bias)
+        if layer.norm is not None:
+            line[c.NORM_GRAD], line[c.NORM_BIAS_GRAD] = find_gradients(layer.norm.weight, layer.norm.bias)
+        padded = line[mlp.LINE] = -(-layer.inputs // LANES) * LANES
+        line[mlp.SCRATCH] = memory.new(layer.outputs, int(padded)) if padded > layer.inputs else 0
 
 
 def add_target(table: Numbers, memory: Memory, online: LayerPlan, target: LayerPlan) -> None:
@@ -157,7 +158,7 @@ def find_places(*tensors: Tensor) -> list[int]:
     return [tensor.data_ptr() for tensor in tensors]
 
 
-def find_gradients(*parameters: nn.Parameter) -> list[int]:
+def find_gradients(*parameters: Tensor) -> list[int]:
     """The addresses of the gradients of parameters."""
     return [cast(Tensor, parameter.grad).data_ptr() for parameter in parameters]
 

@@ -115,7 +115,7 @@ def add_chain(layers: list[Layer], modules: list[nn.Module], parent: int) -> int
 def check_linear(module: nn.Module) -> nn.Linear | NoisyLinear:
     """A plain or a noisy layer, with a bias."""
     if type(module) is NoisyLinear or (type(module) is nn.Linear and module.bias is not None):
-        return cast("nn.Linear | NoisyLinear", module)
+        return module
     raise UnknownPart(f"the layer {type(module).__name__}")
 
 

@@ -32,9 +32,9 @@ from flashdqn.training.backends.cpu.losses import plan_loss
 from flashdqn.training.backends.cpu.memory import ByHalves, BySamples
 from flashdqn.training.backends.cpu.networks import explain_unknown, plain_mlp_layers, plan_layers
 
-#: With this many samples or more, they are taken two vectors at a time. That is a little faster, but leaves fewer
+#: With this many samples or more, they are taken more vectors at a time. That is a little faster, but leaves fewer
 #: parts for threads to share.
-LARGE = 16 * LANES
+SMALL, LARGE = 4 * LANES, 16 * LANES
 
 
 class NativeUpdates:
@@ -127,7 +127,7 @@ class _Workspace:
     """What batches of `rows` rows need, and a call that does updates with it."""
 
     def __init__(self, owner: NativeUpdates, rows: int, dtype: torch.dtype) -> None:
-        at_once = (2 if rows >= LARGE else 1) * LANES
+        at_once = choose_at_once(rows, owner.is_plain)
         # Not a power of two: otherwise all features of a sample would compete for the same cache lines.
         width = -(-rows // at_once) * at_once + 16
         length = len(owner._flat[0]) if owner._flat else 0
@@ -135,15 +135,20 @@ class _Workspace:
         self.sizes = np.array([rows, at_once, width, owner._double, dtype == torch.uint8, 1])
         room = rows, width, at_once, length, owner.team.most
         self.memory: BySamples | ByHalves | ByLayers
+        self.constants: tuple[Any, ...]
         if owner.is_plain:
-            layers = [[cast(nn.Linear, layer.linear) for layer in plan.layers] for plan in owner._plans]
-            self.memory = (ByHalves if ByHalves.fits(layers[0]) else BySamples)(*layers, *room)
-            self.kernel, self.constants = self.memory.kernel, (float(owner._loss.numbers[heads_cpu.HUBER]),)
+            online, target = (
+                [cast(nn.Linear, layer.linear) for layer in plan.layers] for plan in owner._plans
+            )
+            kind = ByHalves if ByHalves.fits(online) else BySamples
+            self.memory = kind(online, target, *room)
+            self.kernel, self.constants = kind.kernel, (float(owner._loss.numbers[heads_cpu.HUBER]),)
         else:
-            plan, (kernel, bootstrap, size, *constants) = owner._plans[0], owner._loss
-            self.memory, self.kernel, self.constants = ByLayers(*owner._plans, size, *room), kernel, constants
-            actions = plan.layers[-1].outputs // size
-            self.sizes = np.array([*self.sizes, actions, size, plan.value, bootstrap])
+            plan, loss = owner._plans[0], owner._loss
+            self.memory = ByLayers(*owner._plans, loss.size, *room)
+            self.kernel, self.constants = loss.kernel, (loss.numbers, loss.atoms)
+            actions = plan.layers[-1].outputs // loss.size
+            self.sizes = np.array([*self.sizes, actions, loss.size, plan.value, loss.bootstrap])
         self.places = np.zeros(mlp_cpu.PLACES, dtype=np.int64)
         self.places[mlp_cpu.ZERO] = owner._zero.data_ptr()
         self.places[mlp_cpu.AT_VALUES : mlp_cpu.AT_VALUES + len(owner._flat)] = [
@@ -204,6 +209,13 @@ class _Workspace:
         return _Call(batch, sums, [*columns.values()], copied, arguments, priority, results, done)
 
 
+def choose_at_once(rows: int, plain: bool) -> int:
+    """How many samples are taken at a time: one to four vectors."""
+    if plain:
+        return (2 if rows >= LARGE else 1) * LANES
+    return (4 if rows >= LARGE else 2 if rows >= SMALL else 1) * LANES
+
+
 class _Call(NamedTuple):
     """All arguments of a call, made once for a batch that comes again and again with new numbers in it."""
 
@@ -237,9 +249,9 @@ def plan_update_kernel(
     rest = ((number, 1), ("float32", 2), ("float32", 1), row)
     if not is_plain(network, head, bootstrap, margin):
         constants = ("float32", 1), ("float32", 1)
-        types = (table, table, table, *between, row, *batch, *constants, *rest)
-        return KernelJob(plan_loss(head, bootstrap, margin).kernel, types)
+        kernel = plan_loss(head, bootstrap, margin).kernel
+        return KernelJob(kernel, (table, table, table, *between, row, *batch, *constants, *rest))
     if ByHalves.fits(plain_mlp_layers(network)):
-        types = (table, table, table, row, ("float64", 1), *batch, ("float64", 0), *rest)
-        return KernelJob(ByHalves.kernel, types)
+        own = table, table, table, row, ("float64", 1)
+        return KernelJob(ByHalves.kernel, (*own, *batch, ("float64", 0), *rest))
     return KernelJob(BySamples.kernel, (table, table, table, *between, *batch, ("float64", 0), *rest))
