@@ -131,8 +131,9 @@ def run_command(arguments: list[str]) -> int:
 def start_compiler(config: Config) -> None:
     """Start a process that compiles, if the training will probably need it: it loads PyTorch in the meantime."""
     on_cpu = config.device == "cpu" or (config.device == "auto" and not Path("/dev/nvidiactl").exists())
-    if on_cpu and "run_policy" in guess_kernels(config, "cpu"):
-        start_early("flashdqn.training.backends.cpu.policy", "run_policy")
+    kernels = guess_kernels(config, "cpu") if on_cpu else ()
+    for policy in (name for name in kernels if name.endswith("_policy")):
+        start_early("flashdqn.training.backends.cpu.policy", policy)
 
 
 def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from flashdqn.compute.graphs import compiler_missing
 from flashdqn.compute.precision import with_precision
+from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Batch, Step
 from flashdqn.learn.adam import clip_by_norm
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.learner import Learner
 from flashdqn.learn.loss import TDLoss, td_loss
+from flashdqn.networks.build import QNetwork
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.fractions import FractionDraws, get_implicit
 
 
 class CompiledBackend:
@@ -26,7 +32,8 @@ class CompiledBackend:
         self.parts = parts
         collector, learner, uniform = parts.collector, parts.learner, parts.sampler.uniform
         whole = WholeStep(learner)
-        self._act = compiler.compile("act", collector.act)
+        self._fractions = FractionDraws(learner)
+        self._act = compiler.compile("act", make_act(parts))
         self._record = compiler.compile("record", collector.record)
         self._pick = None if uniform is None else compiler.compile("pick", uniform.pick)
         if parts.exchange is None:
@@ -37,17 +44,13 @@ class CompiledBackend:
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
-        """It needs a compiler, and a network that draws no random numbers."""
-        if parts.learner.head.fractions is not None:
-            return (
-                "implicit quantiles draw their fractions inside the network, where the compiler cannot follow"
-            )
+        """It needs a compiler."""
         missing = compiler_missing(parts.learner.device)
         return f"{missing}, which torch.compile needs" if missing else None
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice, or a random one."""
-        return self._act(obs, mask, eps, luck)
+        return self._act(obs, mask, eps, luck, self._fractions.draw_for_actions(len(obs)))
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store the step, by one compiled function."""
@@ -68,12 +71,29 @@ class CompiledBackend:
             sampler.update(batch.index, priority)
 
     def _step_once(self, batch: Batch) -> Tensor:
+        fractions = self._fractions.draw_for_update(batch)
         if self.parts.exchange is None:
-            return self._step(batch)
-        gradient, result = self._gradient(batch)
+            return self._step(batch, fractions)
+        gradient, result = self._gradient(batch, fractions)
         self.parts.exchange(gradient)
         self._apply(gradient, result)
         return result.priority
+
+
+def make_act(parts: Parts) -> Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor | None], Tensor]:
+    """`Collector.act` with the fractions of implicit quantiles as one more argument, None where there are none."""
+    collector, learner = parts.collector, parts.learner
+
+    def act(obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor, fractions: Tensor | None) -> Tensor:
+        if fractions is None:
+            return collector.act(obs, mask, eps, luck)
+        online, output = cast(QNetwork, learner.online), get_implicit(learner.online)
+        policy = with_precision(
+            lambda seen: output.policy(online.features(seen), fractions), learner.precision, learner.device
+        )
+        return choose_epsilon_greedy(learner.head.q(policy(obs)), mask, eps, luck, collector.branches)
+
+    return act
 
 
 class WholeStep:
@@ -82,25 +102,29 @@ class WholeStep:
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
 
-    def step(self, batch: Batch) -> Tensor:
-        """The whole step; returns the priorities."""
-        gradient, result = self.gradient(batch)
+    def step(self, batch: Batch, fractions: tuple[Tensor, ...] = ()) -> Tensor:
+        """The whole step; returns the priorities. `fractions`: of every call of a network with implicit quantiles."""
+        gradient, result = self.gradient(batch, fractions)
         self.apply(gradient, result)
         return result.priority
 
-    def gradient(self, batch: Batch) -> tuple[Tensor, TDLoss]:
+    def gradient(self, batch: Batch, fractions: tuple[Tensor, ...] = ()) -> tuple[Tensor, TDLoss]:
         """The flat gradient of the loss, [P], and the loss itself; nothing is changed."""
         learner = self.learner
         flat, online, target = learner.flat, learner.online, learner.target
         frozen = learner.target_flat.split(learner.target_flat.values)
 
-        def call(net: nn.Module, parameters: dict[str, Tensor]) -> Net:
+        def call(net: nn.Module, parameters: dict[str, Tensor], draws: Iterator[Tensor]) -> Net:
             return with_precision(
-                lambda obs: functional_call(net, parameters, (obs,)), learner.precision, learner.device
+                lambda obs: functional_call(net, parameters, (obs, next(draws)) if fractions else (obs,)),
+                learner.precision,
+                learner.device,
             )
 
         def loss_of(parameters: dict[str, Tensor]) -> tuple[Tensor, TDLoss]:
-            nets = call(online, parameters), call(target, parameters if target is online else frozen)
+            draws = iter(fractions)
+            old = parameters if target is online else frozen
+            nets = call(online, parameters, draws), call(target, old, draws)
             result = td_loss(*nets, batch, learner.head, learner.bootstrap, learner.margin)
             return result.loss, result
 
