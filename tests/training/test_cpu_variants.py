@@ -310,9 +310,7 @@ def test_says_which_part_it_does_not_know() -> None:
     assert explain(case.network(1), implicit) == "implicit quantiles"
     categorical = Variant(kind="categorical")
     assert "rollouts" in str(explain(categorical.network(1), categorical.head, given_target))
-    assert explain(case.network(1, normalize=True) if case.dtype != torch.uint8 else case.network(1)) == (
-        "observations that the network normalizes"
-    )
+    assert explain(case.network(1, normalize=True)) == "observations that the network normalizes"
     g = torch.Generator().manual_seed(0)
     planes = build_network(NetworkConfig(torso="cnn"), ObsSpec((2, 5, 5), torch.float32), 3, g)
     assert explain(planes) == "the torso CNN, only MLPs"

@@ -42,11 +42,10 @@ def may_be_native(config: Config) -> bool:
 
 def list_native_kernels(config: Config) -> tuple[str, ...]:
     """The kernels of hand-written acting and updating, as far as the settings say."""
-    network, learn = config.network, config.learn
+    network, learn, demos = config.network, config.learn, config.demos
     plain = learn.head == "scalar" and not (network.dueling or network.noisy or network.layer_norm)
-    updates_plain = (
-        plain and learn.bootstrap != "munchausen" and learn.method == "replay" and not config.demos.kept
-    )
+    usual = learn.bootstrap != "munchausen" and learn.method == "replay"
+    updates_plain = plain and usual and not (demos.kept and demos.margin_weight)
     policy = "run_policy" if plain else f"run_{learn.head}_policy"
     updates = "run_updates_by_halves" if updates_plain else f"run_{learn.head}_updates"
     return policy, updates, "adam_step"
