@@ -3,11 +3,12 @@
     make bench-setup
     python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx] [--algo rainbow]
 
-Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. With `--algo rainbow` ours and
-Tianshou's Rainbow: 256 boards, 2x128 with dueling streams, batch 256, one gradient step per 32 transitions. Every program is a separate
-process and is measured in a window after its warm-up; they take turns, in reverse order in every other round. A
-short trial first finds the best number of threads for each. peers/README.md says what each does. `since start` is
-all steps of a process by all its time, with imports, compilation and burn-in: it depends on --seconds.
+Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions; with `--algo rainbow` ours
+and Tianshou's Rainbow: 256 boards, 2x128 with dueling streams, batch 256, one gradient step per 32 transitions.
+Every program is a separate process and is measured in a window after its warm-up; they take turns, in reverse
+order in every other round. A short trial first finds the best number of threads for each. peers/README.md says
+what each does. `since start` is all steps of a process by all its time, with imports, compilation and burn-in: it
+depends on --seconds.
 """
 
 from __future__ import annotations

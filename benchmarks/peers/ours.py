@@ -54,7 +54,8 @@ def rainbow_settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
         "network": {"dueling": True, "noisy": True, "noisy_sigma": task.NOISE},
         "replay": {"priority": task.ALPHA, "beta": task.BETA, "n_step": task.N_STEP},
         "learn": {
-            "head": "categorical", "bootstrap": "double", "atoms": task.ATOMS, "v_min": task.V_MIN, "v_max": task.V_MAX
+            "head": "categorical", "bootstrap": "double", "atoms": task.ATOMS, "v_min": task.V_MIN, "v_max":
+            task.V_MAX
         },
         "explore": {"schedule": "linear", "start": 0.0, "end": 0.0},
     }  # fmt: skip

@@ -31,8 +31,8 @@ from flashdqn.training.compile_budget import (
     NATIVE_KERNELS,
     count_updates,
     guess_kernels,
-    list_native_kernels,
     is_worth_waiting,
+    list_native_kernels,
     may_be_native,
 )
 from flashdqn.training.engine import Engine

@@ -341,7 +341,8 @@ def view_matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: A
 
 @intrinsic
 def view_float_row(typing: Any, matrix: Any, row: Any, width: Any, first: Any, count: Any) -> Any:
-    """View `count` numbers, from `first` on, of a row of the float32 matrix at an address; rows are `width` apart."""
+    """View `count` numbers, from `first` on, of a row of the float32 matrix at an address; rows are `width`
+    apart."""
     kind = types.Array(types.float32, 1, "C")
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:

@@ -1,7 +1,8 @@
 """exp and log in float32 that the compiler can turn into vector instructions: a library's are called one by one.
 
-Both are a polynomial on a small interval and an exponent put together from its bits (Cephes, Moshier 1989). They are
-written in LLVM's own language, because Numba cannot read a float's bits as an integer. Their error is below 2e-7.
+Both are a polynomial on a small interval and an exponent put together from its bits (Cephes, Moshier 1989). They
+are written in LLVM's own language, because Numba cannot read a float's bits as an integer. Their error is below
+2e-7.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def exp_float(typing: Any, x: Any) -> Any:
 
 @intrinsic
 def log_float(typing: Any, x: Any) -> Any:
-    """The natural logarithm of a float32 > 0; of 0 it is a number near −88, so that 0 · log 0 is 0. NaN stays NaN."""
+    """The natural logarithm of a float32 > 0; of 0 it is a number near −88, so that 0 · log 0 is 0. NaN stays
+    NaN."""
 
     def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
         write = _Writer(build)

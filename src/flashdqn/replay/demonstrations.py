@@ -127,7 +127,8 @@ class MixedSampler:
         ]
 
     def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
-        """The same batches, one after the other in one large one: `index` and `expert` skip the rows of the other."""
+        """The same batches, one after the other in one large one: `index` and `expert` skip the rows of the
+        other."""
         assert isinstance(self.own, SamplerBase)
         transition, expert = self._draw_shown(count, size)
         own = self.own.group(count, size - len(expert) // count, pick)

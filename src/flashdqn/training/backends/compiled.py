@@ -103,7 +103,8 @@ class WholeStep:
         self.learner = learner
 
     def step(self, batch: Batch, fractions: tuple[Tensor, ...] = ()) -> Tensor:
-        """The whole step; returns the priorities. `fractions`: of every call of a network with implicit quantiles."""
+        """The whole step; returns the priorities. `fractions`: of every call of a network with implicit
+        quantiles."""
         gradient, result = self.gradient(batch, fractions)
         self.apply(gradient, result)
         return result.priority

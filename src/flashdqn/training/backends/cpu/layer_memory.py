@@ -1,4 +1,5 @@
-"""The memory of `variants.py`: a table of layers of any kind, and rooms for what lies between forward and backward."""
+"""The memory of `variants.py`: a table of layers of any kind, and rooms for what lies between forward and
+backward."""
 
 from __future__ import annotations
 
@@ -75,8 +76,8 @@ def list_blocks(plan: LayerPlan) -> list[tuple[int, int, int, bool]]:
 
 
 def make_table(memory: Memory, plan: LayerPlan) -> Numbers:
-    """A line for each layer: sizes, parents, and the addresses of the online network's parameters. Noisy layers have
-    memory of their own for effective weights, and the place of their noise, in bytes."""
+    """A line for each layer: sizes, parents, and the addresses of the online network's parameters. Noisy layers
+    have memory of their own for effective weights, and the place of their noise, in bytes."""
     c = columns
     table = np.zeros((len(plan.layers), c.COLUMNS), dtype=np.int64)
     noise = 0

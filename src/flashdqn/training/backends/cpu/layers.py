@@ -1,8 +1,8 @@
 """Forward and backward through the layers of any MLP: streams of a dueling network, noisy layers, layer norm.
 
-Layers are lines of a table, parents before children. Matrices lie as in `mlp.py`, [features, width], and every function
-works on `count` samples from `first` on. A noisy layer has effective weights of its own, which are formed once for
-an update; so all products see plain layers.
+Layers are lines of a table, parents before children. Matrices lie as in `mlp.py`, [features, width], and every
+function works on `count` samples from `first` on. A noisy layer has effective weights of its own, which are
+formed once for an update; so all products see plain layers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ PARENT = LAYER_COLUMNS
 ADDS = PARENT + 1  # another child of the same parent has written ∂loss / ∂input before: add to it
 ROWS_SHARED = PARENT + 2  # another layer has the same input, and stores it by rows
 HIDDEN = PARENT + 3  # ReLU follows
-# Layer norm; addresses, 0 where there is none. NORMAL: normalized numbers, [out, width]; NORM_DELTA: ∂loss / ∂output.
+# Layer norm; addresses, 0 where there is none. NORMAL: normalized numbers, [out, width]; NORM_DELTA: ∂loss /
+# ∂output.
 NORM, NORM_BIAS, OLD_NORM, OLD_NORM_BIAS, NORM_GRAD, NORM_BIAS_GRAD, NORMAL, NORM_DELTA, SCALE = range(
     PARENT + 4, PARENT + 13
 )
@@ -59,8 +60,8 @@ OLD_MEAN, OLD_SIGMA, OLD_BIAS_MEAN, OLD_BIAS_SIGMA = range(PARENT + 19, PARENT +
 NOISE_IN, NOISE_OUT, OLD_NOISE_IN, OLD_NOISE_OUT = range(PARENT + 23, PARENT + 27)
 COLUMNS = PARENT + 27
 
-# More entries of `sizes`: choices, numbers for each of them, the layer that gives the value of a dueling network (or
-# −1), and the bootstrap.
+# More entries of `sizes`: choices, numbers for each of them, the layer that gives the value of a dueling network
+# (or −1), and the bootstrap.
 ACTIONS, SIZE, VALUE, BOOTSTRAP = range(6, 10)
 
 # Entries of `rooms`: addresses of matrices, [rows, width], that a part needs for itself.
@@ -130,7 +131,8 @@ def add_noise(weights: Array, means: Array, sigmas: Array, by_input: Array, by_o
 
 @never_inlined
 def gradient_of_sigmas(layer: Array, noise: Scalar, first: Scalar, rows: Scalar) -> Scalar:
-    """∂loss / ∂σ = ∂loss / ∂W · f(ε_out) f(ε_in)ᵀ for some rows, from those of μ; returns the sum of its squares."""
+    """∂loss / ∂σ = ∂loss / ∂W · f(ε_out) f(ε_in)ᵀ for some rows, from those of μ; returns the sum of its
+    squares."""
     inputs = layer[IN]
     by_input = view_float_matrix(noise + layer[NOISE_IN], 1, inputs)[0]
     by_output = view_float_matrix(noise + layer[NOISE_OUT] + 4 * first, 1, rows)[0]

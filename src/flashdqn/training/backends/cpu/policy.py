@@ -18,7 +18,9 @@ from flashdqn.learn.distributional import CategoricalHead, QuantileHead
 from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.training.backends.cpu import mlp as mlp_cpu
-from flashdqn.training.backends.cpu.heads import categorical_q, quantile_q, scalar_q
+from flashdqn.training.backends.cpu.head_categorical import categorical_q
+from flashdqn.training.backends.cpu.head_quantile import quantile_q
+from flashdqn.training.backends.cpu.heads import scalar_q
 from flashdqn.training.backends.cpu.layer_memory import find_places, list_blocks, make_rooms, make_table
 from flashdqn.training.backends.cpu.layers import ACTIONS, BOOTSTRAP, NOISE_IN, NOISE_OUT, Q, forward_layers
 from flashdqn.training.backends.cpu.losses import plan_loss
@@ -194,7 +196,8 @@ class NativePolicy:
         seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)
         threads = self.team.start()
         arguments = (
-            *self._tables, self._shares[threads], self._sizes, *self._constants, seen.reshape(len(seen), -1), *others
+            *self._tables, self._shares[threads], self._sizes, *self._constants, seen.reshape(len(seen), -1),
+            *others
         )  # fmt: skip
         if obs.dtype not in self._crews:
             self._crews[obs.dtype] = compile_for_threads(self._kernel, arguments)

@@ -2,8 +2,8 @@
 
 A small update is so short that overhead shows: autograd's nodes, allocations, a pass over memory for every
 operation, a few microseconds of Python for each. Here only the arithmetic is left, in `mlp.py` and `variants.py`;
-this file gives it its memory. `benchmarks/update.py` compares whole updates with the matrix products that they need at
-least.
+this file gives it its memory. `benchmarks/update.py` compares whole updates with the matrix products that they
+need at least.
 """
 
 from __future__ import annotations

@@ -24,6 +24,18 @@ from flashdqn.compute.gemm import (
     wait_for_counter,
 )
 from flashdqn.compute.kernels import Array, Scalar
+from flashdqn.training.backends.cpu.head_categorical import (
+    add_categorical_slope,
+    categorical_goal,
+    categorical_q,
+    categorical_slopes,
+)
+from flashdqn.training.backends.cpu.head_quantile import (
+    add_quantile_slope,
+    quantile_goal,
+    quantile_q,
+    quantile_slopes,
+)
 from flashdqn.training.backends.cpu.heads import (
     DOUBLED,
     EXPERT,
@@ -35,23 +47,10 @@ from flashdqn.training.backends.cpu.heads import (
     SEEN_LEGAL,
     SHOWN,
     TEMPERATURE,
-    add_categorical_slope,
-    add_quantile_slope,
     add_scalar_slope,
-    categorical_goal,
-    categorical_q,
-    categorical_slopes,
-    make_margin,
-    quantile_goal,
-    quantile_q,
-    quantile_slopes,
-    reward_entropy,
-    reward_log_policy,
     scalar_goal,
     scalar_q,
     scalar_slopes,
-    soften_policy,
-    take_rewards,
 )
 from flashdqn.training.backends.cpu.layers import (
     ACTIONS,
@@ -93,6 +92,13 @@ from flashdqn.training.backends.cpu.mlp import (
     load_observations,
     sum_terms,
     take_next_part,
+)
+from flashdqn.training.backends.cpu.soft_targets import (
+    make_margin,
+    reward_entropy,
+    reward_log_policy,
+    soften_policy,
+    take_rewards,
 )
 
 STAGES = 4
