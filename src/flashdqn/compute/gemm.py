@@ -12,6 +12,7 @@ computes it: results do not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
 import llvmlite.binding  # type: ignore[import-untyped,unused-ignore]
@@ -49,6 +50,13 @@ def never_inlined(function: F) -> F:
     """Like `kernels.inner`, but compiled once and called instead of inlined: tiles are long."""
     compiled: F = numba.njit(**_OPTIONS, **_UNWRAPPED)(function)
     return compiled
+
+
+def never_inlined_as(name: str, function: Callable[..., Any]) -> Any:
+    """`never_inlined` for a function that was made for something, under a name of its own: the name of its variable
+    in its module, by which a compiler in another process finds it."""
+    code, closure = function.__code__, function.__closure__
+    return never_inlined(FunctionType(code, function.__globals__, name, function.__defaults__, closure))
 
 
 def with_fast_sums(function: F) -> F:

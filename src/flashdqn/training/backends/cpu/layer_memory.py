@@ -14,7 +14,7 @@ from flashdqn.networks.noisy import NoisyLinear, signed_root
 from flashdqn.training.backends.cpu import layers as columns
 from flashdqn.training.backends.cpu import mlp, variants
 from flashdqn.training.backends.cpu.memory import Memory, even_shares
-from flashdqn.training.backends.cpu.networks import Layer, LayerPlan
+from flashdqn.training.backends.cpu.networks import LayerPlan, LinearLayer
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
@@ -166,7 +166,7 @@ def find_gradients(*parameters: Tensor) -> list[int]:
 
 def list_noise(*plans: LayerPlan) -> list[Tensor]:
     """The noise of all noisy layers, in the order of `networks.noisy.Noise`."""
-    layers: list[Layer] = [layer for plan in plans for layer in plan.layers]
+    layers: list[LinearLayer] = [layer for plan in plans for layer in plan.layers]
     noisy = [layer.linear for layer in layers if isinstance(layer.linear, NoisyLinear)]
     return [buffer for layer in noisy for buffer in (layer.noise_in, layer.noise_out)]
 

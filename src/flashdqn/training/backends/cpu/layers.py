@@ -49,7 +49,7 @@ PARENT = LAYER_COLUMNS
 ADDS = PARENT + 1  # another child of the same parent has written ∂loss / ∂input before: add to it
 ROWS_SHARED = PARENT + 2  # another layer has the same input, and stores it by rows
 HIDDEN = PARENT + 3  # ReLU follows
-# Layer norm; addresses, 0 where there is none. NORMAL: normalized numbers, [out, width]; NORM_DELTA: ∂loss /
+# LinearLayer norm; addresses, 0 where there is none. NORMAL: normalized numbers, [out, width]; NORM_DELTA: ∂loss /
 # ∂output.
 NORM, NORM_BIAS, OLD_NORM, OLD_NORM_BIAS, NORM_GRAD, NORM_BIAS_GRAD, NORMAL, NORM_DELTA, SCALE = range(
     PARENT + 4, PARENT + 13

@@ -18,7 +18,7 @@ from flashdqn.networks.outputs import BranchingDueling, Dueling, Stream
 from flashdqn.networks.torsos import MLP
 
 
-class Layer(NamedTuple):
+class LinearLayer(NamedTuple):
     """A layer and what follows it."""
 
     linear: nn.Linear | NoisyLinear
@@ -40,7 +40,7 @@ class Layer(NamedTuple):
 class LayerPlan(NamedTuple):
     """The layers of a network, parents first; the last one gives the head's numbers, or the advantages."""
 
-    layers: list[Layer]
+    layers: list[LinearLayer]
     value: int = -1  # the layer that gives the values of a dueling network
 
     @property
@@ -72,7 +72,7 @@ def plan_layers(network: nn.Module) -> LayerPlan:
         raise UnknownPart("observations that the network normalizes")
     if not all(p.dtype == torch.float32 and p.device.type == "cpu" for p in network.parameters()):
         raise UnknownPart("weights that are not float32 on the CPU")
-    layers: list[Layer] = []
+    layers: list[LinearLayer] = []
     end = add_chain(layers, list(network.torso.layers), -1)
     output = network.output
     if type(output) is Dueling:
@@ -87,15 +87,15 @@ def plan_layers(network: nn.Module) -> LayerPlan:
     return LayerPlan(layers)
 
 
-def add_stream(layers: list[Layer], stream: nn.Module, parent: int) -> int:
+def add_stream(layers: list[LinearLayer], stream: nn.Module, parent: int) -> int:
     """Add hidden layers and a last one; returns its number."""
     *hidden, last = list(stream) if type(stream) is Stream else [stream]
     parent = add_chain(layers, hidden, parent)
-    layers.append(Layer(check_linear(last), parent, hidden=False))
+    layers.append(LinearLayer(check_linear(last), parent, hidden=False))
     return len(layers) - 1
 
 
-def add_chain(layers: list[Layer], modules: list[nn.Module], parent: int) -> int:
+def add_chain(layers: list[LinearLayer], modules: list[nn.Module], parent: int) -> int:
     """Add layers that each end with ReLU; returns the number of the last one."""
     while modules:
         linear, *modules = modules
@@ -107,7 +107,7 @@ def add_chain(layers: list[Layer], modules: list[nn.Module], parent: int) -> int
         if not modules or type(modules[0]) is not nn.ReLU:
             raise UnknownPart("hidden layers that do not end with ReLU")
         modules = modules[1:]
-        layers.append(Layer(check_linear(linear), parent, norm))
+        layers.append(LinearLayer(check_linear(linear), parent, norm))
         parent = len(layers) - 1
     return parent
 

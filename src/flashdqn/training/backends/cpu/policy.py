@@ -9,7 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.compute.compile_ahead import KernelJob
-from flashdqn.compute.gemm import LANES, increment_counter, never_inlined, view_float_matrix, wait_for_counter
+from flashdqn.compute.gemm import (
+    LANES,
+    increment_counter,
+    never_inlined,
+    never_inlined_as,
+    view_float_matrix,
+    wait_for_counter,
+)
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import Views, compile_for_threads
 from flashdqn.compute.threads import Team
@@ -139,8 +146,7 @@ def make_variant_policy(name: str, find_q: Any) -> Any:
             part = take_next_part(counters, shares[1], worker, threads)
         wait_for_counter(counters, shares[1, threads])
 
-    run.__name__ = name  # the compiler in another process finds it by this name
-    return never_inlined(run)
+    return never_inlined_as(name, run)
 
 
 run_scalar_policy = make_variant_policy("run_scalar_policy", scalar_q)

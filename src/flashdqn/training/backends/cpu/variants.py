@@ -19,6 +19,7 @@ import numpy as np
 from flashdqn.compute.gemm import (
     increment_counter,
     never_inlined,
+    never_inlined_as,
     view_float_matrix,
     view_matrix_like,
     wait_for_counter,
@@ -273,8 +274,7 @@ def make_updates(name: str, find_q: Any, make_goal: Any, find_slopes: Any, add_s
                 part = take_next_part(counters, shares[3], worker, threads)
             wait_for_counter(counters, shares[3, threads])
 
-    run_updates.__name__ = name  # the compiler in another process finds it by this name
-    return never_inlined(run_updates)
+    return never_inlined_as(name, run_updates)
 
 
 run_scalar_updates = make_updates(
