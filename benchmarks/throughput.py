@@ -1,12 +1,14 @@
 """How fast is training, side by side with other libraries: the same task, the same work, in one run.
 
     make bench-setup
-    python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx]
+    python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx] [--algo rainbow]
 
-Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions. Every program is a separate
-process and is measured in a window after its warm-up; they take turns, in reverse order in every other round. A
-short trial first finds the best number of threads for each. peers/README.md says what each does. `since start` is
-all steps of a process by all its time, with imports, compilation and burn-in: it depends on --seconds.
+Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions; with `--algo rainbow` ours
+and Tianshou's Rainbow: 256 boards, 2x128 with dueling streams, batch 256, one gradient step per 32 transitions.
+Every program is a separate process and is measured in a window after its warm-up; they take turns, in reverse
+order in every other round. A short trial first finds the best number of threads for each. peers/README.md says
+what each does. `since start` is all steps of a process by all its time, with imports, compilation and burn-in: it
+depends on --seconds.
 """
 
 from __future__ import annotations
@@ -58,7 +60,16 @@ PROGRAMS = {
     "cleanrl": Program("CleanRL's style", "cleanrl", envs=1),
     "naive": Program("naive loop", "naive", envs=1, ratio=1.0),
 }
+RAINBOW = {
+    "ours": Program("flashdqn", "ours", envs=256, ratio=1 / 32, flags=("--algo", "rainbow")),
+    "tianshou": Program("Tianshou", "tianshou", envs=256, ratio=1 / 32, flags=("--algo", "rainbow")),
+    "tianshou-32": Program("Tianshou, 32 boards", "tianshou", 32, 1 / 32, ("--algo", "rainbow")),
+}
 OURS = ("ours", "ours-256")
+TITLES = {
+    "dqn": "DQN on Snake: batch 64, MLP 2x256",
+    "rainbow": "Rainbow on Snake: batch 256, 2x128 with dueling streams, 51 atoms",
+}
 
 
 class ProgramError(Exception):
@@ -114,9 +125,10 @@ def best_threads(program: Program, seconds: float, device: str) -> tuple[int, di
     return max(found, key=lambda threads: found[threads]), found
 
 
-def summarize(name: str, rows: list[dict[str, Any]], trial: dict[int, float]) -> dict[str, Any]:
+def summarize(
+    name: str, program: Program, rows: list[dict[str, Any]], trial: dict[int, float]
+) -> dict[str, Any]:
     """Medians and spread over the rounds."""
-    program = PROGRAMS[name]
     steps = [row["steps_per_second"] for row in rows]
     ratio = sum(row["updates"] for row in rows) / sum(row["steps"] for row in rows)
     return {
@@ -142,9 +154,9 @@ def compare(summaries: list[dict[str, Any]]) -> None:
         summary["ours_over_theirs"] = ours / summary["updates_per_second"] if ours else None
 
 
-def table(summaries: list[dict[str, Any]]) -> Table:
+def table(summaries: list[dict[str, Any]], title: str) -> Table:
     """The table that is printed."""
-    grid = Table(title="DQN on Snake: batch 64, MLP 2x256", caption_justify="left")
+    grid = Table(title=title, caption_justify="left")
     grid.caption = (
         "ours ÷ theirs compares gradient steps per second: the naive loop takes one after every step. "
         "reuse: batch x gradient steps per transition."
@@ -220,20 +232,20 @@ def draw(summaries: list[dict[str, Any]], machine: str, path: Path) -> None:
 
 
 def run_all(
-    names: list[str], options: argparse.Namespace, console: Console
+    programs: dict[str, Program], options: argparse.Namespace, console: Console
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[int, float]]]:
     """Trials, then rounds; a program that fails is named and left out."""
     threads: dict[str, int | None] = {}
     trials: dict[str, dict[int, float]] = {}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in programs}
 
     def drop(name: str, error: ProgramError) -> None:
         console.print(f"[red]{error}[/red]")
         found.pop(name)
 
-    for name in names:
+    for name in programs:
         try:
-            threads[name], trials[name] = best_threads(PROGRAMS[name], options.trial_seconds, options.device)
+            threads[name], trials[name] = best_threads(programs[name], options.trial_seconds, options.device)
             tried = ", ".join(f"{count}: {speed:,.0f}" for count, speed in trials[name].items())
             console.print(f"trial    {name:<17} steps/s by threads: {tried}")
         except ProgramError as error:
@@ -241,7 +253,7 @@ def run_all(
     for number in range(options.rounds):
         for name in in_order(list(found), number):
             try:
-                row = measure(PROGRAMS[name], threads[name], options.seconds, options.device)
+                row = measure(programs[name], threads[name], options.seconds, options.device)
             except ProgramError as error:
                 drop(name, error)
                 continue
@@ -258,14 +270,14 @@ def in_order(names: list[str], number: int) -> Iterable[str]:
     return names if number % 2 == 0 else reversed(names)
 
 
-def choose(only: str | None) -> list[str]:
+def choose(programs: dict[str, Program], only: str | None) -> dict[str, Program]:
     """All programs, or ours and those that were named."""
     if only is None:
-        return list(PROGRAMS)
+        return programs
     named = only.split(",")
-    if unknown := [name for name in named if name not in PROGRAMS]:
-        raise SystemExit(f"Unknown: {', '.join(unknown)}. There are {', '.join(PROGRAMS)}.")
-    return [name for name in PROGRAMS if name in named or name in OURS]
+    if unknown := [name for name in named if name not in programs]:
+        raise SystemExit(f"Unknown: {', '.join(unknown)}. There are {', '.join(programs)}.")
+    return {name: program for name, program in programs.items() if name in named or name in OURS}
 
 
 def main() -> None:
@@ -276,6 +288,7 @@ def main() -> None:
     )
     parser.add_argument("--trial-seconds", type=float, default=5.0, help="window of the trials for threads")
     parser.add_argument("--only", help="peers by name, separated by commas; ours always runs")
+    parser.add_argument("--algo", choices=list(TITLES), default="dqn")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--machine", help="name for the files; default: the number of cores")
     parser.add_argument("--json", type=Path, help="default: benchmarks/results/throughput-MACHINE.json")
@@ -288,23 +301,27 @@ def main() -> None:
     except ConfigError as error:
         raise SystemExit(str(error)) from None
     console = Console(width=None if sys.stdout.isatty() else 140)
-    names = choose(options.only)
-    found, trials = run_all(names, options, console)
-    summaries = [summarize(name, rows, trials[name]) for name, rows in found.items()]
+    rainbow = options.algo == "rainbow"
+    programs = choose(RAINBOW if rainbow else PROGRAMS, options.only)
+    found, trials = run_all(programs, options, console)
+    summaries = [summarize(name, programs[name], rows, trials[name]) for name, rows in found.items()]
     compare(summaries)
-    console.print(table(summaries))
+    console.print(table(summaries, TITLES[options.algo]))
 
     complete = options.only is None
-    machine = options.machine or f"{cores()}cores"
+    machine = f"{'rainbow-' * rainbow}{options.machine or f'{cores()}cores'}"
     results = options.json or (HERE / "results" / f"throughput-{machine}.json" if complete else None)
-    picture = options.picture or (HERE.parent / "docs" / "images" / "throughput.png" if complete else None)
+    usual = HERE.parent / "docs" / "images" / "throughput.png" if complete and not rainbow else None
+    picture = options.picture or usual
     if results:
         command = shlex.join(["python", *sys.argv])
-        write_json(results, {**measured, "command": command, "ratio": RATIO, "results": summaries})
+        write_json(
+            results, {**measured, "command": command, "ratio": programs["ours"].ratio, "results": summaries}
+        )
     if picture:
         draw(summaries, f"{measured['device']}, {measured['cores']} cores", picture)
-    if len(found) < len(names):
-        raise SystemExit(f"Left out: {', '.join(sorted(set(names) - set(found)))}.")
+    if len(found) < len(programs):
+        raise SystemExit(f"Left out: {', '.join(sorted(set(programs) - set(found)))}.")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""What one gradient step of double DQN costs on the CPU, compared with the matrix products that it needs.
+"""What one gradient step costs on the CPU, compared with the matrix products that it needs.
 
-    python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE] [--picture FILE]
+    python benchmarks/update.py [--rounds 40] [--seconds 0.05] [--json FILE] [--picture FILE] [--variants]
+
+Plain double DQN first; with `--variants` also one hand-written update of every variant, each beside its own
+products.
 
 `floor` is those products alone, into memory that is already allocated: the online network over observations and
 next observations, the target over next observations, the gradients of activations and weights. It is measured with
@@ -38,13 +41,15 @@ from flashdqn.config import LearnConfig, NetworkConfig
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.adam import Adam
-from flashdqn.learn.bootstraps import double_target
+from flashdqn.learn.bootstraps import Bootstrap, Munchausen, double_target
+from flashdqn.learn.distributional import CategoricalHead, QuantileHead
 from flashdqn.learn.flat import Flat
-from flashdqn.learn.heads import ScalarHead
+from flashdqn.learn.heads import Head, ScalarHead
 from flashdqn.learn.learner import Learner
-from flashdqn.learn.loss import td_loss
+from flashdqn.learn.loss import Margin, td_loss
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.networks.roles import make_target
+from flashdqn.training.backends.cpu.networks import LayerPlan, plan_layers
 from flashdqn.training.backends.cpu.update import NativeUpdates
 from measure import context, draw_bars, write_json
 
@@ -66,6 +71,30 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         return "-".join(map(str, (self.inputs, *self.hidden, self.actions))) + f", batch {self.batch}"
+
+
+class Variant(NamedTuple):
+    """What differs from double DQN."""
+
+    head: Callable[[], Head] = lambda: ScalarHead(1.0)
+    bootstrap: Bootstrap = double_target
+    network: dict[str, bool] = {}  # noqa: RUF012
+    margin: Margin | None = None
+
+
+CPU = torch.device("cpu")
+VARIANTS = {
+    "dueling": Variant(network={"dueling": True}),
+    "noisy": Variant(network={"noisy": True}),
+    "layer norm": Variant(network={"layer_norm": True}),
+    "munchausen": Variant(bootstrap=Munchausen(0.9, 0.03, -1.0)),
+    "c51": Variant(lambda: CategoricalHead(51, -10.0, 10.0, CPU)),
+    "qr-dqn": Variant(lambda: QuantileHead(32, 1.0, CPU)),
+    "demonstrations": Variant(margin=Margin(0.8, 1.0)),
+    "rainbow": Variant(
+        lambda: CategoricalHead(51, -10.0, 10.0, CPU), network={"dueling": True, "noisy": True}
+    ),
+}
 
 
 CASES = (Case(11, (256, 256), 3, 64), Case(14, (128, 128), 3, 256))
@@ -139,8 +168,8 @@ def multiply_all(works: Array, zero: Array) -> None:
         multiply_matrices(a, k, 1, b, n, c, n, m, n, k, zero[0], 0, np.float32(-np.inf), 0)
 
 
-def tiled_floor(case: Case) -> Update:
-    """The products alone, by tiles."""
+def tiled_floor(case: Case, plan: LayerPlan | None = None) -> Update:
+    """The products alone, by tiles; of a plain MLP, or of the layers of a plan."""
     memory: list[Tensor] = []
     works: list[tuple[int, ...]] = []
 
@@ -151,12 +180,15 @@ def tiled_floor(case: Case) -> Update:
         works.append((m, n, k, *(matrix.data_ptr() for matrix in matrices)))
 
     sizes = list(itertools.pairwise([case.inputs, *case.hidden, case.actions]))
-    for _ in range(3):  # the online network twice, the target once
-        for width, size in sizes:
+    layers = [(width, size, i > 0) for i, (width, size) in enumerate(sizes)]
+    if plan is not None:
+        layers = [(layer.inputs, layer.outputs, layer.parent >= 0) for layer in plan.layers]
+    for _ in range(3):  # one network twice, the other once
+        for width, size, _ in layers:
             add(size, case.batch, width)
-    for i, (width, size) in enumerate(sizes):
+    for width, size, goes_back in layers:
         add(size, width, case.batch)
-        if i:
+        if goes_back:
             add(width, case.batch, size)
     memory.append(torch.zeros(1))
     arrays = np.array(works), np.array([memory[-1].data_ptr()])
@@ -207,6 +239,41 @@ def written(case: Case, group: int = 1, threads: int = 1) -> Update:
     return lambda batch: updates.steps(large, group, sums)
 
 
+def make_learner(case: Case, variant: Variant) -> Learner:
+    """A learner of a variant."""
+    head, spec = variant.head(), ObsSpec((case.inputs,), torch.float32)
+    config = NetworkConfig(hidden=case.hidden, **variant.network)  # type: ignore[arg-type]
+    network = build_network(config, spec, case.actions, torch.Generator().manual_seed(0), head.size)
+    noise = {"noise": torch.Generator().manual_seed(1)} if config.noisy else {}
+    made = Learner(LEARN, network, head, CPU, noise, margin=variant.margin)
+    made.bootstrap = variant.bootstrap
+    return made
+
+
+def written_variant(case: Case, variant: Variant) -> Update:
+    """The hand-written update of a variant, `GROUP` at a time; half of a batch with a margin is demonstrations."""
+    made = make_learner(case, variant)
+    updates = NativeUpdates(
+        made.online, made.target, made.head, made.bootstrap, made.own_adam, made.target_flat.values, made.tau,
+        Team(1), made.noise, made.margin,
+    )  # fmt: skip
+    large = joined(make_batches(case, GROUP))
+    if variant.margin is not None:
+        large = large._replace(expert=large.transition.action[::2].contiguous())
+    return lambda batch: updates.steps(large, GROUP, made.sums)
+
+
+def variant_rows(case: Case, name: str) -> dict[str, Update]:
+    """A variant's products, the learner's update by autograd, and the hand-written one."""
+    variant = VARIANTS[name]
+    made = make_learner(case, variant)
+    return {
+        TILED: tiled_floor(case, plan_layers(made.online)),
+        "Learner.update": made.update,
+        f"written, {GROUP} at a time": written_variant(case, variant),
+    }
+
+
 def rows(case: Case) -> dict[str, Update]:
     return {
         TILED: tiled_floor(case),
@@ -230,9 +297,11 @@ def microseconds(update: Update, batches: Iterator[Batch], seconds: float) -> li
     return times
 
 
-def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
+def measure(
+    case: Case, rounds: int, seconds: float, updates: dict[str, Update], title: str
+) -> list[dict[str, Any]]:
     """Least and median time of every row."""
-    batches, updates = itertools.cycle(make_batches(case)), rows(case)
+    batches = itertools.cycle(make_batches(case))
     times: dict[str, list[float]] = {name: [] for name in updates}
     for update in updates.values():  # warm-up
         microseconds(update, batches, seconds)
@@ -242,7 +311,7 @@ def measure(case: Case, rounds: int, seconds: float) -> list[dict[str, Any]]:
             times[name] += [spent / each for spent in microseconds(update, batches, seconds)]
     least = [min(values) for values in times.values()]
     return [
-        {"case": str(case), "update": name, "min_us": low, "median_us": statistics.median(values)}
+        {"case": title, "update": name, "min_us": low, "median_us": statistics.median(values)}
         | {"to_floor": low / least[0], "batch": case.batch, "samples_per_second": case.batch / low * 1e6}
         for (name, values), low in zip(times.items(), least, strict=True)
     ]
@@ -260,14 +329,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=0.05, help="per row and round")
+    parser.add_argument("--variants", action="store_true", help="also every variant")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
-    for case in CASES:
+    works = [(case, None) for case in CASES]
+    if arguments.variants:
+        works += [(case, name) for case in reversed(CASES) for name in VARIANTS]  # type: ignore[misc]
+    for case, variant in works:
+        title = str(case) if variant is None else f"{variant}: {case}"
         with limit_threads(1, cores()):
-            measured = measure(case, arguments.rounds, arguments.seconds)
-        table = Table("µs per update", title=str(case))
+            updates = rows(case) if variant is None else variant_rows(case, variant)
+            measured = measure(case, arguments.rounds, arguments.seconds, updates, title)
+        table = Table("µs per update", title=title)
         for column in ("least", "median", "to floor", "samples/s"):
             table.add_column(column, justify="right")
         for row in measured:
@@ -277,7 +352,7 @@ def main() -> None:
         Console().print(table)
         results += measured
     if arguments.picture:
-        draw(results, arguments.picture)
+        draw([row for row in results if ":" not in row["case"]], arguments.picture)
     if arguments.json:
         settings = {"rounds": arguments.rounds, "seconds": arguments.seconds}
         write_json(arguments.json, {**context("cpu"), **settings, "updates": results})

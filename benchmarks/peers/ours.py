@@ -1,4 +1,4 @@
-"""flashdqn itself, through `flashdqn.train`: plain DQN, as most of the others have it.
+"""flashdqn itself, through `flashdqn.train`: plain DQN, as most of the others have it, or Rainbow.
 
 The window runs from the first report after the burn-in to the last one, by the clock of the run: reports and
 TensorBoard events are inside. Evaluation and checkpoints are off, as they are for the others.
@@ -12,6 +12,7 @@ import tempfile
 from typing import Any
 
 import flashdqn
+from flashdqn.learn.algorithms import ALGORITHMS
 from flashdqn.runs.rows import MetricsRow
 from flashdqn.runs.tables import read_metrics
 from peers import task
@@ -45,6 +46,25 @@ def settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
     }
 
 
+def rainbow_settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
+    """The same for Rainbow: the algorithm's own settings, with the numbers that all programs share."""
+    own = ALGORITHMS["rainbow"].settings
+    common = settings(asked, out)
+    changes = {
+        "network": {"dueling": True, "noisy": True, "noisy_sigma": task.NOISE},
+        "replay": {"priority": task.ALPHA, "beta": task.BETA, "n_step": task.N_STEP},
+        "learn": {
+            "head": "categorical", "bootstrap": "double", "atoms": task.ATOMS, "v_min": task.V_MIN, "v_max":
+            task.V_MAX
+        },
+        "explore": {"schedule": "linear", "start": 0.0, "end": 0.0},
+    }  # fmt: skip
+    for group, values in changes.items():
+        assert all(own.get(f"{group}.{key}", value) == value for key, value in values.items())
+        common[group] = common[group] | values
+    return common
+
+
 def window(rows: list[MetricsRow]) -> dict[str, Any]:
     """From the first report after the burn-in to the last."""
     late = [row for row in rows if row.seconds >= task.BURN_IN_SECONDS]
@@ -61,12 +81,13 @@ def window(rows: list[MetricsRow]) -> dict[str, Any]:
 def main() -> None:
     asked = task.arguments()
     with tempfile.TemporaryDirectory() as out:
-        run = flashdqn.train("snake", progress=False, **settings(asked, out))
+        made = rainbow_settings(asked, out) if asked.algo == "rainbow" else settings(asked, out)
+        run = flashdqn.train("snake", progress=False, **made)
         result = window(read_metrics(run.path))
         hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
     result["all_steps"] = run.summary["steps"]
     about = {"envs": asked.envs, "threads": hardware["threads"], "version": flashdqn.__version__}
-    task.report(result, algorithm="DQN", **about)
+    task.report(result, algorithm="Rainbow" if asked.algo == "rainbow" else "DQN", **about)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ EVERY = 4  # transitions per gradient step: a ratio of 0.25
 RATIO = 1 / EVERY
 TARGET_EVERY = 1_000  # gradient steps between copies into the target network
 
+# Rainbow: the work that replaces the above with --algo rainbow (Hessel et al. 2018, at the size of our own preset).
+RAINBOW = {"HIDDEN": (128, 128), "BATCH": 256, "EVERY": 32, "RATIO": 1 / 32}
+ATOMS, V_MIN, V_MAX = 51, -10.0, 10.0
+N_STEP, ALPHA, BETA, NOISE = 3, 0.5, 0.4, 0.5
+
 # The window opens when both are behind it, counted from the end of the first update: that is where compilers work.
 BURN_IN_SECONDS = 2.0
 BURN_IN_UPDATES = 200
@@ -38,7 +43,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--envs", type=int, default=NUM_ENVS)
     parser.add_argument("--compile", action="store_true", help="compile the update (TorchRL)")
+    parser.add_argument("--algo", choices=["dqn", "rainbow"], default="dqn")
     asked = parser.parse_args()
+    if asked.algo == "rainbow":
+        globals().update(RAINBOW)
     torch.set_num_threads(asked.threads)
     return asked
 

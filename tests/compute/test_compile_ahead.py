@@ -142,17 +142,28 @@ def test_an_early_helper_takes_the_first_job(monkeypatch: pytest.MonkeyPatch) ->
     assert not ahead._early
 
 
-@pytest.mark.parametrize("hidden", [(16, 16), (16,), (16, 16, 16)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"network__hidden": (16, 16)},
+        {"network__hidden": (16,)},
+        {"network__hidden": (16, 16, 16)},
+        {"network__dueling": True, "network__noisy": True},
+        {"learn__head": "categorical"},
+        {"learn__head": "quantile", "learn__bootstrap": "munchausen"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_jobs_have_the_types_that_a_training_uses(
-    hidden: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tiny_config(network__hidden=hidden, runtime__mode="native")
+    config = tiny_config(runtime__mode="native", **changes)
     env = build_env(config.env, config.envs, torch.device("cpu"))
     learner = build_learner(config, env, torch.device("cpu"))
     jobs = [
         update.plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype),
-        policy.plan_policy_kernel(learner.online, dtype),
+        policy.plan_policy_kernel(learner.online, dtype, learner.head),
     ]
     used: dict[str, tuple[Any, ...]] = {}
 
@@ -164,7 +175,9 @@ def test_jobs_have_the_types_that_a_training_uses(
     monkeypatch.setattr(policy, "compile_for_threads", note)
     obs = torch.zeros(8, *env.obs_spec.shape, dtype=dtype)
     with pytest.raises(InterruptedError):
-        policy.NativePolicy(learner.online, 8)(obs, None, torch.zeros(8), torch.zeros(2, 8))
+        policy.NativePolicy(learner.online, 8, head=learner.head)(
+            obs, None, torch.zeros(8), torch.zeros(2, 8)
+        )
     updates = update.NativeUpdates(learner.online, learner.target, learner.head, learner.bootstrap)
     with pytest.raises(InterruptedError):
         updates.gradient(make_batch(obs))

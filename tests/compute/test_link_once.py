@@ -124,3 +124,21 @@ def test_an_unknown_version_of_numba_compiles_in_its_own_way(
     out = np.zeros_like(NUMBERS)
     driver(NUMBERS, out)
     assert np.array_equal(out, 2 * NUMBERS)
+
+
+class Library:
+    """As much of Numba's as `list_all_parts` asks."""
+
+    def __init__(self, *called: Library, is_part: bool = True) -> None:
+        self._linking_libraries, self._is_part = list(called), is_part
+
+
+def test_a_part_comes_after_all_that_call_it() -> None:
+    """The linker drops what nobody has called yet, and a library may name one that it does not call."""
+    last = Library()
+    second = Library(last)
+    first = Library(last, second)
+    order = link_once.list_all_parts(Library(first, last, second))
+    assert order == [first, second, last]
+    whole = Library(Library(), is_part=False)
+    assert link_once.list_all_parts(Library(whole)) == [whole]

@@ -181,14 +181,14 @@ def test_experiments_that_cannot_be_are_left_out(call: Called) -> None:
 
 def test_a_mode_that_does_not_work_is_left_out(tmp_path: Path) -> None:
     """It would fall back to another mode, and be measured under a wrong name."""
-    config = tiny(network__dueling=True, runtime__mode="eager")  # not supported by the hand-written update
+    config = tiny(network__normalize=True, runtime__mode="eager")  # not supported by the hand-written update
 
     def ready(name: str) -> None:
         bench = profiling.Bench(torch.device("cpu"), tmp_path, Silent, iter(range(9)))  # type: ignore[arg-type]
         known = {one.name: one for one in list_experiments(config, False, 2)}
         Starter(config, bench, (1, 1))(known[name]).close()
 
-    with pytest.raises(ExecutionError, match="plain MLPs"):
+    with pytest.raises(ExecutionError, match="that the network normalizes"):
         ready("mode-native")
     ready("no-logging")
 

@@ -54,9 +54,11 @@ def test_every_way_has_a_backend_on_every_device() -> None:
     [
         ("double", {}, None),
         ("per", {}, None),
-        ("dueling", {}, "plain MLPs"),
-        ("c51", {}, "scalar head"),
-        ("munchausen", {}, "greedy or double"),
+        ("rainbow", {}, None),
+        ("munchausen", {"learn__head": "quantile", "network__layer_norm": True}, None),
+        ("pqn", {}, None),
+        ("double", {"network__normalize": True}, "does not support observations that the network normalizes"),
+        ("iqn", {}, "does not support implicit quantiles"),
         ("double", {"runtime__precision": "bf16"}, "only in fp32"),
     ],
 )

@@ -22,7 +22,7 @@ from flashdqn.core.types import Batch, Transition
 from flashdqn.learn.bootstraps import Bootstrap, Munchausen, double_target, greedy_target
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.learn.learner import Learner
-from flashdqn.learn.loss import TDLoss, td_loss
+from flashdqn.learn.loss import Margin, TDLoss, td_loss
 from flashdqn.networks.build import QNetwork, build_network
 from flashdqn.training.backends.cpu.update import NativeUpdates
 
@@ -237,23 +237,22 @@ def test_makes_gradients_where_there_are_none() -> None:
     check(case, online, target, case.batch(1), written(case.batch(1)))
 
 
-def test_fits_plain_networks_and_losses_alone() -> None:
+def test_plain_networks_have_kernels_of_their_own() -> None:
+    """They compile faster; all other networks share `variants.py`."""
     case = Case()
 
-    class OtherHead(ScalarHead):
-        pass
+    def plain(bootstrap: Bootstrap = double_target, margin: Margin | None = None, **changes: Any) -> bool:
+        network = case.network(1, **changes)
+        return NativeUpdates(
+            network, case.network(2, **changes), case.head, bootstrap, margin=margin
+        ).is_plain
 
-    fits = NativeUpdates.fits
-    assert fits(case.network(1), case.head, double_target)
-    assert fits(case.network(1), case.head, greedy_target)
-    assert not fits(case.network(1), case.head, Munchausen(0.9, 0.03, -1.0))
-    assert not fits(case.network(1), OtherHead(1.0), double_target)
+    assert plain()
+    assert plain(greedy_target)
+    assert not plain(Munchausen(0.9, 0.03, -1.0))
+    assert not plain(margin=Margin(0.8, 1.0))
     for change in ({"layer_norm": True}, {"dueling": True}, {"noisy": True}):
-        assert not fits(case.network(1, **change), case.head, double_target)
-    assert not fits(case.network(1).double(), case.head, double_target)
-    assert not fits(nn.Sequential(nn.Linear(4, 3)), case.head, double_target)
-    with pytest.raises(ValueError, match="plain MLP"):
-        NativeUpdates(case.network(1, noisy=True), case.network(2, noisy=True), case.head, double_target)
+        assert not plain(**change)
 
 
 # ---- whole steps

@@ -247,11 +247,11 @@ def test_an_error_that_no_mode_is_to_blame_for_comes_out_as_it_is(
 
 def test_without_a_warm_up_a_mode_that_does_not_apply_is_named_too() -> None:
     heard: list[str] = []
-    config = small(runtime__mode="native", runtime__warmup=False, network__dueling=True)
+    config = small(runtime__mode="native", runtime__warmup=False, network__normalize=True)
     engine, choice = prepare_engine(config, make(config)[1], heard.append)
     assert choice.plan == engine.plan == ExecutionPlan("eager")
     assert len(heard) == 1
-    assert "for plain MLPs" in heard[0]
+    assert "does not support observations that the network normalizes" in heard[0]
 
 
 @pytest.mark.parametrize("way", ["eager", "native", "compile"])

@@ -113,8 +113,33 @@ def test_written_learns_what_eager_learns(bootstrap: str, change: dict[str, Any]
     )
 
 
+@pytest.mark.parametrize("algo", ["dueling", "per", "noisy", "c51", "qr-dqn", "munchausen", "rainbow", "pqn"])
+def test_written_learns_every_algorithm_as_eager_does(algo: str) -> None:
+    config = small(algo, learn__target_every=0)
+    updates = 8 if algo == "pqn" else 12
+    one, other = (learned(config, ExecutionPlan(way), updates) for way in ("eager", "native"))
+    assert_alike(one, other, 2e-4)
+
+
+@pytest.mark.parametrize("algo", ["double", "per", "rainbow"])
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_written_learns_from_kept_demonstrations_as_eager_does(algo: str, weight: float) -> None:
+    shown = {"demos__episodes": 1, "demos__keep": 64, "demos__share": 0.3, "demos__margin_weight": weight}
+    config = small(algo, demos__source="cycle", **shown)
+    found = []
+    for way in ("eager", "native"):
+        engine, parts = filled(config, ExecutionPlan(way))  # type: ignore[arg-type]
+        assert parts.demonstrations is not None
+        choices = torch.zeros_like(parts.ring.action)
+        generator = torch.Generator().manual_seed(4)
+        parts.demonstrations.take(parts.ring, choices, config.replay.n_step, 0.9, generator)
+        engine.learn(12)
+        found.append(clone_tensors(parts.learner.weights()) | clone_tensors(parts.learner.state_dict()))
+    assert_alike(*found, 2e-4)
+
+
 @pytest.mark.skipif(execute.compiler_missing(torch.device("cpu")) is not None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("algo", ["double", "rainbow"])
+@pytest.mark.parametrize("algo", ["double", "rainbow", "iqn"])
 def test_compiled_learns_what_eager_learns(algo: str) -> None:
     config = small(algo, learn__target_every=0)
     assert_alike(
@@ -219,8 +244,8 @@ def test_what_does_not_work_falls_to_the_next_and_says_so(monkeypatch: pytest.Mo
     heard: list[str] = []
     for changes, mode in (
         ({}, "graph"),
-        ({"network__dueling": True}, "native"),
-        ({"learn__head": "iqn"}, "compile"),
+        ({"network__normalize": True}, "native"),
+        ({"learn__head": "iqn"}, "native"),
     ):
         engine, _ = make(small(runtime__mode=mode, **changes))
         assert choose_execution_plan(engine.config, engine, heard.append).plan == ExecutionPlan(
@@ -228,8 +253,8 @@ def test_what_does_not_work_falls_to_the_next_and_says_so(monkeypatch: pytest.Mo
         )
     assert len(heard) == 3
     assert "'graph' does not work here: CUDA graphs need --device cuda. Falling" in heard[0]
-    assert "for plain MLPs with a scalar head" in heard[1]
-    assert "where the compiler cannot follow" in heard[2]
+    assert "does not support observations that the network normalizes" in heard[1]
+    assert "does not support implicit quantiles" in heard[2]
 
 
 def test_a_compiler_that_fails_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,12 +301,13 @@ def test_cpu_plans_of_every_mode() -> None:
 
     assert names("eager") == ["eager"]
     assert names("auto") == ["native", "eager"]
-    short: dict[str, Any] = {"network__dueling": True, "steps": 1000}
+    assert names("auto", network__dueling=True) == ["native", "eager"]
+    short: dict[str, Any] = {"network__normalize": True, "steps": 1000}
     compiles = execute.compiler_missing(torch.device("cpu")) is None
     assert names("auto", **short) == ["eager"]
     for long in ({"steps": 200_000}, {"episodes": 5000}, {"max_time": 600.0}):
         assert names("auto", **short | long) == ["eager", *["compile"] * compiles]
-    assert names("native", network__dueling=True) == ["native", "eager"]
+    assert names("native", network__normalize=True) == ["native", "eager"]
     assert names("graph") == ["graph", "native", "eager"]
 
 

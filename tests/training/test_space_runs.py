@@ -215,8 +215,12 @@ def test_what_is_compiled_has_the_gradient_of_autograd(name: str) -> None:
 def test_hand_written_code_says_why_it_does_not_take_branches() -> None:
     for name, more, reason in (
         ("Knobs", {}, "does not support actions in branches"),
-        ("Camera", {"network.torso": "mlp"}, "is for plain MLPs"),
-        ("Throttle", {"env.action_bins": 3, "network.normalize": True}, "is for plain MLPs"),
+        ("Camera", {"network.torso": "mlp"}, "observations that the network decodes"),
+        (
+            "Throttle",
+            {"env.action_bins": 3, "network.normalize": True},
+            "observations that the network normalizes",
+        ),
     ):
         settings = SMALL | more | {"env.id": f"space_envs:{name}", "replay.capacity": 100}
         config = apply_settings(base_config("gym:CartPole-v1"), settings)

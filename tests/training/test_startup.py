@@ -33,6 +33,7 @@ from flashdqn.training.compile_budget import (
     count_updates,
     guess_kernels,
     is_worth_waiting,
+    list_native_kernels,
     may_be_native,
 )
 from flashdqn.training.engine import Engine
@@ -162,10 +163,11 @@ def test_long_work_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_presets_compile_and_short_trainings_do_not(preset: str, changes: dict[str, Any], pays: bool) -> None:
     config = replace(base_config(preset), **changes)
     assert is_worth_waiting(config, wait=35.0, update=0.8e-3) is pays
-    restart_log().times = {"run_updates_by_halves": 33.2}  # as on a slow machine
+    policy, updates, _ = list_native_kernels(config)
+    restart_log().times = {updates: 33.2}  # as on a slow machine
     kernels = guess_kernels(config, "cpu")
     restart_log()
-    assert ("run_policy" in kernels) is (pays and may_be_native(config))
+    assert (policy in kernels) is (pays and may_be_native(config))
     assert guess_kernels(config, "cuda") == tuple(
         f"{name}_cuda" for name in find_task(config.env.task).kernels(config.env)
     )
@@ -175,16 +177,34 @@ def test_presets_compile_and_short_trainings_do_not(preset: str, changes: dict[s
     ("changes", "native"),
     [
         ({}, True),
-        ({"network__dueling": True}, False),
+        ({"network__dueling": True}, True),
         ({"network__torso": "cnn"}, False),
-        ({"learn__head": "quantile"}, False),
+        ({"learn__head": "quantile"}, True),
+        ({"learn__head": "iqn"}, False),
+        ({"network__normalize": True}, False),
         ({"runtime__mode": "eager"}, False),
     ],
 )
-def test_only_plain_networks_wait_for_hand_written_updates(changes: dict[str, Any], native: bool) -> None:
+def test_only_known_networks_wait_for_hand_written_updates(changes: dict[str, Any], native: bool) -> None:
     config = tiny_config(steps=10_000_000, **changes)
-    assert ("run_policy" in guess_kernels(config, "cpu")) is native
+    assert ("run_" in " ".join(guess_kernels(config, "cpu"))) is native
     assert ("run_updates" in guess_kernels(config, "cpu", ["run_updates"])) is native
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"network__hidden": (16, 16)},
+        {"network__dueling": True},
+        {"learn__head": "quantile"},
+        {"learn__head": "categorical", "network__noisy": True},
+        {"learn__bootstrap": "munchausen"},
+    ],
+)
+def test_guessed_kernels_are_those_that_are_planned(changes: dict[str, Any]) -> None:
+    config = tiny_config(steps=10_000_000, **changes)
+    _, jobs = session.check_settings(config, torch.device("cpu"))
+    assert {job.name for job in jobs} == set(list_native_kernels(config)) - {"adam_step"}
 
 
 def test_updates_are_counted() -> None:

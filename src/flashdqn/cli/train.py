@@ -133,10 +133,11 @@ def run_command(arguments: list[str]) -> int:
 def start_compiler(config: Config) -> None:
     """Start a process that compiles, if the training will probably need it: it loads PyTorch in the meantime."""
     on_cpu = config.device == "cpu" or (config.device == "auto" and not Path("/dev/nvidiactl").exists())
-    if on_cpu and "run_policy" in guess_kernels(config, "cpu"):
-        start_early("flashdqn.training.backends.cpu.policy", "run_policy")
-    elif not on_cpu:
+    if not on_cpu:
         compile_early([*plan_games(config), *plan_rehearsals(config)])
+        return
+    for policy in (name for name in guess_kernels(config, "cpu") if name.endswith("_policy")):
+        start_early("flashdqn.training.backends.cpu.policy", policy)
 
 
 def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:

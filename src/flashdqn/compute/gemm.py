@@ -12,6 +12,7 @@ computes it: results do not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
 import llvmlite.binding  # type: ignore[import-untyped,unused-ignore]
@@ -49,6 +50,13 @@ def never_inlined(function: F) -> F:
     """Like `kernels.inner`, but compiled once and called instead of inlined: tiles are long."""
     compiled: F = numba.njit(**_OPTIONS, **_UNWRAPPED)(function)
     return compiled
+
+
+def never_inlined_as(name: str, function: Callable[..., Any]) -> Any:
+    """`never_inlined` for a function that was made for something, under a name of its own: the name of its variable
+    in its module, by which a compiler in another process finds it."""
+    code, closure = function.__code__, function.__closure__
+    return never_inlined(FunctionType(code, function.__globals__, name, function.__defaults__, closure))
 
 
 def with_fast_sums(function: F) -> F:
@@ -337,3 +345,22 @@ def view_matrix_like(typing: Any, address: Any, rows: Any, columns: Any, like: A
     """View the matrix at an address, with the dtype of another array."""
     kind = types.Array(like.dtype, 2, "C")
     return kind(*[types.int64] * 3, like), _generate_view(like.dtype)
+
+
+@intrinsic
+def view_float_row(typing: Any, matrix: Any, row: Any, width: Any, first: Any, count: Any) -> Any:
+    """View `count` numbers, from `first` on, of a row of the float32 matrix at an address; rows are `width`
+    apart."""
+    kind = types.Array(types.float32, 1, "C")
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        address, line, length, begin, size = arguments
+        offset = build.mul(build.add(build.mul(line, length), begin), _INT(_BYTE))
+        data = build.inttoptr(build.add(address, offset), _FLOAT.as_pointer())
+        array = make_array(signature.return_type)(context, build)
+        populate_array(
+            array, data=data, shape=[size], strides=[_INT(_BYTE)], itemsize=_INT(_BYTE), meminfo=None
+        )
+        return array._getvalue()
+
+    return kind(*[types.int64] * 5), generate

@@ -60,17 +60,23 @@ def finalize_library(library: Any) -> None:
 
 
 def list_all_parts(library: Any) -> list[Any]:
-    """The libraries that this one needs; of those that are parts only, also what they need."""
-    found: dict[Any, None] = {}
-    waiting = list(reversed(library._linking_libraries))
+    """The libraries that this one needs; of those that are parts only, also what they need.
+
+    A library comes after all that call it: the linker drops what nobody has called yet.
+    """
+    called_first: dict[Any, None] = {}
+    seen: set[Any] = set()
+    waiting = [(other, False) for other in library._linking_libraries]
     while waiting:
-        other = waiting.pop()
-        if other in found:
-            continue
-        found[other] = None
-        if getattr(other, "_is_part", False):
-            waiting += reversed(other._linking_libraries)
-    return list(found)
+        other, is_done = waiting.pop()
+        if is_done:
+            called_first[other] = None
+        elif other not in seen:
+            seen.add(other)
+            waiting.append((other, True))
+            if getattr(other, "_is_part", False):
+                waiting += [(called, False) for called in other._linking_libraries]
+    return list(reversed(called_first))
 
 
 def get_pointer(library: Any, name: str) -> int:

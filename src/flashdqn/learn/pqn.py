@@ -19,7 +19,7 @@ from flashdqn.learn import branching
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import SamplerBase
+from flashdqn.replay.samplers import Pick, SamplerBase
 
 
 class RolloutSampler(SamplerBase):
@@ -72,7 +72,7 @@ class RolloutSampler(SamplerBase):
         self.remaining = self.updates
 
     @torch.no_grad()
-    def group(self, count: int, size: int) -> Batch:
+    def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
         """The next `count` minibatches, announced by `drawing`; `size` must be that of a minibatch."""
         assert size == self.size, f"minibatches have {self.size} transitions, not {size}"
         place = self._used + torch.arange(count * size, device=self._used.device)

@@ -66,10 +66,11 @@ class QNetwork(nn.Module):
             numbers = self.normalizer(numbers)
         return self.torso(numbers)  # type: ignore[no-any-return]
 
-    def forward(self, obs: Tensor) -> Tensor:
-        """[B, *obs] → [B, A · size]; with implicit quantiles [B, 1 + n, A + 1]."""
+    def forward(self, obs: Tensor, fractions: Tensor | None = None) -> Tensor:
+        """[B, *obs] → [B, A · size]; with implicit quantiles [B, 1 + n, A + 1], at given fractions or random
+        ones."""
         if isinstance(self.output, ImplicitQuantiles):
-            return self.output(self.features(obs))  # type: ignore[no-any-return]
+            return self.output(self.features(obs), fractions)  # type: ignore[no-any-return]
         return apply_output_layer(self.output, self.features(obs))
 
 

@@ -28,7 +28,8 @@ class ImplicitQuantiles(nn.Module):
 
     The output, [B, 1 + n, A + 1], has all that the head needs. Row 0 holds the mean over the fractions that
     choose an action. Each other row holds the quantiles of one fraction, with τ itself in the last column. Every
-    call in training mode draws its own fractions; in evaluation mode they are the K midpoints, not random.
+    call in training mode draws its own fractions, unless they are given; in evaluation mode they are the K
+    midpoints, not random.
     """
 
     frequencies: Tensor  # [cosines]: π i
@@ -49,21 +50,28 @@ class ImplicitQuantiles(nn.Module):
         only N to learn from: if it has to choose (double), their mean does."""
         self.learn, self.choose = self.fractions.target, self.fractions.choose if chooses else 0
 
-    def forward(self, features: Tensor) -> Tensor:
-        """ψ [B, F] → [B, 1 + n, A + 1]."""
+    def forward(self, features: Tensor, tau: Tensor | None = None) -> Tensor:
+        """ψ [B, F] → [B, 1 + n, A + 1]; τ, [B, `count`], if the fractions were drawn before."""
         if not self.training:
             return self.policy(features)
-        tau = self._draw(len(features), self.choose + self.learn)
+        if tau is None:
+            tau = self.draw(len(features), self.count)
         quantiles = self.quantiles(features, tau)
         mean = quantiles.detach()[:, : self.choose or self.learn].mean(1, keepdim=True)
         chosen, tau = quantiles[:, self.choose :], tau[:, self.choose :]
         return pack_quantiles(mean, chosen, tau)
 
-    def policy(self, features: Tensor) -> Tensor:
-        """Only what chooses an action, from K fractions: [B, 1, A + 1]."""
+    @property
+    def count(self) -> int:
+        """How many fractions a call needs."""
+        return self.choose + self.learn
+
+    def policy(self, features: Tensor, tau: Tensor | None = None) -> Tensor:
+        """Only what chooses an action, from K fractions, [B, K] if they were drawn before: [B, 1, A + 1]."""
         # The midpoints are one row for all samples: in an exported graph their embedding is a constant.
-        draw = self.training
-        tau = self._draw(len(features), self.fractions.choose) if draw else self.midpoints[None]
+        if tau is None:
+            draw = self.training
+            tau = self.draw(len(features), self.fractions.choose) if draw else self.midpoints[None]
         quantiles = self.quantiles(features, tau)
         return pack_quantiles(quantiles.mean(1, keepdim=True), quantiles[:, :0], quantiles[:, :0, 0])
 
@@ -73,7 +81,8 @@ class ImplicitQuantiles(nn.Module):
         joint = features[:, None] * torch.relu(self.embedding(cosine))  # [B, n, F]
         return apply_output_layer(self.f, joint)
 
-    def _draw(self, size: int, count: int) -> Tensor:
+    def draw(self, size: int, count: int) -> Tensor:
+        """`count` fractions for each of `size` samples."""
         return torch.rand((size, count), generator=self.generator, device=self.midpoints.device)
 
 

@@ -16,7 +16,7 @@ from flashdqn.core.saved import require_range, require_same_kind
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import Pick, Sampler, UniformSampler, window_slots
+from flashdqn.replay.samplers import Pick, Sampler, SamplerBase, UniformSampler, split_batch, window_slots
 
 
 class DemonstrationBuffer:
@@ -114,16 +114,30 @@ class MixedSampler:
 
     def batches(self, count: int, size: int, pick: Pick | None = None) -> list[Batch]:
         """Draw all batches together, and put demonstrations in front of each."""
-        first = demonstrations_per_batch(self.share, size)
-        bits = torch.empty(count * first, dtype=torch.int64, device=self.shown.device)
-        transition, expert = self.shown.pick(bits.random_(generator=self.generator))
+        if isinstance(self.own, SamplerBase):
+            return split_batch(self.group(count, size, pick), count, size)
+        transition, expert = self._draw_shown(count, size)
+        first = len(expert) // count
         columns = ([None] * count if x is None else torch.split(x, first) for x in transition)
         rows = zip(zip(*columns, strict=True), torch.split(expert, first), strict=True)
         others = self.own.batches(count, size - first, pick)
         return [
-            join_batches(Transition(*row), wanted, own)
+            join_batches(Transition(*row), wanted, own, 1)
             for (row, wanted), own in zip(rows, others, strict=True)
         ]
+
+    def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
+        """The same batches, one after the other in one large one: `index` and `expert` skip the rows of the
+        other."""
+        assert isinstance(self.own, SamplerBase)
+        transition, expert = self._draw_shown(count, size)
+        own = self.own.group(count, size - len(expert) // count, pick)
+        return join_batches(transition, expert, own, count)
+
+    def _draw_shown(self, count: int, size: int) -> tuple[Transition, Tensor]:
+        first = demonstrations_per_batch(self.share, size)
+        bits = torch.empty(count * first, dtype=torch.int64, device=self.shown.device)
+        return self.shown.pick(bits.random_(generator=self.generator))
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Pass priorities on for the other rows; demonstrations have none."""
@@ -165,11 +179,15 @@ def demonstrations_per_batch(share: float, size: int) -> int:
     return min(max(1, round(share * size)), size - 1)
 
 
-def join_batches(shown: Transition, expert: Tensor, own: Batch) -> Batch:
-    """One batch: the demonstrations, then the other rows."""
+def join_batches(shown: Transition, expert: Tensor, own: Batch, count: int) -> Batch:
+    """`count` batches in one, each with demonstrations first, then the other rows."""
+
+    def join(one: Tensor, other: Tensor) -> Tensor:
+        parts = [x.view(count, len(x) // count, *x.shape[1:]) for x in (one, other)]
+        return torch.cat(parts, 1).flatten(0, 1)
+
     columns = (
-        None if a is None or b is None else torch.cat((a, b))
-        for a, b in zip(shown, own.transition, strict=True)
+        None if a is None or b is None else join(a, b) for a, b in zip(shown, own.transition, strict=True)
     )
-    weight = torch.cat((torch.ones_like(expert, dtype=own.weight.dtype), own.weight))
+    weight = join(torch.ones_like(expert, dtype=own.weight.dtype), own.weight)
     return Batch(Transition(*columns), weight, own.index, expert)  # type: ignore[arg-type]

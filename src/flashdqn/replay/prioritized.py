@@ -20,7 +20,7 @@ from torch import Tensor
 from flashdqn.core.types import Batch
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
-from flashdqn.replay.samplers import SamplerBase
+from flashdqn.replay.samplers import Pick, SamplerBase
 from flashdqn.replay.sum_tree import SumTree, TorchSumTree, cuda_width, tree_bytes
 from flashdqn.replay.sum_tree_cpu import WIDTH, NumbaSumTree
 
@@ -57,7 +57,7 @@ class PrioritizedSampler(SamplerBase):
         self.largest = torch.ones((), device=ring.device)  # p of the first transitions, as in the paper
         self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights: lost (0), new
 
-    def group(self, count: int, size: int) -> Batch:
+    def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
         """`count` batches in one, each stratified separately: sample k comes from the k-th of `size` equal slices
         of the mass. All are drawn before any of them is learned from.
 

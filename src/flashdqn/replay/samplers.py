@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -85,8 +85,8 @@ class SamplerBase(ABC):
         return None
 
     @abstractmethod
-    def group(self, count: int, size: int) -> Batch:
-        """`count` batches of `size` transitions, one after the other in one large batch."""
+    def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
+        """`count` batches of `size` transitions, one after the other in one large batch; `pick` as in `batches`."""
 
     def sample(self, size: int) -> Batch:
         """One batch of `size` transitions."""
@@ -147,10 +147,13 @@ class UniformSampler(SamplerBase):
 
 def split_batch(batch: Batch, count: int, size: int) -> list[Batch]:
     """Split one large batch into `count` batches of `size`; nothing is copied."""
-    transition, weight, index, _ = batch
-    columns = ([None] * count if x is None else torch.split(x, size) for x in transition)
-    rows = (Transition(*row) for row in zip(*columns, strict=True))
-    parts = zip(rows, torch.split(weight, size), torch.split(index, size), strict=True)
+    assert len(batch.weight) == count * size
+
+    def split(column: Tensor | None) -> Sequence[Any]:
+        return [None] * count if column is None else torch.split(column, len(column) // count)
+
+    rows = (Transition(*row) for row in zip(*map(split, batch.transition), strict=True))
+    parts = zip(rows, split(batch.weight), split(batch.index), split(batch.expert), strict=True)
     return [Batch(*part) for part in parts]
 
 

@@ -27,9 +27,9 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.catalog import explain_misfit
 from flashdqn.training.compile_budget import (
     EAGER_KERNELS,
-    NATIVE_KERNELS,
     is_long_training,
     is_worth_waiting,
+    list_native_kernels,
 )
 from flashdqn.training.engine import Engine, first_error_line
 from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_evaluation
@@ -112,7 +112,7 @@ def choose_execution_plan(config: Config, engine: Engine, note: Note) -> Choice:
 def list_missing_kernels(engine: Engine, missing: list[str]) -> list[str]:
     """The kernels that would be compiled, by what is known of them: the first that is missing hides the others."""
     native = explain_misfit(ExecutionPlan("native"), engine.parts) is None
-    known = (*EAGER_KERNELS, *NATIVE_KERNELS * native)
+    known = (*EAGER_KERNELS, *list_native_kernels(engine.config) * native)
     there = list_compiled()
     return [name for name in dict.fromkeys((*missing, *known)) if name in missing or name not in there]
 

@@ -11,9 +11,11 @@ from flashdqn.envs.tasks import find_task
 #: On the CPU, compiling is tried for trainings that are at least this long; the episode length is a guess.
 LONG_UPDATES, LONG_SECONDS, EPISODE_LENGTH = 30_000, 180.0, 50
 
-#: What the CPU's backends compile, the hand-written one in addition.
+#: What the CPU's backends compile.
 EAGER_KERNELS = ("record_step", "pick_batch")
+#: What the hand-written one compiles in addition: for plain networks, and for all others by head.
 NATIVE_KERNELS = ("run_policy", "run_updates_by_halves", "adam_step")
+HEADS = ("scalar", "categorical", "quantile")
 
 #: Compiled code is kept: compiling is worth it if it pays within this many trainings like this one.
 REUSES = 4
@@ -27,19 +29,29 @@ def guess_kernels(config: Config, device: str, jobs: Sequence[str] | None = None
     if device == "cuda":
         return tuple(name + CUDA_MARK for name in find_task(config.env.task).kernels(config.env))
     mode = config.runtime.mode
-    wait = sum(map(get_log().guess_seconds, NATIVE_KERNELS))
+    wait = sum(map(get_log().guess_seconds, list_native_kernels(config)))
     if device != "cpu" or (mode == "auto" and not is_worth_waiting(config, wait, USUAL_UPDATE)):
         return ()
     if mode not in ("auto", "native") or not may_be_native(config):
         return EAGER_KERNELS
-    return (*EAGER_KERNELS, *(NATIVE_KERNELS if jobs is None else jobs))
+    return (*EAGER_KERNELS, *(list_native_kernels(config) if jobs is None else jobs))
 
 
 def may_be_native(config: Config) -> bool:
     """Whether the updates may be hand-written ones, as far as the settings say."""
     network, learn = config.network, config.learn
-    plain = network.torso in ("auto", "mlp") and not (network.dueling or network.noisy or network.layer_norm)
-    return plain and not network.normalize and learn.head == "scalar" and learn.method == "replay"
+    return network.torso in ("auto", "mlp") and not network.normalize and learn.head in HEADS
+
+
+def list_native_kernels(config: Config) -> tuple[str, ...]:
+    """The kernels of hand-written acting and updating, as far as the settings say."""
+    network, learn, demos = config.network, config.learn, config.demos
+    plain = learn.head == "scalar" and not (network.dueling or network.noisy or network.layer_norm)
+    usual = learn.bootstrap != "munchausen" and learn.method == "replay"
+    updates_plain = plain and usual and not (demos.kept and demos.margin_weight)
+    policy = "run_policy" if plain else f"run_{learn.head}_policy"
+    updates = "run_updates_by_halves" if updates_plain else f"run_{learn.head}_updates"
+    return policy, updates, "adam_step"
 
 
 def may_use_torch_compiler(config: Config) -> bool:

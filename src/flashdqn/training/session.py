@@ -303,8 +303,8 @@ def check_settings(config: Config, device: torch.device) -> tuple[int, list[Kern
     close_env(probe)
     dtype = probe.obs_spec.dtype
     jobs = [
-        plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype),
-        plan_policy_kernel(learner.online, dtype),
+        plan_update_kernel(learner.online, learner.head, learner.bootstrap, dtype, learner.margin),
+        plan_policy_kernel(learner.online, dtype, learner.head),
     ]
     threads = 1  # beside a GPU, PyTorch has little to do on the CPU
     if device.type == "cpu":

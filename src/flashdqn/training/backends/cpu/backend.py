@@ -7,17 +7,19 @@ from torch import Tensor
 
 from flashdqn.compute.threads import make_team
 from flashdqn.core.types import Batch, Step
+from flashdqn.replay import MixedSampler
 from flashdqn.replay.samplers import SamplerBase, split_batch
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.cpu.networks import explain_unknown
 from flashdqn.training.backends.cpu.policy import NativePolicy
 from flashdqn.training.backends.cpu.record import NativeRecord
 from flashdqn.training.backends.cpu.update import NativeUpdates
 
 
 class CpuBackend:
-    """Plain MLPs with a scalar head, greedy or double; any number of hidden layers."""
+    """MLPs of any kind (dueling, noisy, layer norm) with a head of numbers, atoms or quantiles."""
 
     compiles_recording = False
 
@@ -26,31 +28,27 @@ class CpuBackend:
         adam = learner.own_adam
         assert adam is not None  # `fits` refuses the others
         asked = parts.config.runtime.threads
-        self._policy = NativePolicy(learner.online, parts.config.envs, make_team(asked))
+        self._policy = NativePolicy(learner.online, parts.config.envs, make_team(asked), learner.head)
         self._record = NativeRecord(parts.collector)
         self._pick = None if uniform is None else NativePick(uniform)
         #: Only the gradient is hand-written if ranks must exchange it, or if the rule is not Adam's.
         self._one_by_one = parts.exchange is not None or not adam.has_native_step
         self._updates = NativeUpdates(
             learner.online, learner.target, learner.head, learner.bootstrap, adam,
-            learner.target_flat.values, learner.tau, make_team(asked),
+            learner.target_flat.values, learner.tau, make_team(asked), learner.noise, learner.margin,
         )  # fmt: skip
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
         """Only what the hand-written loops support."""
-        learner = parts.learner
-        if parts.demonstrations is not None:
-            return "the hand-written update does not support demonstrations that are kept"
-        if parts.collector.branches is not None:
-            return "the hand-written update does not support actions in branches"
-        if learner.own_adam is None or not isinstance(parts.sampler, SamplerBase):
+        learner, sampler = parts.learner, parts.sampler
+        own = sampler.own if isinstance(sampler, MixedSampler) else sampler
+        if learner.own_adam is None or not isinstance(own, SamplerBase):
             return "the hand-written update does not support your own sampler or optimizer"
         if learner.precision != "fp32":
             return "the hand-written update computes only in fp32"
-        if not NativeUpdates.fits(learner.online, learner.head, learner.bootstrap):
-            return "the hand-written update is for plain MLPs with a scalar head, greedy or double"
-        return None
+        unknown = explain_unknown(learner.online, learner.head, learner.bootstrap)
+        return unknown and f"the hand-written update does not support {unknown}"
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice, or a random one, in one call."""
@@ -65,9 +63,11 @@ class CpuBackend:
         sampler, size = self.parts.sampler, self.parts.config.update_size
         if self._one_by_one:
             return sampler.batches(count, size, self._pick)
+        if isinstance(sampler, MixedSampler):
+            return [sampler.group(count, size, self._pick)]
         if self._pick is not None:
             return [self._pick.again(count * size)]
-        assert isinstance(sampler, SamplerBase)  # `fits` refuses mixed batches
+        assert isinstance(sampler, SamplerBase)  # `fits` refuses the others
         return [sampler.group(count, size)]
 
     def update(self, batches: list[Batch]) -> None:
@@ -77,12 +77,12 @@ class CpuBackend:
             priority = self._step_by_gradient(batch) if self._one_by_one else self._step_group(batch, size)
             if not sampler.wants_priorities:
                 continue
-            pairs = zip(torch.split(batch.index, size), torch.split(priority, size), strict=True)
-            for index, errors in pairs:
-                sampler.update(index, errors)
+            errors = torch.split(priority, size)
+            for index, own in zip(torch.chunk(batch.index, len(errors)), errors, strict=True):
+                sampler.update(index, own)
 
     def _step_group(self, batch: Batch, size: int) -> Tensor:
-        learner, count = self.parts.learner, len(batch.index) // size
+        learner, count = self.parts.learner, len(batch.weight) // size
         priority, done, loss = self._updates.steps(batch, count, learner.sums)
         if done < count:
             bad = split_batch(batch, count, size)[done]
@@ -91,6 +91,7 @@ class CpuBackend:
 
     def _step_by_gradient(self, batch: Batch) -> Tensor:
         learner = self.parts.learner
+        learner.resample_noise()
         result = self._updates.gradient(batch)
         learner.watch.look(result.loss, batch, learner.adam.steps)
         if self.parts.exchange is not None:

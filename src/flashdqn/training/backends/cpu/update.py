@@ -1,9 +1,9 @@
-"""Gradient steps of a plain MLP on the CPU, written by hand: no autograd, and one call for a group of updates.
+"""Gradient steps of an MLP on the CPU, written by hand: no autograd, and one call for a group of updates.
 
 A small update is so short that overhead shows: autograd's nodes, allocations, a pass over memory for every
-operation, a few microseconds of Python for each. Here only the arithmetic is left, in `mlp.py`; this file gives
-it its memory. `benchmarks/update.py` compares whole updates with the matrix products that they need at
-least.
+operation, a few microseconds of Python for each. Here only the arithmetic is left, in `mlp.py` and `variants.py`;
+this file gives it its memory. `benchmarks/update.py` compares whole updates with the matrix products that they
+need at least.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from flashdqn.learn.adam import Adam
 from flashdqn.learn.adam_cpu import AdamSettings
 from flashdqn.learn.bootstraps import Bootstrap, double_target, greedy_target
 from flashdqn.learn.heads import Head, ScalarHead
-from flashdqn.learn.loss import TDLoss
-from flashdqn.networks.build import QNetwork
-from flashdqn.networks.torsos import MLP
+from flashdqn.learn.loss import Margin, TDLoss
+from flashdqn.networks.noisy import Noise
+from flashdqn.training.backends.cpu import heads as heads_cpu
 from flashdqn.training.backends.cpu import mlp as mlp_cpu
+from flashdqn.training.backends.cpu.layer_memory import ByLayers, NoiseRows, list_noise
+from flashdqn.training.backends.cpu.losses import plan_loss
 from flashdqn.training.backends.cpu.memory import ByHalves, BySamples
+from flashdqn.training.backends.cpu.networks import explain_unknown, plain_mlp_layers, plan_layers
 
-#: With this many samples or more, they are taken two vectors at a time. That is a little faster, but leaves fewer
+#: With this many samples or more, they are taken more vectors at a time. That is a little faster, but leaves fewer
 #: parts for threads to share.
-LARGE = 16 * LANES
+SMALL, LARGE = 4 * LANES, 16 * LANES
 
 
 class NativeUpdates:
-    """The TD loss of a plain MLP, its gradient, and Adam's steps along it.
+    """The TD loss of an MLP, its gradient, and Adam's steps along it.
 
     The memory of the parameters and of their `grad` is bound when this is created; a missing `grad` is created.
     You may write into them (an optimizer, `load_state_dict`), but do not replace them afterwards.
@@ -53,19 +56,25 @@ class NativeUpdates:
         old: Tensor | None = None,
         tau: float = 0.0,
         team: Team | None = None,
+        noise: Noise | None = None,
+        margin: Margin | None = None,
     ) -> None:
-        """Steps need `adam`; a soft update of the target needs its flat parameters, `old`, and `tau` > 0."""
-        if not (self.fits(online, head, bootstrap) and self.fits(target, head, bootstrap)):
-            raise ValueError(
-                "Hand-written updates are for plain MLPs on the CPU, ScalarHead, greedy or double."
-            )
+        """Steps need `adam`; a soft update of the target needs its flat parameters, `old`, and `tau` > 0. Steps of
+        noisy layers draw from `noise`; batches with demonstrations need `margin`."""
+        for network in (online, target):
+            if unknown := explain_unknown(network, head, bootstrap):
+                raise ValueError(f"The hand-written update does not support {unknown}.")
         for parameter in online.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.team = team or Team(1)
-        self._layers = plain_mlp_layers(online), plain_mlp_layers(target)
-        self._huber = float(cast(ScalarHead, head).huber or np.inf)  # Huber's loss with δ = ∞ is the square
-        self._double = bootstrap is double_target
+        self.is_plain = is_plain(online, head, bootstrap, margin)
+        self._plans = plan_layers(online), plan_layers(target)
+        self._loss, self._double = plan_loss(head, bootstrap, margin), bootstrap is double_target
+        self._noise = None
+        if self._plans[0].is_noisy:
+            plans = self._plans[:1] if target is online else self._plans
+            self._noise = NoiseRows(list_noise(*plans), None if noise is None else noise.generator)
         self._zero = torch.zeros(1)
         self._no_sums = torch.zeros(3)
         self._settings = AdamSettings(adam, tau) if adam else None
@@ -76,17 +85,17 @@ class NativeUpdates:
 
     @staticmethod
     def fits(network: nn.Module, head: Head, bootstrap: Bootstrap) -> bool:
-        """Whether the loss is the one written here: a plain float32 MLP on the CPU, scalar head, greedy or double.
-        The types must match exactly, because a subclass may compute something else.
-        """
-        known = type(head) is ScalarHead and (bootstrap is greedy_target or bootstrap is double_target)
-        return known and bool(plain_mlp_layers(network))
+        """Whether the loss is one of those written here."""
+        return explain_unknown(network, head, bootstrap) is None
 
     def gradient(self, batch: Batch) -> TDLoss:
         """Like `td_loss` and `backward`: overwrites every `parameter.grad`, returns loss, priority and q.
 
-        These are new tensors at every call; the caller may keep them.
+        Noisy layers keep the noise that they have. The results are new tensors at every call; the caller may keep
+        them.
         """
+        if self._noise is not None:
+            self._noise.take_current()
         priority, results, _ = self._space(batch, 1).run(batch, 1, self, applied=False, sums=self._no_sums)
         loss, q, _ = torch.from_numpy(results[0]).unbind()
         return TDLoss(loss, priority, q)
@@ -100,12 +109,14 @@ class NativeUpdates:
         call; the priorities are then in the same memory too.
         """
         assert self._settings is not None
+        if self._noise is not None:
+            self._noise.draw(count)
         priority, results, done = self._space(batch, count).run(batch, count, self, applied=True, sums=sums)
         self._settings.count(done)
         return priority, done, float(results[min(done, count - 1), 0])
 
     def _space(self, batch: Batch, count: int) -> _Workspace:
-        key = len(batch.index) // count, batch.transition.obs.dtype
+        key = len(batch.weight) // count, batch.transition.obs.dtype
         space = self._spaces.get(key)
         if space is None:
             space = self._spaces[key] = _Workspace(self, *key)
@@ -116,14 +127,28 @@ class _Workspace:
     """What batches of `rows` rows need, and a call that does updates with it."""
 
     def __init__(self, owner: NativeUpdates, rows: int, dtype: torch.dtype) -> None:
-        at_once = (2 if rows >= LARGE else 1) * LANES
+        at_once = choose_at_once(rows, owner.is_plain)
         # Not a power of two: otherwise all features of a sample would compete for the same cache lines.
         width = -(-rows // at_once) * at_once + 16
         length = len(owner._flat[0]) if owner._flat else 0
-        kind = ByHalves if ByHalves.fits(owner._layers[0]) else BySamples
         self.rows = rows
-        self.memory = kind(*owner._layers, rows, width, at_once, length, owner.team.most)
         self.sizes = np.array([rows, at_once, width, owner._double, dtype == torch.uint8, 1])
+        room = rows, width, at_once, length, owner.team.most
+        self.memory: BySamples | ByHalves | ByLayers
+        self.constants: tuple[Any, ...]
+        if owner.is_plain:
+            online, target = (
+                [cast(nn.Linear, layer.linear) for layer in plan.layers] for plan in owner._plans
+            )
+            kind = ByHalves if ByHalves.fits(online) else BySamples
+            self.memory = kind(online, target, *room)
+            self.kernel, self.constants = kind.kernel, (float(owner._loss.numbers[heads_cpu.HUBER]),)
+        else:
+            plan, loss = owner._plans[0], owner._loss
+            self.memory = ByLayers(*owner._plans, loss.size, *room)
+            self.kernel, self.constants = loss.kernel, (loss.numbers, loss.atoms)
+            actions = plan.layers[-1].outputs // loss.size
+            self.sizes = np.array([*self.sizes, actions, loss.size, plan.value, loss.bootstrap])
         self.places = np.zeros(mlp_cpu.PLACES, dtype=np.int64)
         self.places[mlp_cpu.ZERO] = owner._zero.data_ptr()
         self.places[mlp_cpu.AT_VALUES : mlp_cpu.AT_VALUES + len(owner._flat)] = [
@@ -151,7 +176,7 @@ class _Workspace:
         if owner._settings is not None:
             owner._settings.now()
         if self._crew is None:
-            self._crew = compile_for_threads(self.memory.kernel, call.arguments)
+            self._crew = compile_for_threads(self.kernel, call.arguments)
         self._crew(threads, *call.arguments)
         owner.team.stop(count)
         return call.priority, call.results, int(call.done[0])
@@ -162,22 +187,33 @@ class _Workspace:
             self._counters = np.zeros(needed, dtype=np.int64)
             self.places[mlp_cpu.COUNTERS] = self._counters.ctypes.data
             self._calls.clear()
-        obs, action, reward, discount, next_obs, mask, _ = batch.transition
+        obs, action, reward, discount, next_obs, next_mask, mask = batch.transition
         priority = torch.empty(count * self.rows)
-        columns = [obs, action, reward, discount, next_obs, batch.weight, priority]
-        columns += [] if mask is None else [mask]
-        copied = not all(column.is_contiguous() for column in columns)
-        columns = [column.contiguous() for column in columns]
-        table = np.zeros((count, mlp_cpu.BATCH_COLUMNS), dtype=np.int64)
-        for k, column in enumerate(columns):
+        noise = None if owner._noise is None else owner._noise.hold(count)
+        given = [obs, action, reward, discount, next_obs, batch.weight, priority, next_mask]
+        given += [] if owner.is_plain else [mask, batch.expert, None, noise]
+        columns = {k: column for k, column in enumerate(given) if column is not None}
+        copied = not all(column.is_contiguous() for column in columns.values())
+        columns = {k: column.contiguous() for k, column in columns.items()}
+        table = np.zeros((count, len(given)), dtype=np.int64)
+        for k, column in columns.items():
             table[:, k] = column.data_ptr() + np.arange(count) * (column.nbytes // count)
+        if batch.expert is not None and not owner.is_plain:
+            table[:, heads_cpu.SHOWN] = len(batch.expert) // count
         results, done = np.zeros((count, 3), dtype=np.float32), np.zeros(1, dtype=np.int64)
         settings = NO_SETTINGS if owner._settings is None else owner._settings.array
         arguments = (
-            *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, owner._huber,
+            *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, *self.constants,
             self.like, results, sums.numpy(), done,
         )  # fmt: skip
-        return _Call(batch, sums, columns, copied, arguments, priority, results, done)
+        return _Call(batch, sums, [*columns.values()], copied, arguments, priority, results, done)
+
+
+def choose_at_once(rows: int, plain: bool) -> int:
+    """How many samples are taken at a time: one to four vectors."""
+    if plain:
+        return (2 if rows >= LARGE else 1) * LANES
+    return (4 if rows >= LARGE else 2 if rows >= SMALL else 1) * LANES
 
 
 class _Call(NamedTuple):
@@ -196,31 +232,26 @@ class _Call(NamedTuple):
 NO_SETTINGS = np.zeros(6)
 
 
-def plain_mlp_layers(network: nn.Module) -> list[nn.Linear]:
-    """The layers of a plain MLP from first to last; empty if the network is anything else."""
-    if type(network) is not QNetwork or type(network.torso) is not MLP:
-        return []
-    if network.decoder is not None or network.normalizer is not None:
-        return []
-    torso = list(network.torso.layers)
-    layers = [*torso[0::2], network.output]
-    plain = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers)
-    if not plain or len(torso) % 2 or any(type(layer) is not nn.ReLU for layer in torso[1::2]):
-        return []
-    known = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in network.parameters())
-    return cast("list[nn.Linear]", layers) if known else []
+def is_plain(network: nn.Module, head: Head, bootstrap: Bootstrap, margin: Margin | None) -> bool:
+    """Whether the update is one of `mlp.py` and `mlp_halves.py`."""
+    known = bootstrap is greedy_target or bootstrap is double_target
+    return known and type(head) is ScalarHead and margin is None and bool(plain_mlp_layers(network))
 
 
 def plan_update_kernel(
-    network: nn.Module, head: Head, bootstrap: Bootstrap, dtype: torch.dtype
+    network: nn.Module, head: Head, bootstrap: Bootstrap, dtype: torch.dtype, margin: Margin | None = None
 ) -> KernelJob | None:
     """The kernel that updates of such a network will need; None if they are not written by hand."""
     if not NativeUpdates.fits(network, head, bootstrap):
         return None
     table, row, number = ("int64", 2), ("int64", 1), str(dtype).removeprefix("torch.")
-    rest = (
-        table, row, row, row, ("float64", 1), ("float64", 0), (number, 1), ("float32", 2), ("float32", 1), row,
-    )  # fmt: skip
+    between, batch = (row, ("float64", 2), ("float64", 1)), (table, row, row, row, ("float64", 1))
+    rest = ((number, 1), ("float32", 2), ("float32", 1), row)
+    if not is_plain(network, head, bootstrap, margin):
+        constants = ("float32", 1), ("float32", 1)
+        kernel = plan_loss(head, bootstrap, margin).kernel
+        return KernelJob(kernel, (table, table, table, *between, row, *batch, *constants, *rest))
     if ByHalves.fits(plain_mlp_layers(network)):
-        return KernelJob(ByHalves.kernel, (table, table, table, row, ("float64", 1), *rest))
-    return KernelJob(BySamples.kernel, (table, table, table, row, ("float64", 2), ("float64", 1), *rest))
+        own = table, table, table, row, ("float64", 1)
+        return KernelJob(ByHalves.kernel, (*own, *batch, ("float64", 0), *rest))
+    return KernelJob(BySamples.kernel, (table, table, table, *between, *batch, ("float64", 0), *rest))
