@@ -75,7 +75,7 @@ class BoardGradients(NamedTuple):
     norms: Tensor  # [slices, norms, 2, 64]: scale, shift
     layers: Tensor  # [layers, slices, 64, 9, 64]
     stem: Tensor  # [slices, 64, 3, 24]
-    biases: Tensor  # [slices of all layers, then of the stem; 12, 64]
+    biases: Tensor  # [slices of all layers, then of the stem; 3, 64]
 
 
 def multiply_function(name: str, columns: int, from_registers: bool) -> str:
@@ -171,7 +171,7 @@ def launch_backward(
     layer_parts = torch.empty((shape.layers, slices, CHANNELS, 9, CHANNELS), device=device)
     stem_parts = torch.empty((rest, CHANNELS, 3, 24), device=device)
     grid = slices * shape.layers + rest
-    biases = torch.empty((grid, 12, CHANNELS), device=device)
+    biases = torch.empty((grid, 3, CHANNELS), device=device)
     kernels = load_kernels(shape, device.index or 0)
     sums = BACKWARD_GROUPS * (64 + shape.norms * 2 * CHANNELS * 4)
     shared = BACKWARD_GROUPS * shape.image_bytes + SLOTS * (TAP_BYTES + 16) + sums
