@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.compute.nvrtc import CudaModule, compile_cuda
+from flashdqn.compute.cuda_module import CudaModule, compile_module
 
 #: The files of the program, in their order.
 SOURCES = ("common", "forward", "backward", "weights")
@@ -124,7 +124,7 @@ def list_options(shape: BoardShape) -> list[str]:
 def load_kernels(shape: BoardShape, device: int) -> CudaModule:
     """The compiled kernels on a device; it takes a second or two, once in a process."""
     with torch.cuda.device(device):
-        return CudaModule(compile_cuda(write_source(shape), list_options(shape)))
+        return CudaModule(compile_module(write_source(shape), list_options(shape)))
 
 
 def launch_forward(
