@@ -230,6 +230,6 @@ def test_the_kernels_are_their_twin(shape: tuple[int, int, int], blocks: int, ba
         gradients = torch.autograd.grad(features, list(torso.parameters()), weights.to(device))
         found[device] = [tensor.cpu() for tensor in (features, *gradients)]
     # Sums in another order are rounded to another bfloat16 now and then, and a ReLU opens or closes.
-    assert relative_error(found["cuda"][0], found["cpu"][0]) < 0.005
+    assert relative_error(found["cuda"][0], found["cpu"][0]) < 0.01
     for ours, theirs in zip(found["cuda"][1:], found["cpu"][1:], strict=True):
-        assert relative_error(ours, theirs) < 0.06
+        assert relative_error(ours, theirs) < 0.02 + 0.03 * blocks
