@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from flashdqn.compute import nvrtc
+from flashdqn.compute import cuda_module
 from flashdqn.core.errors import ExecutionError
+from flashdqn.networks.boards.check import compare_with_twin, compute_all
 from flashdqn.networks.boards.kernels import BoardShape, list_options, multiply_function, write_source
 from flashdqn.networks.boards.packing import pack_layers, pack_transposed
 from flashdqn.networks.boards.torso import (
@@ -163,9 +164,9 @@ def test_without_a_compiler_pytorch_computes(monkeypatch: pytest.MonkeyPatch) ->
     def fail(name: str) -> None:
         raise OSError(name)
 
-    monkeypatch.setattr(nvrtc.ctypes, "CDLL", fail)
+    monkeypatch.setattr(cuda_module.ctypes, "CDLL", fail)
     with pytest.raises(ExecutionError, match="NVRTC"):
-        nvrtc.load_nvrtc()
+        cuda_module.load_nvrtc()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     torso = make_torso((4, 3, 2), 1)
@@ -174,6 +175,18 @@ def test_without_a_compiler_pytorch_computes(monkeypatch: pytest.MonkeyPatch) ->
     assert not torso.uses_kernels
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     assert not can_run_kernels(BoardShape(4, 4, 3, 10), 0)
+
+
+def test_kernels_that_answer_otherwise_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, cpu = BoardShape(4, 3, 2, 2), torch.device("cpu")
+    compare_with_twin(shape, cpu)
+    right = compute_all(shape, cpu)
+    for k, number in ((0, 1.03), (2, 1.5), (4, float("nan"))):
+        wrong = [number * part if i == k else part for i, part in enumerate(right)]
+        answers = iter((right, wrong))
+        monkeypatch.setattr("flashdqn.networks.boards.check.compute_all", lambda *_, told=answers: next(told))
+        with pytest.raises(ExecutionError, match="differ by"):
+            compare_with_twin(shape, cpu)
 
 
 def test_the_source_is_written_for_a_board() -> None:
@@ -217,6 +230,6 @@ def test_the_kernels_are_their_twin(shape: tuple[int, int, int], blocks: int, ba
         gradients = torch.autograd.grad(features, list(torso.parameters()), weights.to(device))
         found[device] = [tensor.cpu() for tensor in (features, *gradients)]
     # Sums in another order are rounded to another bfloat16 now and then, and a ReLU opens or closes.
-    assert relative_error(found["cuda"][0], found["cpu"][0]) < 0.005
+    assert relative_error(found["cuda"][0], found["cpu"][0]) < 0.01
     for ours, theirs in zip(found["cuda"][1:], found["cpu"][1:], strict=True):
-        assert relative_error(ours, theirs) < 0.06
+        assert relative_error(ours, theirs) < 0.02 + 0.03 * blocks

@@ -9,38 +9,19 @@ struct Backward {
     int boards;
 };
 
-// What a normalization read, its statistics and constants; loaded while the products run.
-struct Before {
-    u32 v[WORDS];
-    float scale[2], shift[2];
-    float2 stat;
-
-    __device__ __forceinline__ void load(const Backward& to, const Place& my, int norm, int board) {
-        const u64 place = static_cast<u64>(norm) * to.boards + board;
-        const uint4* from = to.before + place * (N / 16 * 128) + my.thread;
-        const float* c = to.constants + norm * 3 * CHANNELS + my.row;
-        stat = to.stats[place];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) scale[half] = c[64 + 8 * half], shift[half] = c[128 + 8 * half];
-#pragma unroll
-        for (int k = 0; k < N / 16; ++k) {
-            const uint4 w = load_once(from + k * 128);
-            v[4 * k] = w.x, v[4 * k + 1] = w.y, v[4 * k + 2] = w.z, v[4 * k + 3] = w.w;
-        }
-    }
-};
-
 // Back through ReLU and normalization `norm`: acc is the gradient of its output. The gradient of its input goes to
 // `words`, with the residual's added if there is one, and to the image. `sums`: [2][64], this group's scale, shift.
 template <bool ADD, bool KEEP>
-__device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WORDS], Before& given,
+__device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WORDS], const u32 (&v)[WORDS],
                                         const Place& my, const Backward& to, float2* scratch, float* sums, int norm,
                                         int board, bool live) {
-    u32(&v)[WORDS] = given.v;
-    const float(&scale)[2] = given.scale;
-    const float mean = given.stat.x, inverse = given.stat.y;
+    const float* c = to.constants + norm * 3 * CHANNELS + my.row;
+    const float scale[2] = {c[64], c[72]}, shift[2] = {c[128], c[136]};
+    const u64 place = static_cast<u64>(norm) * to.boards + board;
+    const float2 stat = to.stats[place];
+    const float mean = stat.x, inverse = stat.y;
     const float a[2] = {inverse * scale[0], inverse * scale[1]};
-    const float b[2] = {given.shift[0] - mean * a[0], given.shift[1] - mean * a[1]};
+    const float b[2] = {shift[0] - mean * a[0], shift[1] - mean * a[1]};
     float plain[2] = {0, 0}, weighted[2] = {0, 0};
 #pragma unroll
     for (int j = 0; j < N / 8; ++j)
@@ -69,11 +50,10 @@ __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WOR
         sums[my.row] += weighted[0], sums[8 + my.row] += weighted[1];
         sums[64 + my.row] += plain[0], sums[72 + my.row] += plain[1];
     }
-    wait_saved(my);
+    if (my.thread < 8) wait_stores_read();
     const float2 total = sum_group(counts ? fmaf(plain[0], scale[0], plain[1] * scale[1]) : 0.0f,
                                    counts ? fmaf(weighted[0], scale[0], weighted[1] * scale[1]) : 0.0f, my, scratch,
                                    norm);
-    forget_unpacked(v);
     const float slope = -inverse * inverse * (total.y * SHARE);
     const float level = -mean * slope - inverse * (total.x * SHARE);
 #pragma unroll
@@ -92,7 +72,16 @@ __device__ __forceinline__ void go_back(float (&acc)[N / 2], u32 (&residual)[WOR
     }
     show_to_async();
     sync_group(my.group);
-    if (live) save_image(to.gradients + (static_cast<u64>(norm) * to.boards + board) * (8 * MIDDLE), my);
+    if (live) save_image(to.gradients + place * (8 * MIDDLE), my);
+}
+
+__device__ __forceinline__ void load_before(u32 (&v)[WORDS], const Backward& to, const Place& my, int norm, int board) {
+    const uint4* from = to.before + (static_cast<u64>(norm) * to.boards + board) * (N / 16 * 128) + my.thread;
+#pragma unroll
+    for (int k = 0; k < N / 16; ++k) {
+        const uint4 w = from[k * 128];
+        v[4 * k] = w.x, v[4 * k + 1] = w.y, v[4 * k + 2] = w.z, v[4 * k + 3] = w.w;
+    }
 }
 
 // `weights`: of the last layer first, transposed and turned around. `sums`: [blocks · 3][NORMS][2][64].
@@ -116,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
     const int step = gridDim.x * G, begin = blockIdx.x * G;
     const int rounds = begin < boards ? (boards - begin + step - 1) / step : 0;
     if (find_group() == G) {
-        give_registers<24>();
+        give_registers();
         if (threadIdx.x == 128 * G) ring.feed(weights, rounds);
         return;
     }
@@ -125,26 +114,20 @@ extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
     scratch += 8 * my.group;
     float* my_sums = all_sums + my.group * NORMS * 2 * CHANNELS;
     float acc[N / 2];
-    u32 residual[WORDS];
-    Before given;
+    u32 residual[WORDS], v[WORDS];
     int layer = 0;
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
         const int wanted = round * step + begin + my.group;
         const bool live = wanted < boards;
         const int board = live ? wanted : boards - 1;
-        given.load(to, my, LAYERS, board);
-        wait_saved(my);
+        load_before(v, to, my, LAYERS, board);
+        if (my.thread < 8) wait_stores_read();
         sync_group(my.group);
-        const uint4* from = reinterpret_cast<const uint4*>(feature_gradients) + static_cast<u64>(board) * (CELLS * 8);
-        int thread = my.thread;
-        asm volatile("" : "+r"(thread));  // the addresses are computed again for each board: registers are scarce
-#pragma unroll
-        for (int k = 0; k < (CELLS * 8 + 127) / 128; ++k) {
-            const int unit = 128 * k + thread, cell_at = unit / 8;
-            const int position = START + cell_at / COLS * PITCH + cell_at % COLS;
-            if (unit < CELLS * 8)
-                *reinterpret_cast<uint4*>(memory + (my.image - base) + unit % 8 * PLANE + position * 16) = from[unit];
+        for (int unit = my.thread; unit < CELLS * 8; unit += 128) {
+            const int cell_at = unit / 8, position = START + cell_at / COLS * PITCH + cell_at % COLS;
+            *reinterpret_cast<uint4*>(memory + (my.image - base) + unit % 8 * PLANE + position * 16) =
+                reinterpret_cast<const uint4*>(feature_gradients)[static_cast<u64>(board) * (CELLS * 8) + unit];
         }
         sync_group(my.group);
 #pragma unroll
@@ -154,21 +137,21 @@ extern "C" __global__ void __launch_bounds__(128 * BACK_GROUPS + 128, 1)
 #pragma unroll
             for (int k = 0; k < 4; ++k) acc[4 * j + 2 * k] = low(w[k]), acc[4 * j + 2 * k + 1] = high(w[k]);
         }
-        go_back<false, true>(acc, residual, given, my, to, scratch, my_sums + LAYERS * 128, LAYERS, board, live);
+        go_back<false, true>(acc, residual, v, my, to, scratch, my_sums + LAYERS * 128, LAYERS, board, live);
 #pragma unroll 1
         for (int block = BLOCKS - 1; block >= 0; --block) {
             int norm = 2 * block + 1;
-            given.load(to, my, norm, board);
+            load_before(v, to, my, norm, board);
             convolve(acc, my, ring, layer++);
-            go_back<false, false>(acc, residual, given, my, to, scratch, my_sums + norm * 128, norm, board, live);
+            go_back<false, false>(acc, residual, v, my, to, scratch, my_sums + norm * 128, norm, board, live);
             norm = 2 * block;
-            given.load(to, my, norm, board);
+            load_before(v, to, my, norm, board);
             convolve(acc, my, ring, layer++);
-            go_back<true, true>(acc, residual, given, my, to, scratch, my_sums + norm * 128, norm, board, live);
+            go_back<true, true>(acc, residual, v, my, to, scratch, my_sums + norm * 128, norm, board, live);
         }
     }
     sync_group(my.group);
     float* out = sums + static_cast<u64>(blockIdx.x * G + my.group) * (NORMS * 2 * CHANNELS);
     for (int at = my.thread; at < NORMS * 2 * CHANNELS; at += 128) out[at] = my_sums[at];
-    if (my.lane < 2) wait_stores();
+    if (my.thread < 8) wait_stores();
 }

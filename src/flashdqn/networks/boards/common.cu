@@ -83,10 +83,7 @@ template <int REGISTERS>
 __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
-template <int REGISTERS>
-__device__ __forceinline__ void give_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
+__device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
 // The number of the warp group, which the compiler then knows to be the same for all its threads.
 __device__ __forceinline__ int find_group() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 template <int LEFT>
@@ -111,11 +108,6 @@ __device__ __forceinline__ u32 pack_relu(float low, float high) {
     u32 word;
     asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
-}
-// Numbers of these words that were unpacked before are unpacked again, not kept: registers are scarce.
-__device__ __forceinline__ void forget_unpacked(u32 (&words)[WORDS]) {
-#pragma unroll
-    for (int k = 0; k < WORDS; ++k) asm volatile("" : "+r"(words[k]));
 }
 __device__ __forceinline__ float low(u32 word) { return __uint_as_float(word << 16); }
 __device__ __forceinline__ float high(u32 word) { return __uint_as_float(word & 0xffff0000u); }
@@ -232,23 +224,9 @@ __device__ __forceinline__ float2 sum_group(float a, float b, const Place& my, f
     return make_float2((p.x + q.x) + (r.x + s.x), (p.y + q.y) + (r.y + s.y));
 }
 
-// The middle of the image, without the zeros above and below, to device memory: each warp sends two planes.
+// The middle of the image, without the zeros above and below, to device memory.
 __device__ __forceinline__ void save_image(char* to, const Place& my) {
-    const int plane = 2 * my.warp + my.lane;
-    if (my.lane < 2) store_bulk(to + plane * MIDDLE, my.image + plane * PLANE + START * 16, MIDDLE);
-}
-__device__ __forceinline__ void wait_saved(const Place& my) {
-    if (my.lane < 2) wait_stores_read();
-}
-
-// Read and write once: other data should stay in the caches.
-__device__ __forceinline__ uint4 load_once(const uint4* from) {
-    uint4 w;
-    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(from));
-    return w;
-}
-__device__ __forceinline__ void store_once(uint4* to, u32 x, u32 y, u32 z, u32 w) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+    if (my.thread < 8) store_bulk(to + my.thread * MIDDLE, my.image + my.thread * PLANE + START * 16, MIDDLE);
 }
 
 __device__ __forceinline__ void clear(u32 address, int bytes) {

@@ -11,28 +11,17 @@ struct Forward {
     int boards;
 };
 
-// A thread's two channels of a normalization and of the convolution before it; loaded while the products run.
-struct Constants {
-    float bias[2], scale[2], shift[2];
-
-    __device__ __forceinline__ Constants(const float* constants, int norm, const Place& my) {
-        const float* c = constants + norm * 3 * CHANNELS + my.row;
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            bias[half] = c[8 * half], scale[half] = c[64 + 8 * half], shift[half] = c[128 + 8 * half];
-    }
-};
-
 // Bias, residual, normalization, ReLU: from the accumulators to the image.
 template <bool SAVE, int KIND>
 __device__ __forceinline__ void finish(float (&acc)[N / 2], u32 (&residual)[WORDS], const Place& my, const Forward& to,
-                                       const Constants& c, float2* scratch, int norm, int board, bool live) {
+                                       float2* scratch, int norm, int board, bool live) {
+    const float* c = to.constants + norm * 3 * CHANNELS + my.row;
+    const float bias0 = c[0], bias1 = c[8], scale0 = c[64], scale1 = c[72], shift0 = c[128], shift1 = c[136];
     u32 word[WORDS];
     float sum = 0, squares = 0;
 #pragma unroll
     for (int j = 0; j < N / 8; ++j) {
-        float v[4] = {acc[4 * j] + c.bias[0], acc[4 * j + 1] + c.bias[0], acc[4 * j + 2] + c.bias[1],
-                      acc[4 * j + 3] + c.bias[1]};
+        float v[4] = {acc[4 * j] + bias0, acc[4 * j + 1] + bias0, acc[4 * j + 2] + bias1, acc[4 * j + 3] + bias1};
         if (KIND == END_OF_BLOCK) {
             v[0] += low(residual[2 * j]), v[1] += high(residual[2 * j]);
             v[2] += low(residual[2 * j + 1]), v[3] += high(residual[2 * j + 1]);
@@ -51,16 +40,14 @@ __device__ __forceinline__ void finish(float (&acc)[N / 2], u32 (&residual)[WORD
         uint4* out = to.before + place * (N / 16 * 128) + my.thread;
 #pragma unroll
         for (int k = 0; k < N / 16; ++k)
-            store_once(out + k * 128, word[4 * k], word[4 * k + 1], word[4 * k + 2], word[4 * k + 3]);
+            out[k * 128] = make_uint4(word[4 * k], word[4 * k + 1], word[4 * k + 2], word[4 * k + 3]);
     }
-    if (SAVE) wait_saved(my);
+    if (SAVE && my.thread < 8) wait_stores_read();
     const float2 total = sum_group(sum, squares, my, scratch, norm);
-    forget_unpacked(word);
     const float mean = total.x * SHARE;
     const float scale = rsqrtf(fmaxf(total.y * SHARE - mean * mean, 0.0f) + EPSILON);
     if (SAVE && live && my.thread == 0) to.stats[place] = make_float2(mean, scale);
-    const float a0 = scale * c.scale[0], a1 = scale * c.scale[1];
-    const float b0 = c.shift[0] - mean * a0, b1 = c.shift[1] - mean * a1;
+    const float a0 = scale * scale0, a1 = scale * scale1, b0 = shift0 - mean * a0, b1 = shift1 - mean * a1;
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {
         u32 out[4];
@@ -128,7 +115,7 @@ __device__ __forceinline__ void run_forward(const float* obs, const char* stem_w
     const int step = gridDim.x * G, begin = blockIdx.x * G;
     const int rounds = begin < to.boards ? (to.boards - begin + step - 1) / step : 0;
     if (find_group() == G) {
-        give_registers<24>();
+        give_registers();
         if (threadIdx.x == 128 * G) ring.feed(weights, rounds);
         return;
     }
@@ -151,17 +138,14 @@ __device__ __forceinline__ void run_forward(const float* obs, const char* stem_w
         }
         show_to_async();
         sync_group(my.group);
-        const Constants first(to.constants, 0, my);
         convolve_stem(acc, my, stem);
-        finish<SAVE, AFTER_STEM>(acc, residual, my, to, first, scratch, 0, board, live);
+        finish<SAVE, AFTER_STEM>(acc, residual, my, to, scratch, 0, board, live);
 #pragma unroll 1
         for (int block = 0; block < BLOCKS; ++block) {
-            const Constants inner(to.constants, 2 * block + 1, my);
             convolve(acc, my, ring, layer++);
-            finish<SAVE, INSIDE>(acc, residual, my, to, inner, scratch, 2 * block + 1, board, live);
-            const Constants outer(to.constants, 2 * block + 2, my);
+            finish<SAVE, INSIDE>(acc, residual, my, to, scratch, 2 * block + 1, board, live);
             convolve(acc, my, ring, layer++);
-            finish<SAVE, END_OF_BLOCK>(acc, residual, my, to, outer, scratch, 2 * block + 2, board, live);
+            finish<SAVE, END_OF_BLOCK>(acc, residual, my, to, scratch, 2 * block + 2, board, live);
         }
         if (live)
             for (int unit = my.thread; unit < CELLS * 8; unit += 128) {
@@ -170,7 +154,7 @@ __device__ __forceinline__ void run_forward(const float* obs, const char* stem_w
                     *reinterpret_cast<const uint4*>(memory + (my.image - base) + unit % 8 * PLANE + position * 16);
             }
     }
-    if (SAVE && my.lane < 2) wait_stores();
+    if (SAVE && my.thread < 8) wait_stores();
 }
 
 extern "C" __global__ void __launch_bounds__(128 * FORWARD_GROUPS + 128, 1)

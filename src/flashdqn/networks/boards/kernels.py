@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flashdqn.compute.nvrtc import CudaModule, compile_cuda
+from flashdqn.compute.cuda_module import CudaModule, compile_module
 
 #: The files of the program, in their order.
 SOURCES = ("common", "forward", "backward", "weights")
@@ -75,7 +75,7 @@ class BoardGradients(NamedTuple):
     norms: Tensor  # [slices, norms, 2, 64]: scale, shift
     layers: Tensor  # [layers, slices, 64, 9, 64]
     stem: Tensor  # [slices, 64, 3, 24]
-    biases: Tensor  # [slices of all layers, then of the stem; 12, 64]
+    biases: Tensor  # [slices of all layers, then of the stem; 3, 64]
 
 
 def multiply_function(name: str, columns: int, from_registers: bool) -> str:
@@ -124,7 +124,7 @@ def list_options(shape: BoardShape) -> list[str]:
 def load_kernels(shape: BoardShape, device: int) -> CudaModule:
     """The compiled kernels on a device; it takes a second or two, once in a process."""
     with torch.cuda.device(device):
-        return CudaModule(compile_cuda(write_source(shape), list_options(shape)))
+        return CudaModule(compile_module(write_source(shape), list_options(shape)))
 
 
 def launch_forward(
@@ -171,7 +171,7 @@ def launch_backward(
     layer_parts = torch.empty((shape.layers, slices, CHANNELS, 9, CHANNELS), device=device)
     stem_parts = torch.empty((rest, CHANNELS, 3, 24), device=device)
     grid = slices * shape.layers + rest
-    biases = torch.empty((grid, 12, CHANNELS), device=device)
+    biases = torch.empty((grid, 3, CHANNELS), device=device)
     kernels = load_kernels(shape, device.index or 0)
     sums = BACKWARD_GROUPS * (64 + shape.norms * 2 * CHANNELS * 4)
     shared = BACKWARD_GROUPS * shape.image_bytes + SLOTS * (TAP_BYTES + 16) + sums

@@ -116,7 +116,7 @@ def _go_back_shape(
         constants.new_empty((slices[0], shape.norms, 2, CHANNELS)),
         constants.new_empty((shape.layers, slices[1], CHANNELS, 9, CHANNELS)),
         constants.new_empty((slices[2], CHANNELS, 3, 24)),
-        constants.new_empty((shape.layers * slices[1] + slices[2], 12, CHANNELS)),
+        constants.new_empty((shape.layers * slices[1] + slices[2], 3, CHANNELS)),
     )
 
 

@@ -37,7 +37,7 @@ def unpack_stem(parts: Tensor, inputs: int) -> Tensor:
 
 
 def unpack_biases(rows: Tensor, layers: int, slices: int) -> Tensor:
-    """[layers · slices, then the stem's slices; 12, 64] → [1 + layers, 64]: the stem first."""
+    """[layers · slices, then the stem's slices; 3, 64] → [1 + layers, 64]: the stem first."""
     stem, others = (
         rows[layers * slices :].sum((0, 1)),
         rows[: layers * slices].view(layers, -1, CHANNELS).sum(1),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.core.errors import ExecutionError
+from flashdqn.networks.boards.check import compare_with_twin
 from flashdqn.networks.boards.kernels import CHANNELS, BoardShape, load_kernels
 from flashdqn.networks.boards.operators import (
     act_on_boards,
@@ -116,11 +117,12 @@ def use_kernels(network: nn.Module, device: torch.device) -> None:
 
 @functools.cache
 def can_run_kernels(shape: BoardShape, device: int) -> bool:
-    """Whether the kernels compile and load here: on a Hopper GPU. It takes a second or two."""
+    """Whether the kernels compile and answer as their twin here: on a Hopper GPU. It takes a second or two."""
     if torch.cuda.get_device_capability(device) != (9, 0):
         return False
     try:
         load_kernels(shape, device)
+        compare_with_twin(shape, torch.device("cuda", device))
     except ExecutionError as error:
         warnings.warn(f"The torso runs by PyTorch, because {error}.", stacklevel=2)
         return False

@@ -75,7 +75,7 @@ def go_back_twin(
         stream = through_norm(convolve(inner, transposed[k + 1]), count - 2 - k, stream)
     layers = [weigh(saved.after[k], found[k + 1]) for k in range(count)]
     stem = weigh(F.pad(saved.inputs, (0, 0, 0, 0, 0, 8 - saved.inputs.shape[1])), stream)
-    biases = sums[:, :1].roll(-1, 0).expand(-1, 12, -1) / 12  # the stem last, in twelve parts
+    biases = sums[:, :1].roll(-1, 0).expand(-1, 3, -1) / 3  # the stem last, in three parts
     return BoardGradients(
         sums[None, :, 1:].clone(),
         torch.stack(layers)[:, None],

@@ -9,6 +9,24 @@ __device__ __forceinline__ void load_rows(u32 (&left)[N / 16][4], u32 image, con
     for (int k = 0; k < N / 16; ++k) load_matrices(at + k * 256, left[k][0], left[k][1], left[k][2], left[k][3]);
 }
 
+// The gradient of the biases: the sums of the rows, a third of the pieces in each group.
+__device__ __forceinline__ void add_rows(float (&bias)[2], const u32 (&left)[N / 16][4], const Place& my) {
+#pragma unroll
+    for (int piece = 0; piece < N / 16; ++piece)
+        if (piece % 3 == my.group)
+#pragma unroll
+            for (int k = 0; k < 4; ++k) bias[k & 1] += low(left[piece][k]) + high(left[piece][k]);
+}
+
+__device__ __forceinline__ void write_rows(float* out, float (&bias)[2], const Place& my) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        bias[half] += __shfl_xor_sync(0xffffffffu, bias[half], 1);
+        bias[half] += __shfl_xor_sync(0xffffffffu, bias[half], 2);
+        if (my.quarter == 0) out[my.group * CHANNELS + my.row + 8 * half] = bias[half];
+    }
+}
+
 struct Stages {
     u32 base, full, empty;
     __device__ __forceinline__ u32 stage(int k) const { return base + k % STAGES * STAGE; }
@@ -36,9 +54,9 @@ __device__ __forceinline__ void feed_stages(const Stages& ring, const char* read
     }
 }
 
-__device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, float* out, int begin, int step,
+__device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, float* out, float* rows, int begin, int step,
                                           int boards) {
-    float acc[3][32];
+    float acc[3][32], bias[2] = {0, 0};
 #pragma unroll
     for (int tap = 0; tap < 3; ++tap)
 #pragma unroll
@@ -57,9 +75,11 @@ __device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, f
                 multiply_rows(acc[tap], left[piece], describe(ring.stage(k) + shift * 16, 128, PLANE));
             }
         commit_products();
+        add_rows(bias, left, my);
         wait_products<0>();
         if (my.lane == 0) arrive(ring.used(k));
     }
+    write_rows(rows, bias, my);
 #pragma unroll
     for (int tap = 0; tap < 3; ++tap)
 #pragma unroll
@@ -70,9 +90,9 @@ __device__ __forceinline__ void add_layer(const Stages& ring, const Place& my, f
         }
 }
 
-__device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, float* out, int begin, int step,
+__device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, float* out, float* rows, int begin, int step,
                                          int boards) {
-    float acc[12];
+    float acc[12], bias[2] = {0, 0};
 #pragma unroll
     for (int k = 0; k < 12; ++k) acc[k] = 0;
 #pragma unroll 1
@@ -87,9 +107,11 @@ __device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, fl
             multiply_stem_rows(acc, left[piece], describe(ring.stage(k) + shift * 16, 128, 16));
         }
         commit_products();
+        add_rows(bias, left, my);
         wait_products<0>();
         if (my.lane == 0) arrive(ring.used(k));
     }
+    write_rows(rows, bias, my);
 #pragma unroll
     for (int k = 0; k < 6; ++k) {
         const int row = my.row + 8 * (k & 1), column = 8 * (k / 2) + 2 * my.quarter;
@@ -97,41 +119,18 @@ __device__ __forceinline__ void add_stem(const Stages& ring, const Place& my, fl
     }
 }
 
-// The gradient of the biases, by 96 threads that have nothing else to do: 12 for each plane. `out`: [12][64].
-__device__ __forceinline__ void add_biases(const Stages& ring, float* out, int begin, int step, int boards) {
-    const int thread = threadIdx.x % 128 - 32, plane = thread / 12, first = thread % 12;
-    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll 1
-    for (int board = begin, k = 0; board < boards; board += step, ++k) {
-        wait_barrier(ring.filled(k), k / STAGES & 1);
-        const u32 from = ring.stage(k) + IMAGE + plane * MIDDLE;
-#pragma unroll 2
-        for (int position = first; position < N; position += 12) {
-            u32 w[4];
-            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(from + position * 16) : "memory");
-#pragma unroll
-            for (int e = 0; e < 4; ++e) sum[2 * e] += low(w[e]), sum[2 * e + 1] += high(w[e]);
-        }
-        __syncwarp();
-        if (thread % 32 == 0) arrive(ring.used(k));
-    }
-#pragma unroll
-    for (int e = 0; e < 8; ++e) out[first * CHANNELS + 8 * plane + e] = sum[e];
-}
-
 // Grid: `slices` for each layer, and the rest for the stem. `parts`: [LAYERS][slices][64][9][64]; `stem_parts`:
-// [the rest][64][3][24]; `biases`: [grid][12][64].
+// [the rest][64][3][24]; `rows`: [grid][3][64], the biases.
 extern "C" __global__ void __launch_bounds__(128 * 3 + 128, 1)
     boards_weights(const char* inputs, const char* after, const char* gradients, float* parts, float* stem_parts,
-                   float* biases, int slices, int boards) {
+                   float* rows, int slices, int boards) {
     const u32 base = shared_address(memory);
     const Stages ring{base, base + STAGES * STAGE, base + STAGES * STAGE + 8 * STAGES};
     clear(base, STAGES * STAGE);
     if (threadIdx.x == 0)
         for (int k = 0; k < STAGES; ++k) {
             init_barrier(ring.full + 8 * k, 1);
-            init_barrier(ring.empty + 8 * k, 15);
+            init_barrier(ring.empty + 8 * k, 12);
         }
     show_to_async();
     __syncthreads();
@@ -141,20 +140,19 @@ extern "C" __global__ void __launch_bounds__(128 * 3 + 128, 1)
     const int step = is_stem ? gridDim.x - LAYERS * slices : slices;
     const u64 tensor = static_cast<u64>(boards) * (8 * MIDDLE);
     if (find_group() == 3) {
-        give_registers<40>();
+        give_registers();
         const int lane = threadIdx.x % 32;
-        if (threadIdx.x >= 416)
-            add_biases(ring, biases + blockIdx.x * (12 * CHANNELS), begin, step, boards);
-        else if (is_stem)
+        if (threadIdx.x >= 416) return;
+        if (is_stem)
             feed_stages<true>(ring, inputs, gradients, begin, step, boards, lane);
         else
             feed_stages<false>(ring, after + layer * tensor, gradients + (layer + 1) * tensor, begin, step, boards, lane);
         return;
     }
-    take_registers<152>();
+    take_registers<160>();
     const Place my(base);
     if (is_stem)
-        add_stem(ring, my, stem_parts + begin * (64 * 72), begin, step, boards);
+        add_stem(ring, my, stem_parts + begin * (64 * 72), rows + blockIdx.x * 192, begin, step, boards);
     else
-        add_layer(ring, my, parts + static_cast<u64>(blockIdx.x) * (64 * 576), begin, step, boards);
+        add_layer(ring, my, parts + static_cast<u64>(blockIdx.x) * (64 * 576), rows + blockIdx.x * 192, begin, step, boards);
 }

@@ -30,7 +30,7 @@ def load_nvrtc() -> ctypes.CDLL:
         raise ExecutionError("there is no NVRTC, the compiler library of CUDA") from error
 
 
-def compile_cuda(source: str, options: Sequence[str]) -> bytes:
+def compile_module(source: str, options: Sequence[str]) -> bytes:
     """The machine code (cubin) of a program; ExecutionError with the compiler's words if it does not compile."""
     library = load_nvrtc()
     program = ctypes.c_void_p()
@@ -64,6 +64,7 @@ class CudaModule:
     """Loaded machine code on the current device; its kernels run on PyTorch's current stream."""
 
     def __init__(self, code: bytes) -> None:
+        self.device = torch.cuda.current_device()
         torch.cuda.current_stream()  # PyTorch makes the context
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._module = ctypes.c_void_p()
@@ -79,11 +80,11 @@ class CudaModule:
             for value in arguments
         ]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        function = self._find(name, shared)
-        self._check(
-            self._driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, places, None)
-        )
+        sizes = grid, 1, 1, block, 1, 1, shared
+        with torch.cuda.device(self.device):
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            function = self._find(name, shared)
+            self._check(self._driver.cuLaunchKernel(function, *sizes, stream, places, None))
 
     def _find(self, name: str, shared: int) -> ctypes.c_void_p:
         if name not in self._functions:
