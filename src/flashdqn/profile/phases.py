@@ -34,6 +34,7 @@ ABOUT = {
     "update": "loss, gradients, optimizer, target",
     "collect": "act, step and append: one CUDA graph",
     "learn": "sample and update: CUDA graphs",
+    "iterate": "all of them, several times: one CUDA graph",
     "loop": "schedules, counts, the display, Python between the phases",
 }
 

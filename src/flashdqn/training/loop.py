@@ -24,7 +24,15 @@ from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, FORMAT, SUMMARY_FILE
 from flashdqn.training.assemble import Parts
-from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
+from flashdqn.training.budget import (
+    NO_LIMITS,
+    Budget,
+    Limits,
+    SaveClock,
+    crosses_doubling,
+    crosses_multiple,
+    find_limits,
+)
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.clock import RunClock, find_earlier_parts
 from flashdqn.training.demonstrate import run_demonstrations
@@ -146,12 +154,12 @@ class Loop:
                 return False
             self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
             before = counts.transitions
-            self.iterate()
+            self.iterate(find_limits(self.config, counts))
             self.occasionally(before, counts.transitions)
             if self.listener.reason:
                 break
         self.whole = False
-        counts.settle()
+        self.engine.settle()
         self.learn()  # on CUDA the last transitions are known only now
         self.whole = True
         self.finish()
@@ -182,26 +190,29 @@ class Loop:
     def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
+        limits = Limits(min(self.ratio.starts, self.budget.steps or math.inf), self.budget.episodes or math.inf)
         while counts.transitions < self.ratio.starts and not self.interrupt.requested:
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, seconds)) >= 1.0:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
-            self.iterate()
+            self.iterate(limits)
             if self._save_clock.is_due():
                 self.save(timed=True)
         self.parts.phases.read()
 
-    def iterate(self) -> None:
-        """One step of every environment, and the updates that it earned."""
+    def iterate(self, limits: Limits = NO_LIMITS) -> None:
+        """One step of every environment, and the updates that it earned; several of them where the device decides
+        what is due and nothing else is, before the limits."""
         parts = self.parts
         self.whole = False
         parts.phases.next_iteration()
-        self.schedules.write(parts.counts.transitions)
-        self.engine.collect()
-        parts.counts.publish()
-        self.learn()
+        if not self.engine.iterate(limits):
+            self.schedules.write(parts.counts.transitions)
+            self.engine.collect()
+            parts.counts.publish()
+            self.learn()
         self.whole = True
 
     def learn(self) -> None:
@@ -257,7 +268,7 @@ class Loop:
                 # Before the training's clock starts, as after demonstrations, all time counts.
                 total = self.seconds if self._started else self.clock.total
                 result = self.evaluator.evaluate(learner, counts.transitions, self.interrupt, total)
-        counts.settle()  # also without a result: on CUDA, what is learned depends on it
+        self.engine.settle()  # also without a result: on CUDA, what is learned depends on it
         self._owes_evaluation = result is not None
         if result is None:
             return False
@@ -312,8 +323,9 @@ class Loop:
 
     def _counters(self, timed: bool) -> dict[str, Any]:
         counts = self.parts.counts
-        if not timed:  # it would change when the schedules see the newest totals, on CUDA
-            counts.settle()
+        # where the host decides, it would change when the schedules see the newest totals, on CUDA
+        if not timed or self.engine.decides_on_device:
+            self.engine.settle()
         transitions, episodes = counts.read_newest()
         return {
             "transitions": transitions,
