@@ -92,6 +92,8 @@ class Engine:
     def learn(self, due: int) -> None:
         """`due` gradient steps, in groups."""
         learner, sampler = self.parts.learner, self.parts.sampler
+        if self._iterations is not None and self.parts.counts.unseen:
+            self.settle()
         while due > 0:
             count = group_size(min(due, self.largest, learner.until_copy))
             sampler.drawing(count)
@@ -102,8 +104,8 @@ class Engine:
                 self._learn(count)
             learner.counted(count)
             due -= count
-        if self._iterations is not None:
-            self._iterations.tell_device()
+            if self._iterations is not None:
+                self._iterations.tell_device()
 
     def _learn(self, count: int) -> None:
         backend, phases = self.backend, self.parts.phases
