@@ -34,7 +34,9 @@ def check_against_autograd(case: Case, cut: Cut, updates: int = 3) -> float:
     """The largest distance of parameters, moments, target and sums from what `Learner.step` leaves."""
     fast, slow = case.make_parts("cuda"), case.make_parts("cuda")
     bits = draw_bits(case, updates, "cuda")
-    ResidentUpdates(fast, updates, cut).updates(bits, torch.tensor([updates], dtype=torch.int32, device="cuda"))
+    ResidentUpdates(fast, updates, cut).updates(
+        bits, torch.tensor([updates], dtype=torch.int32, device="cuda")
+    )
     for batch in split_batch(pick_batches(slow, case, bits), updates, case.batch):
         slow.learner.update(batch)
     found, wanted = list_state(fast), list_state(slow)
@@ -90,7 +92,9 @@ def show_case(name: str, cuts: list[Cut], profile: bool) -> None:
 def show_phases(case: Case, cut: Cut) -> None:
     _, kernel = time_group(case, cut, 8)
     cycles = (kernel.times / (300 * 8)).tolist()
-    print("    cycles per update:", " ".join(f"{i}:{x:.0f}" for i, x in enumerate(cycles) if x > 0), flush=True)
+    print(
+        "    cycles per update:", " ".join(f"{i}:{x:.0f}" for i, x in enumerate(cycles) if x > 0), flush=True
+    )
 
 
 def main() -> None:

@@ -125,7 +125,9 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--case", choices=CASES, nargs="+", default=["ten", "sixty-four", "256 boards", "three layers"])
+    parser.add_argument(
+        "--case", choices=CASES, nargs="+", default=["ten", "sixty-four", "256 boards", "three layers"]
+    )
     parser.add_argument("--plan", choices=PLANS, nargs="+", default=["several"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of a window")

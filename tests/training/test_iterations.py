@@ -26,8 +26,9 @@ from flashdqn.replay.samplers import TRIES
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training import engine as engines
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.backends.cuda import acting, recording, resident_backend
+from flashdqn.training.backends.cuda import acting, picking, recording, resident_backend
 from flashdqn.training.backends.cuda.acting import ActingKernel, SetRates, choose_rows, list_matrices
+from flashdqn.training.backends.cuda.picking import PickingKernel
 from flashdqn.training.backends.cuda.recording import Decision, RecordingKernel, make_decision
 from flashdqn.training.backends.cuda.resident_backend import ResidentBackend, count_most_updates
 from flashdqn.training.budget import Limits, find_limits
@@ -103,7 +104,7 @@ class PlainGraphs:
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels, graphs and updates that need no GPU."""
-    for module in (acting, recording):
+    for module in (acting, picking, recording):
         monkeypatch.setattr(module, "CompiledCuda", cuda_on_cpu.CudaOnCpu)
     monkeypatch.setattr(resident_backend, "ResidentUpdates", PlainUpdates)
     monkeypatch.setattr(resident_backend, "explain_missing_nvrtc", lambda: None)
@@ -148,7 +149,9 @@ def make_engine(config: Config, parts: Parts, largest: int) -> Engine:
     return engine
 
 
-def watch_loop(config: Config, folder: Path, largest: int, late: bool) -> tuple[Loop, list[tuple[str, int, float]]]:
+def watch_loop(
+    config: Config, folder: Path, largest: int, late: bool
+) -> tuple[Loop, list[tuple[str, int, float]]]:
     """A loop, and a list of what happens in it: when, and with which weights."""
     parts = make_parts(config)
     if late:
@@ -284,6 +287,34 @@ def test_recording_equals_the_collector(kind: str, on_cpu: None) -> None:
     torch.testing.assert_close(plain.metrics.sums, other.metrics.sums, rtol=1e-5, atol=1e-4)
 
 
+@needs_compiler
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("kind", ["snake", "planes", "sfc"])
+def test_picking_equals_the_sampler(kind: str, n_step: int, on_cpu: None) -> None:
+    config = apply_settings(make_kind(kind), {"replay.n_step": n_step})
+    parts = play(config, 1)
+    sampler, generator = parts.sampler.uniform, torch.Generator().manual_seed(1)
+    assert sampler is not None
+    assert PickingKernel.fits(parts.ring)
+    pick = PickingKernel(sampler)
+    for step in make_steps(parts, 130):  # the ring has fewer rows
+        parts.collector.record(*step)
+        if int(parts.ring.filled) in (7, 50, parts.ring.rows - 1):
+            bits = torch.empty((TRIES, 75), dtype=torch.int64).random_(generator=generator)
+            found, expected = pick(bits), sampler.pick(bits)
+            assert torch.equal(found.index, expected.index)
+            assert torch.equal(found.weight, expected.weight)
+            for name, value, wanted in zip(
+                expected.transition._fields, found.transition, expected.transition, strict=True
+            ):
+                if wanted is None:
+                    assert value is None
+                elif name == "reward" and n_step > 1:
+                    torch.testing.assert_close(value, wanted, rtol=1e-6, atol=1e-6)
+                else:
+                    assert torch.equal(value, wanted), name
+
+
 NETWORKS = [(120, 84), (48, 200, 72), (17,), (16, 32, 24, 40), (256, 256)]
 
 
@@ -312,7 +343,9 @@ def test_actions_equal_the_networks(kind: str, hidden: tuple[int, ...], on_cpu: 
 @pytest.mark.parametrize("schedule", ["linear", "exponential", "spread"])
 @pytest.mark.parametrize("lr_end", [None, 1e-5])
 def test_rates_equal_the_schedules(schedule: str, lr_end: float | None, on_cpu: None) -> None:
-    config = make_config(explore__schedule=schedule, learn__lr_end=lr_end, explore__over=5000, explore__end=0.013)
+    config = make_config(
+        explore__schedule=schedule, learn__lr_end=lr_end, explore__over=5000, explore__end=0.013
+    )
     plain, other = make_parts(config), make_parts(config)
     host = [Schedules(config, p.collector.eps, p.learner.lr, p.sampler) for p in (plain, other)][0]
     act, set_rates = ActingKernel(other, threads=64), SetRates(other)
@@ -361,7 +394,9 @@ def test_rows_of_a_block_fit() -> None:
     assert choose_rows(65536, 256) == 16
 
 
-@pytest.mark.parametrize(("ratio", "envs", "most"), [(0.1, 10, 1), (0.1, 64, 7), (1 / 32, 256, 8), (0.0, 5, 1)])
+@pytest.mark.parametrize(
+    ("ratio", "envs", "most"), [(0.1, 10, 1), (0.1, 64, 7), (1 / 32, 256, 8), (0.0, 5, 1)]
+)
 def test_most_updates_are_those_a_step_can_earn(ratio: float, envs: int, most: int) -> None:
     assert count_most_updates(make_config(train_ratio=ratio, envs=envs)) == most
 

@@ -47,7 +47,12 @@ SETTINGS: dict[str, Any] = {
 KINDS: dict[str, dict[str, Any]] = {
     "ten": {},
     "three layers": {"network.hidden": (48, 200, 72), "envs": 64, "train_ratio": 1 / 64},
-    "many updates": {"network.hidden": (256, 256), "envs": 256, "learn.batch_size": 64, "train_ratio": 1 / 32},
+    "many updates": {
+        "network.hidden": (256, 256),
+        "envs": 256,
+        "learn.batch_size": 64,
+        "train_ratio": 1 / 32,
+    },
 }
 
 

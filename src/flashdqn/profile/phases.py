@@ -95,7 +95,12 @@ def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
             "append is one compiled pass over ring, episode figures and observations; sample draws and gathers "
             "in one pass (uniform replay)."
         )
-    if plan.way == "native":
+    if plan.several:
+        words.append(
+            "iterate holds several iterations: acting, recording and a group of updates are a kernel each, and random "
+            "numbers are drawn beside them."
+        )
+    elif plan.way == "native":
         words.append(
             "update is written by hand: "
             + ("loss, gradients, optimizer and target are three kernels." if cuda else "one block of code.")

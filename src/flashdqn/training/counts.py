@@ -60,6 +60,11 @@ class Counts:
         self.transitions, self.episodes, self.updates = transitions, episodes, updates
         self.board.copy_(torch.tensor([transitions, episodes, updates]))
 
+    def note_updates(self, updates: int) -> None:
+        """Let the device count on from the host's number of updates."""
+        self.updates = updates
+        self.board[2:].fill_(updates)
+
     def _arrive(self) -> None:
         copy, event, iterations = self._traveling.popleft()
         event.synchronize()

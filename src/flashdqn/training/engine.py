@@ -37,7 +37,10 @@ class Engine:
         self._backend = backend
         self._graphs: dict[int, Callable[[], None]] = {}  # by the number of updates they hold
         self._collect: Callable[[], None] | None = None  # a graph, if it can hold the environment
-        self._iterations: Iterations | None = None  # graphs of whole iterations, if the device decides everything
+        self._iterations: Iterations | None = (
+            None  # graphs of whole iterations, if the device decides everything
+        )
+        self.vector_steps = 0  # steps of all environments so far
 
     @property
     def backend(self) -> Backend:
@@ -58,7 +61,7 @@ class Engine:
             raise ExecutionError(reason)
         self._graphs.clear()
         self._collect = self._iterations = None
-        self._backend = find_backend(plan, learner.device)(self.parts, self.compiler)
+        self._backend = find_backend(plan.way, learner.device, plan.several)(self.parts, self.compiler)
         self.plan = plan
 
     @property
@@ -71,7 +74,7 @@ class Engine:
         if self._iterations is None:
             return False
         with self.parts.phases("iterate"):
-            self._iterations.launch(limits)
+            self.vector_steps += self._iterations.launch(limits)
         return True
 
     def settle(self) -> None:
@@ -88,6 +91,7 @@ class Engine:
             with self.parts.phases("collect"):
                 self._collect()
         self.parts.sampler.rows_added()
+        self.vector_steps += 1
 
     def learn(self, due: int) -> None:
         """`due` gradient steps, in groups."""

@@ -23,28 +23,28 @@ class Iterations:
         self.parts, self.launches = parts, dict(launches)
         self.largest = max(launches)
 
-    def launch(self, limits: Limits) -> None:
-        """Launch iterations: many, if they come to no limit, else one, or none if a limit is reached already."""
+    def launch(self, limits: Limits) -> int:
+        """Launch iterations: many, if they come to no limit, else one, or none if a limit is reached already; returns
+        their number."""
         counts, envs = self.parts.counts, self.parts.config.envs
         room = limits.count_safe_iterations(counts, envs)
         if room < 1 and counts.unseen:
             counts.settle()
             self.tell_learner()
             if limits.are_reached(counts):
-                return
+                return 0
             room = limits.count_safe_iterations(counts, envs)
         count = self.largest if room >= self.largest else 1
         self.launches[count]()
         self.parts.sampler.rows_added()
         counts.publish(count)
         self.tell_learner()
+        return count
 
     def tell_learner(self) -> None:
         """The host's number of updates follows the one that has arrived from the device."""
-        self.parts.learner.updates = self.parts.counts.updates
+        self.parts.learner.note_updates(self.parts.counts.updates)
 
     def tell_device(self) -> None:
         """The device's number follows the host's: after updates that the host has asked for."""
-        counts, updates = self.parts.counts, self.parts.learner.updates
-        counts.updates = updates
-        counts.board[2:].fill_(updates)
+        self.parts.counts.note_updates(self.parts.learner.updates)

@@ -190,7 +190,9 @@ class Loop:
     def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
-        limits = Limits(min(self.ratio.starts, self.budget.steps or math.inf), self.budget.episodes or math.inf)
+        limits = Limits(
+            min(self.ratio.starts, self.budget.steps or math.inf), self.budget.episodes or math.inf
+        )
         while counts.transitions < self.ratio.starts and not self.interrupt.requested:
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start

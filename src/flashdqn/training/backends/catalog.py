@@ -25,9 +25,9 @@ BACKENDS: dict[tuple[Way, str], type[Backend]] = {
 }
 
 
-def find_backend(plan: ExecutionPlan, device: torch.device) -> type[Backend]:
-    """The backend of a plan on a device."""
-    return ResidentBackend if plan.several else BACKENDS[plan.way, device.type]
+def find_backend(way: Way, device: torch.device, several: bool = False) -> type[Backend]:
+    """The backend of a way on a device; that of `several` iterations without the host is always the same."""
+    return ResidentBackend if several else BACKENDS[way, device.type]
 
 
 def explain_misfit(plan: ExecutionPlan, parts: Parts) -> str | None:
@@ -37,4 +37,4 @@ def explain_misfit(plan: ExecutionPlan, parts: Parts) -> str | None:
         return "CUDA graphs need --device cuda"
     if plan.several and not (is_capturable(parts.env) and parts.collector.env is parts.env):
         return "the environments do not run inside a CUDA graph"
-    return find_backend(plan, device).fits(parts)
+    return find_backend(plan.way, device, plan.several).fits(parts)

@@ -22,7 +22,7 @@ BLOCKS = 128
 MOST_ROWS = 16
 
 
-class Rates(ctypes.Structure):
+class RateSchedules(ctypes.Structure):
     """The schedules, as `act.cu` reads them."""
 
     _fields_ = (
@@ -32,12 +32,12 @@ class Rates(ctypes.Structure):
     )
 
 
-def make_rates(config: Config) -> Rates:
+def make_rates(config: Config) -> RateSchedules:
     """The schedules of a training: ε (unless it is spread over the environments) and learning rate."""
     explore, learn = config.explore, config.learn
     kind = {"linear": 1, "exponential": 2}.get(explore.schedule, 0)
     end = learn.lr if learn.lr_end is None else learn.lr_end
-    return Rates(
+    return RateSchedules(
         explore.start, explore.end, explore.over, learn.lr, end, learn.lr_over, kind, learn.lr_end is not None
     )
 
@@ -79,7 +79,9 @@ class ActingKernel:
         self._blocks, self._threads = -(-envs // rows), threads
         self._flat, self._places = learner.flat.values, make_places(matrices, learner.flat.values)
         self._rates = make_rates(parts.config), parts.counts.totals, learner.lr
-        self.action = torch.zeros(envs, dtype=torch.int64, device=learner.device) if action is None else action
+        self.action = (
+            torch.zeros(envs, dtype=torch.int64, device=learner.device) if action is None else action
+        )
 
     def __call__(
         self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor, decide: bool = False

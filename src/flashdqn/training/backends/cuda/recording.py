@@ -24,26 +24,27 @@ OBS_TYPES = {torch.float32: "float", torch.uint8: "byte"}
 ACTION_TYPES = {torch.uint8: "byte", torch.int32: "int", torch.int64: "int64"}
 
 
-def _pointers(*names: str) -> tuple[tuple[str, type], ...]:
+def list_pointers(*names: str) -> tuple[tuple[str, type], ...]:
+    """Fields of a structure that are addresses."""
     return tuple((name, ctypes.c_void_p) for name in names)
 
 
 class RingColumns(ctypes.Structure):
     """Where the ring lies."""
 
-    _fields_ = _pointers("obs", "action", "reward", "kind", "age", "mask", "head", "filled", "ended")
+    _fields_ = list_pointers("obs", "action", "reward", "kind", "age", "mask", "head", "filled", "ended")
 
 
 class Answer(ctypes.Structure):
     """Where the environments' answer lies."""
 
-    _fields_ = _pointers("action", "obs", "reward", "terminated", "truncated", "mask", "outcomes")
+    _fields_ = list_pointers("action", "obs", "reward", "terminated", "truncated", "mask", "outcomes")
 
 
 class Tally(ctypes.Structure):
     """Where the figures and counts of episodes lie."""
 
-    _fields_ = _pointers("running", "sums", "totals", "parts", "notes")
+    _fields_ = list_pointers("running", "sums", "totals", "parts", "notes")
 
 
 class Decision(ctypes.Structure):
@@ -52,7 +53,7 @@ class Decision(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("starts", "most")),
         *((f"{name}_{half}", ctypes.c_uint64) for name in ("times", "per") for half in ("high", "low")),
-        *_pointers("due"),
+        *list_pointers("due"),
     )
 
 

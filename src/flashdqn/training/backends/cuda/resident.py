@@ -107,7 +107,9 @@ class ResidentUpdates:
     def updates(self, bits: Tensor, due: Tensor) -> None:
         """`due[0]` updates, at most `most`, with samples that `bits`, int64 [TRIES, most · B], select from the ring."""
         if bits.shape != (TRIES, self.most * self.batch):
-            raise ValueError(f"Expected [{TRIES}, {self.most * self.batch}] random numbers, and got {bits.shape}.")
+            raise ValueError(
+                f"Expected [{TRIES}, {self.most * self.batch}] random numbers, and got {bits.shape}."
+            )
         self._launch(DRAWN, self._name_ring() | {"bits": bits, "due": due})
 
     def updates_at(self, index: Tensor, weight: Tensor, due: Tensor) -> Tensor:
@@ -159,7 +161,9 @@ class ResidentUpdates:
         self._kernels[source](self.cut.blocks, 32 * self.cut.warps, [Arguments(**addresses)])
 
     def _compile(self, source: int) -> Kernel:
-        task = replace(self.task, source=source, action_bytes=8 if source == BATCHES else self.task.action_bytes)
+        task = replace(
+            self.task, source=source, action_bytes=8 if source == BATCHES else self.task.action_bytes
+        )
         layout, cut = ResidentLayout(self.network, task, self.cut), self.cut
         return self._load(
             read_source(), "update_resident", layout.list_constants(), shared_bytes=layout.shared_bytes,
@@ -213,11 +217,15 @@ def explain_odd_network(network: nn.Module) -> str | None:
         return f"{plain}, without a decoder or normalization of observations"
     layers = [*network.torso.layers, network.output]
     hidden = len(layers) // 2
-    if not 1 <= hidden <= MOST_LAYERS or [type(x) for x in layers] != [nn.Linear, nn.ReLU] * hidden + [nn.Linear]:
+    if not 1 <= hidden <= MOST_LAYERS or [type(x) for x in layers] != [nn.Linear, nn.ReLU] * hidden + [
+        nn.Linear
+    ]:
         return plain
     widths = [layer.in_features for layer in layers[::2]] + [layers[-1].out_features]
     if max(widths[1:-1]) > WIDEST or widths[0] > MOST_INPUTS or widths[-1] > MOST_ACTIONS:
-        return f"{plain} of at most {WIDEST} units, with at most {MOST_INPUTS} inputs and {MOST_ACTIONS} actions"
+        return (
+            f"{plain} of at most {WIDEST} units, with at most {MOST_INPUTS} inputs and {MOST_ACTIONS} actions"
+        )
     if any(layer.bias is None for layer in layers[::2]):
         return f"{plain} with biases"
     return None
@@ -264,6 +272,8 @@ def lie_behind_each_other(batches: list[Batch]) -> bool:
         if first is None:
             continue
         size = first.numel() * first.element_size()
-        if any(x.data_ptr() != first.data_ptr() + k * size or not x.is_contiguous() for k, x in enumerate(column)):
+        if any(
+            x.data_ptr() != first.data_ptr() + k * size or not x.is_contiguous() for k, x in enumerate(column)
+        ):
             return False
     return True

@@ -50,7 +50,9 @@ class ResidentBackend:
         self._record = RecordingKernel(parts)
         self._due = torch.zeros(1, dtype=torch.int32, device=device)
         self._decision = make_decision(ratio, self.most, self._due)
-        self._asked = {n: torch.full((1,), n, dtype=torch.int32, device=device) for n in range(1, self.most + 1)}
+        self._asked = {
+            n: torch.full((1,), n, dtype=torch.int32, device=device) for n in range(1, self.most + 1)
+        }
         self._drawn = Draws(parts, self.most)
 
     @classmethod

@@ -189,7 +189,9 @@ class ResidentLayout:
 def choose_cuts(tiles: int, chunks: int, warps: int) -> int:
     """Into how many parts inner products are cut: the least time in rounds of all warps, then the fewest parts."""
     fitting = [cuts for cuts in (1, 2, 3, 4) if divide_up(chunks, cuts) * (cuts - 1) < chunks]
-    return min(fitting, key=lambda cuts: divide_up(tiles * cuts, warps) * divide_up(chunks, cuts) + 0.1 * cuts)
+    return min(
+        fitting, key=lambda cuts: divide_up(tiles * cuts, warps) * divide_up(chunks, cuts) + 0.1 * cuts
+    )
 
 
 def pad_row(number: int) -> int:
