@@ -28,6 +28,9 @@ from flashdqn.networks.torsos import MLP
 from flashdqn.replay.samplers import TRIES
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.cuda.resident_layout import (
+    IN_MEMORY,
+    IN_REGISTERS,
+    IN_SHARED,
     MOST_LAYERS,
     SHARED_BYTES,
     Cut,
@@ -68,9 +71,10 @@ class Kernel(Protocol):
 class ResidentUpdates:
     """Gradient steps on the learner of these parts, in place, up to `most` in one launch.
 
-    Parameters, target, Adam's moments and step count, statistics and `first_bad` change as by `Learner.step`, and the
-    target is copied when the step count says so. Nothing is allocated, and nothing waits for the device: a CUDA graph
-    can hold a launch. The host's part (`Learner.counted`) is left to the caller.
+    Parameters, target, Adam's moments and step count, statistics and `first_bad` change as by `Learner.step`.
+    Where the kernel reads the ring itself, it also copies into the target when the step count says so. Nothing is
+    allocated, and nothing waits for the device: a CUDA graph can hold a launch. The host's part
+    (`Learner.counted`) is left to the caller.
     """
 
     def __init__(
@@ -105,7 +109,8 @@ class ResidentUpdates:
         return explain_missing_nvrtc()
 
     def updates(self, bits: Tensor, due: Tensor) -> None:
-        """`due[0]` updates, at most `most`, with samples that `bits`, int64 [TRIES, most · B], select from the ring."""
+        """`due[0]` updates, at most `most`. The samples are those that `bits`, int64 [TRIES, most · B], select from
+        the ring."""
         if bits.shape != (TRIES, self.most * self.batch):
             raise ValueError(
                 f"Expected [{TRIES}, {self.most * self.batch}] random numbers, and got {bits.shape}."
@@ -113,7 +118,7 @@ class ResidentUpdates:
         self._launch(DRAWN, self._name_ring() | {"bits": bits, "due": due})
 
     def updates_at(self, index: Tensor, weight: Tensor, due: Tensor) -> Tensor:
-        """`due[0]` updates with transitions at these places of the ring, [most · B] each; the priorities [most, B]."""
+        """`due[0]` updates with transitions at these places of the ring, [most · B]; the priorities [most, B]."""
         self._launch(PLACES, self._name_ring() | {"index": index, "weight": weight, "due": due})
         return self.priority
 
@@ -248,8 +253,9 @@ def describe_task(parts: Parts, most: int) -> Task:
         batch=parts.config.update_size, most=most, double=learner.bootstrap is double_target,
         masked=ring.mask is not None, byte_obs=ring.obs.dtype == torch.uint8,
         action_bytes=ring.action.element_size(), source=DRAWN, envs=ring.num_envs, ring_rows=ring.rows,
-        n_step=parts.config.replay.n_step, tries=TRIES, huber=float(learner.head.huber), clip=float(learn.grad_clip),
-        epsilon=float(learn.adam_eps), decay=float(learn.weight_decay), tau=float(learner.tau),
+        n_step=parts.config.replay.n_step, tries=TRIES, huber=float(learner.head.huber),
+        clip=float(learn.grad_clip), epsilon=float(learn.adam_eps), decay=float(learn.weight_decay),
+        tau=float(learner.tau),
         target_every=int(learn.target_every),
     )  # fmt: skip
 
@@ -257,11 +263,14 @@ def describe_task(parts: Parts, most: int) -> Task:
 def choose_cut(network: Network, task: Task) -> Cut:
     """The fewest blocks whose shared memory holds the weights; one cluster if 16 are enough."""
     blocks = 16 if max(network.widths[1:-1]) > 128 else 8
-    cuts = [Cut(blocks, 8, True), Cut(16, 8, True), *(Cut(count, 8, False) for count in (32, 64, 128))]
-    for cut in cuts:
-        if ResidentLayout(network, task, cut).shared_bytes <= SHARED_BYTES:
-            return cut
-    return cuts[-1]
+    sizes = [(blocks, True), (16, True), (32, False), (64, False), (128, False)]
+    for count, cluster in sizes:
+        for keep in (IN_REGISTERS, IN_SHARED, IN_MEMORY):
+            cut = Cut(count, 8, cluster, keep=keep)
+            layout = ResidentLayout(network, task, cut)
+            if layout.shared_bytes <= SHARED_BYTES and not layout.spills:
+                return cut
+    return cut
 
 
 def lie_behind_each_other(batches: list[Batch]) -> bool:
