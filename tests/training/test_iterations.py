@@ -204,10 +204,10 @@ def test_safe_iterations_never_reach_a_limit(limit: int) -> None:
 def test_the_next_limit_is_the_nearest_of_all() -> None:
     counts, config = Counts(CPU), make_config(episodes=50)
     found = []
-    for transitions in (0, 249, 250, 300, 400, 750, 900):
+    for transitions in (0, 60, 249, 250, 300, 400, 750, 900, 1000):
         counts.transitions = transitions
-        found.append(find_limits(config, counts))
-    assert [limits.transitions for limits in found] == [250, 250, 300, 400, 500, 800, 1000]
+        found.append(find_limits(config, counts, starts=60))
+    assert [limits.transitions for limits in found] == [60, 250, 250, 300, 400, 500, 800, 1000, 1200]
     assert {limits.episodes for limits in found} == {50}
 
 
@@ -464,7 +464,7 @@ def test_stopped_and_resumed_equals_never_stopped(tmp_path: Path, on_cpu: None) 
     first, _ = watch_loop(config, tmp_path / "first", SEVERAL, late=True)
     first.fill()
     for _ in range(5):
-        first.iterate(find_limits(config, first.parts.counts))
+        first.iterate()
     path = first.save(timed=True)  # without telling the loop anything new
     second, _ = watch_loop(config, tmp_path / "first", SEVERAL, late=True)
     second.resume(path)

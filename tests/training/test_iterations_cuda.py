@@ -20,7 +20,6 @@ from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import warm_up_plan
 from flashdqn.training.backends.cuda.acting import ActingKernel, SetRates
 from flashdqn.training.backends.cuda.recording import RecordingKernel, make_decision
-from flashdqn.training.budget import find_limits
 from flashdqn.training.engine import Engine
 from flashdqn.training.iterations import Iterations
 from flashdqn.training.loop import Loop
@@ -124,7 +123,7 @@ def test_stopped_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
     first, _ = make_loop(config, tmp_path / "first")
     first.fill()
     for _ in range(7):
-        first.iterate(find_limits(config, first.parts.counts))
+        first.iterate()
     path = first.save(timed=True)
     second, _ = make_loop(config, tmp_path / "first")
     second.resume(path)

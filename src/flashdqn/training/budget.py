@@ -53,14 +53,13 @@ class Limits(NamedTuple):
         return (left - 1) // num_envs - counts.unseen if math.isfinite(left) else math.inf
 
 
-NO_LIMITS = Limits()
-
-
-def find_limits(config: Config, counts: Counts) -> Limits:
-    """Where the next report, evaluation or checkpoint is due, or the budget is spent."""
-    periods = config.report_every, config.eval.every, config.log.checkpoint_every
-    stops = [(counts.transitions // every + 1) * every for every in periods if every]
-    return Limits(min([config.steps or math.inf, *stops]), config.episodes or math.inf)
+def find_limits(config: Config, counts: Counts, starts: int) -> Limits:
+    """Where the next report, evaluation or checkpoint is due, learning starts, or the budget is spent."""
+    done, periods = counts.transitions, (config.report_every, config.eval.every, config.log.checkpoint_every)
+    stops = [(done // every + 1) * every for every in periods if every]
+    stops += [stop for stop in (starts, config.steps or 0) if stop > done]
+    episodes = config.episodes or 0
+    return Limits(min(stops, default=math.inf), episodes if episodes > counts.episodes else math.inf)
 
 
 #: The clock's checkpoints take at most one part in this many of the time.

@@ -24,15 +24,7 @@ from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, FORMAT, SUMMARY_FILE
 from flashdqn.training.assemble import Parts
-from flashdqn.training.budget import (
-    NO_LIMITS,
-    Budget,
-    Limits,
-    SaveClock,
-    crosses_doubling,
-    crosses_multiple,
-    find_limits,
-)
+from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple, find_limits
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.clock import RunClock, find_earlier_parts
 from flashdqn.training.demonstrate import run_demonstrations
@@ -154,7 +146,7 @@ class Loop:
                 return False
             self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
             before = counts.transitions
-            self.iterate(find_limits(self.config, counts))
+            self.iterate()
             self.occasionally(before, counts.transitions)
             if self.listener.reason:
                 break
@@ -190,27 +182,24 @@ class Loop:
     def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
-        limits = Limits(
-            min(self.ratio.starts, self.budget.steps or math.inf), self.budget.episodes or math.inf
-        )
         while counts.transitions < self.ratio.starts and not self.interrupt.requested:
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, seconds)) >= 1.0:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
-            self.iterate(limits)
+            self.iterate()
             if self._save_clock.is_due():
                 self.save(timed=True)
         self.parts.phases.read()
 
-    def iterate(self, limits: Limits = NO_LIMITS) -> None:
-        """One step of every environment, and the updates that it earned; several of them where the device decides
-        what is due and nothing else is, before the limits."""
+    def iterate(self) -> None:
+        """One step of every environment, and the updates that it earned; several at once if the device can decide
+        what is due, and nothing else is due in between."""
         parts = self.parts
         self.whole = False
         parts.phases.next_iteration()
-        if not self.engine.iterate(limits):
+        if not self.engine.iterate(find_limits(self.config, parts.counts, self.ratio.starts)):
             self.schedules.write(parts.counts.transitions)
             self.engine.collect()
             parts.counts.publish()
