@@ -108,6 +108,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "CompiledCuda", cuda_on_cpu.CudaOnCpu)
     monkeypatch.setattr(resident_backend, "ResidentUpdates", PlainUpdates)
     monkeypatch.setattr(resident_backend, "explain_missing_nvrtc", lambda: None)
+    monkeypatch.setattr(resident_backend, "prefers_resident", lambda parts: True)
     monkeypatch.setattr(engines, "Recorder", PlainGraphs)
 
 
@@ -255,7 +256,7 @@ KINDS = {
     "snake": {},
     "planes": {"env.features": "grid", "network.torso": "mlp"},
     "sfc": {},
-    "many": {"envs": 300, "replay.capacity": 3000},
+    "many": {"envs": 1100, "replay.capacity": 11_000},
 }
 
 
@@ -347,7 +348,7 @@ def test_rates_equal_the_schedules(schedule: str, lr_end: float | None, on_cpu: 
         explore__schedule=schedule, learn__lr_end=lr_end, explore__over=5000, explore__end=0.013
     )
     plain, other = make_parts(config), make_parts(config)
-    host = [Schedules(config, p.collector.eps, p.learner.lr, p.sampler) for p in (plain, other)][0]
+    host, _ = (Schedules(config, p.collector.eps, p.learner.lr, p.sampler) for p in (plain, other))
     act, set_rates = ActingKernel(other, threads=64), SetRates(other)
     collector = other.collector
     for k, transitions in enumerate((0, 1, 17, 333, 699, 701, 2500, 4999, 5000, 10**12)):

@@ -20,6 +20,7 @@ MOST_HIDDEN, MOST_NUMBERS = 4, 6144
 #: Blocks that work at the same time on a large GPU.
 BLOCKS = 128
 MOST_ROWS = 16
+CACHE_BYTES = 160 * 1024
 
 
 class RateSchedules(ctypes.Structure):
@@ -71,7 +72,7 @@ class ActingKernel:
         rows = choose_rows(envs, max(sizes))
         constants = {
             "ENVS": envs, "INPUTS": sizes[0], "ACTIONS": sizes[-1], "MASKED": collector.mask is not None,
-            "LAYERS": len(matrices), "ROWS": rows, "THREADS": threads,
+            "LAYERS": len(matrices), "ROWS": rows, "THREADS": threads, "AHEAD": count_ahead(learner.flat.values),
             **{f"W{k}": size for k, size in enumerate(sizes + [0] * (MOST_HIDDEN + 2 - len(sizes)))},
         }  # fmt: skip
         kind = f"-DOBS_T={'byte' if collector.obs.dtype == torch.uint8 else 'float'}"
@@ -112,6 +113,11 @@ def choose_rows(envs: int, widest: int) -> int:
     while rows < MOST_ROWS and rows * BLOCKS < envs and 2 * rows * widest <= MOST_NUMBERS:
         rows *= 2
     return rows
+
+
+def count_ahead(flat: Tensor) -> int:
+    """Parameters to ask for at once: all, if a multiprocessor's cache holds them."""
+    return flat.numel() if flat.nbytes <= CACHE_BYTES else 0
 
 
 def make_places(matrices: list[nn.Linear], flat: Tensor) -> ctypes.Structure:

@@ -1,5 +1,5 @@
-"""Written by hand for CUDA: acting in one kernel, a group of updates in one or an update in three; recording and
-picking compiled by PyTorch."""
+"""Written by hand for CUDA: acting, recording and picking in one kernel each, a group of updates in one or an update
+in three. What a kernel does not support, PyTorch compiles."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ from collections.abc import Callable
 from torch import Tensor
 
 from flashdqn.compute.graphs import compiler_missing
+from flashdqn.compute.nvrtc import explain_missing_nvrtc
 from flashdqn.compute.tool_caches import guard_tool_cache
 from flashdqn.core.types import Batch, Step
+from flashdqn.replay.samplers import Pick
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.cuda.acting import ActingKernel, list_matrices
 from flashdqn.training.backends.cuda.network import fused_available, mlp_sizes
+from flashdqn.training.backends.cuda.picking import PickingKernel
 from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.recording import RecordingKernel
 from flashdqn.training.backends.cuda.resident import ResidentUpdates
 from flashdqn.training.backends.cuda.update import FusedUpdate
 
 #: Chooses actions from observations, masks, ε and random numbers.
 Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
+#: Stores actions, the step that they led to, and the outcomes.
+Record = Callable[[Tensor, Step, Tensor], None]
 #: The largest group that the engine asks for, see `flashdqn.training.engine.GROUP`.
 LARGEST_GROUP = 16
 #: From here on the three kernels use more of the GPU than the one that stays on a few multiprocessors.
 LARGE_BATCH = 512
+#: From here on acting needs matrix units.
+MANY_BOARDS = 1024
 
 
 class CudaBackend:
@@ -30,20 +39,18 @@ class CudaBackend:
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         guard_tool_cache("triton")
-        self.parts, uniform = parts, parts.sampler.uniform
+        self.parts = parts
         self._resident = ResidentUpdates(parts, LARGEST_GROUP) if prefers_resident(parts) else None
         self._fused = None if self._resident is not None else build_fused_update(parts)
-        self._act: Act = parts.collector.act
-        if mlp_sizes(parts.learner.online) is not None and fused_available():
-            policy = FusedPolicy(parts.learner.online, parts.config.envs)  # type: ignore[arg-type]
-            self._act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
-        elif compiler_missing(parts.learner.device) is None:
-            self._act = compiler.compile("act", self._act)
-        self._record, self._pick = parts.collector.record, None if uniform is None else uniform.pick
-        self.compiles_recording = compiler_missing(parts.learner.device) is None
-        if self.compiles_recording:
+        self._act = choose_acting(parts, compiler)
+        self._record: Record = parts.collector.record
+        compiles = compiler_missing(parts.learner.device) is None
+        self.compiles_recording = compiles and not can_record(parts)
+        if can_record(parts):
+            self._record = RecordingKernel(parts)
+        elif compiles:
             self._record = compiler.compile("record", self._record)
-            self._pick = None if self._pick is None else compiler.compile("pick", self._pick)
+        self._pick = choose_picking(parts, compiler)
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
@@ -64,7 +71,7 @@ class CudaBackend:
         return self._act(obs, mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
-        """Store the step, compiled if there is a compiler."""
+        """Store the step, in one kernel, or compiled if there is a compiler."""
         self._record(action, step, outcomes)
 
     def sample(self, count: int) -> list[Batch]:
@@ -82,6 +89,34 @@ class CudaBackend:
         assert self._fused is not None
         for batch in batches:
             sampler.update(batch.index, self._fused(batch))
+
+
+def can_record(parts: Parts) -> bool:
+    """Whether the recording kernel knows this ring, and can be compiled."""
+    return RecordingKernel.fits(parts.ring) and explain_missing_nvrtc() is None
+
+
+def choose_acting(parts: Parts, compiler: Compiler) -> Act:
+    """The fastest way to choose actions: kernels for few boards or for many, else compiled by PyTorch."""
+    online, act = parts.learner.online, parts.collector.act
+    tensor_cores = mlp_sizes(online) is not None and fused_available()
+    known = list_matrices(online) is not None and explain_missing_nvrtc() is None
+    if known and (parts.config.envs < MANY_BOARDS or not tensor_cores):
+        return ActingKernel(parts)
+    if tensor_cores:
+        policy = FusedPolicy(online, parts.config.envs)  # type: ignore[arg-type]
+        return lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
+    return act if compiler_missing(parts.learner.device) else compiler.compile("act", act)
+
+
+def choose_picking(parts: Parts, compiler: Compiler) -> Pick | None:
+    """The fastest way to pick samples; None if they are not drawn uniformly."""
+    uniform = parts.sampler.uniform
+    if uniform is None:
+        return None
+    if PickingKernel.fits(parts.ring) and explain_missing_nvrtc() is None:
+        return PickingKernel(uniform)
+    return uniform.pick if compiler_missing(parts.learner.device) else compiler.compile("pick", uniform.pick)
 
 
 def fits_fused(parts: Parts) -> bool:

@@ -15,7 +15,9 @@ from flashdqn.replay.samplers import TRIES, UniformSampler
 from flashdqn.training.backends.cuda.recording import ACTION_TYPES, OBS_TYPES, find_address, list_pointers
 
 SOURCE = Path(__file__).parent / "source" / "pick.cu"
-SAMPLES, THREADS = 32, 256  # of a block, as in the source
+THREADS = 256  # of a block, as in the source
+#: Samples of a block: few, so that many blocks work; from MANY samples on, one for each thread.
+FEW, MANY = 32, 32_768
 
 
 class StoredColumns(ctypes.Structure):
@@ -74,5 +76,8 @@ class PickingKernel:
         )
         batch = Batch(transition, empty(torch.float32), empty(torch.int64))
         places = BatchColumns(*map(find_address, (*transition, batch.weight, batch.index)))
-        self._kernel(-(-count // SAMPLES), THREADS, (self._columns, places, bits, self._powers, count))
+        samples = FEW if count < MANY else THREADS
+        self._kernel(
+            -(-count // samples), THREADS, (self._columns, places, bits, self._powers, count, samples)
+        )
         return batch

@@ -13,11 +13,13 @@ from torch import Tensor
 
 from flashdqn.compute.nvrtc import CompiledCuda
 from flashdqn.core.types import Step
+from flashdqn.replay import Ring
 from flashdqn.training.assemble import Parts
 from flashdqn.training.ratio import TrainRatio
 
 SOURCE = Path(__file__).parent / "source" / "record.cu"
-THREADS = 256  # RECORDERS in the source
+#: One block has nobody to wait for, as long as it has a thread for every board; larger ones have THREADS.
+ALONE, THREADS = 1024, 256
 MOST_BLOCKS = 264  # two for each multiprocessor of a large GPU, unless more boards need more
 
 OBS_TYPES = {torch.float32: "float", torch.uint8: "byte"}
@@ -77,27 +79,47 @@ class RecordingKernel:
             "ACTIONS": 1 if collector.mask is None else collector.mask.shape[1], "MASKED": masked,
             "STORED_MASKS": ring.mask is not None, "RING_ROWS": ring.rows, "STACK": ring.stack,
         }  # fmt: skip
+        self._blocks, self._threads = choose_grid(envs, envs * inputs)
+        constants |= {"BLOCKS": self._blocks, "RECORDERS": self._threads}
         types = OBS_TYPES[ring.obs.dtype], ACTION_TYPES[ring.action.dtype]
         options = (f"-DOBS_T={types[0]}", f"-DACTION_T={types[1]}", "--device-int128")
         self._kernel = CompiledCuda(SOURCE.read_text(), "record", constants, options=options)
-        self._blocks = max(-(-envs // THREADS), min(MOST_BLOCKS, -(-envs * inputs // (4 * THREADS))))
         self._scratch = torch.zeros((self._blocks, 3 + outcomes), device=ring.device)
-        self._notes = torch.zeros(2, dtype=torch.int32, device=ring.device)
+        self._notes = torch.zeros(3, dtype=torch.int32, device=ring.device)
         columns = ring.obs, ring.action, ring.reward, ring.kind, ring.age, ring.mask
         self._ring = RingColumns(*map(find_address, (*columns, ring.head, ring.filled, ring.ended)))
         figures = metrics.running, metrics.sums, counts.totals, self._scratch, self._notes
         self._tally = Tally(*map(find_address, figures))
         self._nothing = Decision()
 
+    @staticmethod
+    def fits(ring: Ring) -> bool:
+        """Whether it knows the types of this ring."""
+        return ring.obs.dtype in OBS_TYPES
+
     def __call__(
         self, action: Tensor, step: Step, outcomes: Tensor, decision: Decision | None = None
     ) -> None:
         """Store what the environments returned; with a decision, also write the updates that are due."""
         given = (action, step.obs, step.reward, step.terminated, step.truncated, step.mask, outcomes)
-        dense = [None if tensor is None else tensor.contiguous() for tensor in given]
+        dense = [None if tensor is None else make_aligned(tensor) for tensor in given]
         answer = Answer(*map(find_address, dense))
         arguments = (self._ring, answer, self._tally, decision or self._nothing, *self._contents)
-        self._kernel(self._blocks, THREADS, arguments)
+        self._kernel(self._blocks, self._threads, arguments)
+
+
+def choose_grid(envs: int, numbers: int) -> tuple[int, int]:
+    """Blocks and threads for so many boards, whose observations have so many numbers together."""
+    if envs <= ALONE:
+        wanted = max(envs, min(ALONE // 2, numbers // 4))
+        return 1, max(64, -(-wanted // 32) * 32)
+    return max(-(-envs // THREADS), min(MOST_BLOCKS, -(-numbers // (4 * THREADS)))), THREADS
+
+
+def make_aligned(tensor: Tensor) -> Tensor:
+    """The same numbers side by side, from a multiple of 16 bytes on; usually the tensor itself."""
+    dense = tensor.contiguous()
+    return dense.clone() if dense.data_ptr() % 16 else dense
 
 
 def find_address(tensor: Tensor | None) -> int | None:

@@ -23,6 +23,7 @@ from flashdqn.replay.samplers import TRIES
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
 from flashdqn.training.backends.cuda.acting import ActingKernel, SetRates, list_matrices
+from flashdqn.training.backends.cuda.backend import LARGE_BATCH, prefers_resident
 from flashdqn.training.backends.cuda.recording import OBS_TYPES, RecordingKernel, make_decision
 from flashdqn.training.backends.cuda.resident import ResidentUpdates
 from flashdqn.training.ratio import TrainRatio, build_ratio
@@ -69,7 +70,11 @@ class ResidentBackend:
             return f"iterations on the device do not support observations in {collector.obs.dtype}"
         if (most := count_most_updates(parts.config)) > MOST_UPDATES:
             return f"a step of all environments earns {most} updates, and one iteration can do {MOST_UPDATES}"
-        return ResidentUpdates.fits(parts) or explain_missing_nvrtc()
+        if (reason := ResidentUpdates.fits(parts) or explain_missing_nvrtc()) is not None:
+            return reason
+        if not prefers_resident(parts):
+            return f"from a batch of {LARGE_BATCH} on, an update in several kernels is faster"
+        return None
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice, or a random one."""

@@ -2,8 +2,8 @@
 // the actions of an MLP, in one kernel.
 //
 // Constants: ENVS boards, INPUTS numbers of an observation (OBS_T), ACTIONS; MASKED, whether some can be illegal; LAYERS
-// matrices between W0 = INPUTS, W1, ... numbers, the last one ACTIONS; ROWS boards and THREADS of a block. LAYERS = 0:
-// something else acts.
+// matrices between W0 = INPUTS, W1, ... numbers, the last one ACTIONS; ROWS boards and THREADS of a block; AHEAD, how many
+// parameters to ask for at once. LAYERS = 0: something else acts.
 
 typedef long long int64;
 typedef unsigned char byte;
@@ -53,6 +53,17 @@ constexpr int WIDEST = widest();
 struct Places {
     int weight[LAYERS], bias[LAYERS];  // where each begins in the flat parameters
 };
+
+// Ask for all weights at once, so that layers find them in the multiprocessor's cache. Nobody waits for the answers.
+__device__ inline void fetch_ahead(const float* flat) {
+#ifdef __CUDA_ARCH__
+    constexpr int SECTOR = 8;  // numbers that come together
+    for (int k = threadIdx.x * SECTOR; k < AHEAD; k += THREADS * SECTOR) {
+        float number;
+        asm volatile("ld.global.ca.f32 %0, [%1];" : "=f"(number) : "l"(flat + k));
+    }
+#endif
+}
 
 // out = W x + b for the block's rows, then ReLU. SHARE neighboring threads read a row of W together.
 template <int IN, int OUT, bool RELU>
@@ -138,6 +149,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) act(
     __shared__ __align__(16) float one[ROWS * WIDEST];
     __shared__ __align__(16) float other[ROWS * WIDEST];
     const int row0 = blockIdx.x * ROWS;
+    fetch_ahead(flat);
     for (int k = threadIdx.x; k < ROWS * INPUTS; k += THREADS) {
         const int r = k / INPUTS, i = k % INPUTS;
         float number = row0 + r < ENVS ? (float)obs[(row0 + r) * INPUTS + i] : 0.0f;

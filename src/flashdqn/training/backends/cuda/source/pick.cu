@@ -31,7 +31,7 @@ struct Batch {
 };
 
 constexpr int64 SLOTS = (int64)RING_ROWS * ENVS;
-constexpr int SAMPLES = 32, PICKERS = 256;  // samples and threads of a block
+constexpr int PICKERS = 256;  // threads of a block
 
 // The slot where a window starts: they are numbered from the youngest complete one back.
 __device__ inline int64 window_slot(int64 head, int64 number) {
@@ -39,11 +39,11 @@ __device__ inline int64 window_slot(int64 head, int64 number) {
     return (row < 0 ? row + RING_ROWS : row) * ENVS + number % ENVS;
 }
 
-// powers: [STEPS + 1], of gamma
+// powers: [STEPS + 1], of gamma; samples: of a block, at most PICKERS
 extern "C" __global__ void __launch_bounds__(PICKERS) pick(
-    RingColumns ring, Batch batch, const int64* bits, const float* powers, int count) {
-    __shared__ int64 starts[SAMPLES], ends[SAMPLES];
-    const int first = blockIdx.x * SAMPLES, here = count - first < SAMPLES ? count - first : SAMPLES;
+    RingColumns ring, Batch batch, const int64* bits, const float* powers, int count, int samples) {
+    __shared__ int64 starts[PICKERS], ends[PICKERS];
+    const int first = blockIdx.x * samples, here = count - first < samples ? count - first : samples;
     if ((int)threadIdx.x < here) {
         const int b = first + threadIdx.x;
         const int64 head = ring.head[0], windows = (ring.filled[0] - (STEPS - 1)) * ENVS;
