@@ -6,6 +6,7 @@ updates are plain ones.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,7 +27,7 @@ from flashdqn.replay.samplers import TRIES
 from flashdqn.runs.folder import RunFolder
 from flashdqn.training import engine as engines
 from flashdqn.training.assemble import Parts, assemble_parts
-from flashdqn.training.backends.cuda import acting, picking, recording, resident_backend
+from flashdqn.training.backends.cuda import acting, backend, picking, recording, resident_backend
 from flashdqn.training.backends.cuda.acting import ActingKernel, SetRates, choose_rows, list_matrices
 from flashdqn.training.backends.cuda.picking import PickingKernel
 from flashdqn.training.backends.cuda.recording import Decision, RecordingKernel, make_decision
@@ -109,6 +110,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resident_backend, "ResidentUpdates", PlainUpdates)
     monkeypatch.setattr(resident_backend, "explain_missing_nvrtc", lambda: None)
     monkeypatch.setattr(resident_backend, "prefers_resident", lambda parts: True)
+    monkeypatch.setattr(backend, "explain_missing_nvrtc", lambda: None)
     monkeypatch.setattr(engines, "Recorder", PlainGraphs)
 
 
@@ -143,9 +145,9 @@ class Late(Counts):
 def make_engine(config: Config, parts: Parts, largest: int) -> Engine:
     """An engine of whole iterations, `largest` in one launch, on the CPU."""
     engine = Engine(config, parts, ResidentBackend(parts, engines.Compiler()))
-    backend = engine.backend
-    assert isinstance(backend, ResidentBackend)
-    launches = {n: lambda n=n: backend.iterate(n) for n in {1, largest}}
+    own = engine.backend
+    assert isinstance(own, ResidentBackend)
+    launches = {n: functools.partial(own.iterate, n) for n in (1, largest)}
     engine._iterations = Iterations(parts, launches)
     return engine
 
@@ -425,6 +427,23 @@ def test_several_iterations_equal_single_ones(
     transitions = int(state["board"][0])
     assert updates == int(state["board"][2]) == math.floor(0.3 * (transitions - 60)) > 20
     assert [name for name, *_ in seen].count("report") >= 2
+
+
+@needs_compiler
+def test_a_network_that_acts_by_other_means(
+    tmp_path: Path, on_cpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident_backend, "choose_acting", lambda parts, compiler: parts.collector.act)
+    config = make_config(network__dueling=True, steps=500)
+    assert list_matrices(make_parts(config).learner.online) is None
+    found = []
+    for largest in (1, SEVERAL):
+        loop, seen = watch_loop(config, tmp_path / str(largest), largest, late=True)
+        assert loop.run()
+        found.append((read_state(loop.parts), seen))
+    assert_same(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+    assert float(loop.parts.collector.eps[0]) < 0.5  # the device has lowered it
 
 
 class HostDecides(Engine):

@@ -99,14 +99,19 @@ def can_record(parts: Parts) -> bool:
 def choose_acting(parts: Parts, compiler: Compiler) -> Act:
     """The fastest way to choose actions: kernels for few boards or for many, else compiled by PyTorch."""
     online, act = parts.learner.online, parts.collector.act
-    tensor_cores = mlp_sizes(online) is not None and fused_available()
-    known = list_matrices(online) is not None and explain_missing_nvrtc() is None
-    if known and (parts.config.envs < MANY_BOARDS or not tensor_cores):
+    if suits_acting_kernel(parts):
         return ActingKernel(parts)
-    if tensor_cores:
+    if mlp_sizes(online) is not None and fused_available():
         policy = FusedPolicy(online, parts.config.envs)  # type: ignore[arg-type]
         return lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
     return act if compiler_missing(parts.learner.device) else compiler.compile("act", act)
+
+
+def suits_acting_kernel(parts: Parts) -> bool:
+    """Whether `ActingKernel` knows the network, and is the fastest: for many boards, matrix units are."""
+    online = parts.learner.online
+    many = parts.config.envs >= MANY_BOARDS and mlp_sizes(online) is not None and fused_available()
+    return list_matrices(online) is not None and not many and explain_missing_nvrtc() is None
 
 
 def choose_picking(parts: Parts, compiler: Compiler) -> Pick | None:

@@ -22,8 +22,14 @@ from flashdqn.core.types import Batch, Step
 from flashdqn.replay.samplers import TRIES
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
-from flashdqn.training.backends.cuda.acting import ActingKernel, SetRates, list_matrices
-from flashdqn.training.backends.cuda.backend import LARGE_BATCH, prefers_resident
+from flashdqn.training.backends.cuda.acting import ActingKernel, SetRates
+from flashdqn.training.backends.cuda.backend import (
+    LARGE_BATCH,
+    Act,
+    choose_acting,
+    prefers_resident,
+    suits_acting_kernel,
+)
 from flashdqn.training.backends.cuda.recording import OBS_TYPES, RecordingKernel, make_decision
 from flashdqn.training.backends.cuda.resident import ResidentUpdates
 from flashdqn.training.ratio import TrainRatio, build_ratio
@@ -38,16 +44,18 @@ class ResidentBackend:
     compiles_recording = False
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
-        config, learner, device = parts.config, parts.learner, parts.learner.device
+        config, device = parts.config, parts.learner.device
         ratio = build_ratio(config)
         assert isinstance(ratio, TrainRatio)  # `fits` refuses rollouts
         self.parts, self.most = parts, count_most_updates(config)
         self._resident = ResidentUpdates(parts, self.most)
-        self._acting = None
-        if list_matrices(learner.online) is not None:
+        self._acting: ActingKernel | None = None
+        if suits_acting_kernel(parts):
             self._acting = ActingKernel(parts, get_action_buffer(parts.collector.env))
+            self._act: Act = self._acting
         else:
             self._set_rates = SetRates(parts)
+            self._act = choose_acting(parts, compiler)
         self._record = RecordingKernel(parts)
         self._due = torch.zeros(1, dtype=torch.int32, device=device)
         self._decision = make_decision(ratio, self.most, self._due)
@@ -78,8 +86,7 @@ class ResidentBackend:
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice, or a random one."""
-        act = self._acting or self.parts.collector.act
-        return act(obs, mask, eps, luck)
+        return self._act(obs, mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store the step, in one kernel."""
@@ -102,7 +109,7 @@ class ResidentBackend:
                 action = self._acting(collector.obs, collector.mask, collector.eps, luck, decide=True)
             else:
                 self._set_rates()
-                action = collector.act(collector.obs, collector.mask, collector.eps, luck)
+                action = self._act(collector.obs, collector.mask, collector.eps, luck)
             step = env.step(action)
             self._record(action, step, env.outcomes, self._decision)
             self._resident.updates(bits, self._due)
