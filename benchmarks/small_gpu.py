@@ -2,9 +2,10 @@
 
     python benchmarks/small_gpu.py [--case ten] [--plan several native compile] [--rounds 5] [--json FILE]
 
-A case is a number of boards of Snake, a network, a batch and a ratio. The first rows are the work of purejaxrl's DQN
-(10 boards, 120-84, a batch of 128, one update per 10 transitions) and the same with more boards. All that a step and
-its updates cost is counted: random numbers, acting, games, recording, sampling, updating, and the loop around them.
+A case is a number of boards of Snake, a network, a batch and a ratio. The first rows are the work of purejaxrl's
+DQN (10 boards, 120-84, a batch of 128, one update per 10 transitions) and the same with more boards. All that a
+step and its updates cost is counted: random numbers, acting, games, recording, sampling, updating, and the loop
+around them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CUDA C++ kernels without a GPU: the same source, compiled by g++ (`cuda_on_cpu.h`), in place of `CompiledCuda`."""
+"""CUDA C++ kernels without a GPU: the same source, compiled by g++ (`cuda_on_cpu.h`), instead of `CompiledCuda`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 
 
 class CudaOnCpu:
-    """A kernel of a source, compiled for this processor; takes what `CompiledCuda` takes, with tensors on the CPU."""
+    """A kernel of a source, compiled for this processor; takes what `CompiledCuda` takes, on the CPU."""
 
     def __init__(
         self,

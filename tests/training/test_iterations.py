@@ -1,7 +1,7 @@
-"""Several iterations in one launch: the same training, whatever their number; and kernels against their plain twins.
+"""Several iterations in one launch: the same training, whatever their number; and kernels against plain twins.
 
-Without a GPU the kernels are compiled by g++ (`cuda_on_cpu.py`), a graph is the function that it would hold, and the
-updates are plain ones.
+Without a GPU the kernels are compiled by g++ (`cuda_on_cpu.py`), a graph is the function that it would hold, and
+the updates are plain ones.
 """
 
 from __future__ import annotations

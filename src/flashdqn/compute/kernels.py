@@ -276,8 +276,8 @@ class _CudaLaunch:
 
 
 def choose_block_size(num_boards: int) -> int:
-    """Boards of a block, one thread each. Boards of a warp wait for each other where they take different ways, so few
-    boards are spread over all multiprocessors; many fill them anyway."""
+    """Boards of a block, one thread each. Boards of a warp wait for each other where they take different ways, so
+    few boards are spread over all multiprocessors; many fill them anyway."""
     if num_boards >= 8192:
         return 128
     return max(1, min(32, num_boards // SPREAD))

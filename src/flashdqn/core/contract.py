@@ -169,8 +169,8 @@ def get_cause_names(env: VecEnv) -> tuple[str, ...]:
 
 
 def get_action_buffer(env: VecEnv) -> Tensor | None:
-    """Where `step` reads its actions, [N] int64, if the environment says so as `action_buffer`: actions that lie there
-    already are not copied."""
+    """Where `step` reads its actions, [N] int64, if the environment says so as `action_buffer`: actions that lie
+    there already are not copied."""
     buffer: Tensor | None = getattr(env, "action_buffer", None)
     return buffer
 

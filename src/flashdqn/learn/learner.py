@@ -112,7 +112,7 @@ class Learner:
             self.target_flat.values.copy_(self.flat.values)
 
     def note_updates(self, updates: int) -> None:
-        """Take over the number of gradient steps from the device, where it counts them and copies into the target."""
+        """Take over the number of gradient steps from a device that counts them and copies into the target."""
         self.updates = updates
 
     @property

@@ -97,8 +97,8 @@ def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
         )
     if plan.several:
         words.append(
-            "iterate holds several iterations: acting, recording and a group of updates are a kernel each, and random "
-            "numbers are drawn beside them."
+            "iterate holds several iterations: acting, recording and a group of updates are a kernel each, and "
+            "random numbers are drawn beside them."
         )
     elif plan.way == "native":
         words.append(

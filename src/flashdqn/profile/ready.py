@@ -139,8 +139,8 @@ def finish_updates(loop: Loop) -> None:
 
 
 def end_rollout(loop: Loop) -> None:
-    """Finish a PQN rollout. PQN learns once per rollout: a turn that ended inside one would count steps without their
-    updates."""
+    """Finish a PQN rollout. PQN learns once per rollout: a turn that ended inside one would count steps without
+    their updates."""
     updates = loop.parts.learner.updates
     while loop.parts.rollouts is not None and loop.parts.learner.updates == updates:
         loop.iterate()

@@ -24,8 +24,8 @@ class Iterations:
         self.largest = max(launches)
 
     def launch(self, limits: Limits) -> int:
-        """Launch iterations: many, if they come to no limit, else one, or none if a limit is reached already; returns
-        their number."""
+        """Launch iterations: many, if they come to no limit, else one, or none if a limit is reached already;
+        returns their number."""
         counts, envs = self.parts.counts, self.parts.config.envs
         room = limits.count_safe_iterations(counts, envs)
         if room < 1 and counts.unseen:

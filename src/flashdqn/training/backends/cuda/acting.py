@@ -1,4 +1,4 @@
-"""ε-greedy actions of an MLP of any widths in one kernel, `act.cu`; and the rates that follow from the transitions."""
+"""ε-greedy actions of an MLP of any widths in one kernel, `act.cu`; and rates that follow from the transitions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Written by hand for CUDA: acting, recording and picking in one kernel each, a group of updates in one or an update
-in three. What a kernel does not support, PyTorch compiles."""
+"""Written by hand for CUDA: acting, recording and picking in one kernel each, a group of updates in one or an
+update in three. What a kernel does not support, PyTorch compiles."""
 
 from __future__ import annotations
 

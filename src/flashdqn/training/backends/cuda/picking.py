@@ -1,4 +1,4 @@
-"""Transitions that random numbers select from the ring, in one kernel: `pick.cu`, the twin of `UniformSampler.pick`."""
+"""Transitions that random numbers select from the ring, in one kernel: `pick.cu`, twin of `UniformSampler.pick`."""
 
 from __future__ import annotations
 

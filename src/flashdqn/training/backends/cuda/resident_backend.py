@@ -1,8 +1,8 @@
 """Whole iterations on the device: rates, actions, games, recording, what is due, and the updates, without the host.
 
-Every iteration draws random numbers for as many updates as can be due at once, and uses those of the due ones. So the
-numbers that an update gets do not depend on how many iterations are launched together; but they are others than those
-that a backend gets which draws only for the updates that it does.
+Every iteration draws random numbers for as many updates as can be due at once, and uses those of the due ones. So
+the numbers that an update gets do not depend on how many iterations are launched together; but they are others than
+those of a backend that draws only for the updates that it does.
 """
 
 from __future__ import annotations
