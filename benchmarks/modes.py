@@ -100,7 +100,7 @@ def start(config: Config, plan: ExecutionPlan, device: torch.device, folder: Pat
 
 def settle(candidate: Candidate) -> None:
     counts = candidate.loop.parts.counts
-    counts.settle()
+    candidate.loop.engine.settle()
     if counts.totals.device.type == "cuda":
         torch.cuda.synchronize()
 

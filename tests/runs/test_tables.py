@@ -45,10 +45,10 @@ from flashdqn.runs.tables import (
 )
 
 RUNS = Path(__file__).parent / "data"
-#: The header of metrics.csv in 0.1.0.dev0, for a task with the outcomes score and food.
+#: The header of metrics.csv in 0.1.0.dev0, with `us_iterate`, for a task with the outcomes score and food.
 HEADER = (
     "step,updates,episodes,seconds,steps_per_second,ratio,eps,lr,loss,q,grad_norm,window_episodes,return,length,"
-    "score,food,us_act,us_step,us_append,us_sample,us_update,us_collect,us_learn,memory_mb,us_total"
+    "score,food,us_act,us_step,us_append,us_sample,us_update,us_collect,us_learn,us_iterate,memory_mb,us_total"
 )
 EVALUATION_HEADER = "step,episodes,unfinished,mean_score,score_error,mean_return,mean_length,food"
 

@@ -37,10 +37,12 @@ Way = Literal["eager", "compile", "native"]
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """How a training runs: the way of its gradient steps, and whether a CUDA graph holds them."""
+    """How a training runs: the way of its gradient steps, and whether a CUDA graph holds them, or `several` whole
+    iterations, which decide everything on the device."""
 
     way: Way
     graph: bool = False
+    several: bool = False
 
     @property
     def mode(self) -> Mode:
@@ -48,6 +50,8 @@ class ExecutionPlan:
         return "graph" if self.graph else self.way
 
     def __str__(self) -> str:
+        if self.several:
+            return "graph of several iterations"
         if not self.graph:
             return self.way
         return "graph" if self.way == "eager" else f"graph of {self.way} updates"

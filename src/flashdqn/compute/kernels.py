@@ -52,6 +52,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The work-queue layer, Numba's last resort, costs some 100 µs per launch where OpenMP costs 2.
 PARALLEL_FROM_WORKQUEUE = 4096
 
+#: Boards on CUDA that are played in blocks of one.
+SPREAD = 512
+
 # No reference counts: a kernel owns nothing, and atomic adds would cost more than most games.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
@@ -250,8 +253,7 @@ class _CudaLaunch:
         self.func = driver
         self._tensors = tensors  # the device arrays below do not own their memory
         self._device = device
-        # Few boards are spread over many multiprocessors, one warp each: a step is as slow as its slowest block.
-        self._threads = threads or (32 if num_boards < 8192 else 128)
+        self._threads = threads or choose_block_size(num_boards)
         self._blocks = num_boards if threads else -(-num_boards // self._threads)
         self._configured: dict[int, Any] = {}
         with torch.cuda.device(device):
@@ -273,6 +275,14 @@ class _CudaLaunch:
             configured = self.func[self._blocks, self._threads, cuda.external_stream(stream)]
         self._configured[stream] = configured
         return configured
+
+
+def choose_block_size(num_boards: int) -> int:
+    """Boards of a block, one thread each. Boards of a warp wait for each other where they take different ways, so
+    few boards are spread over all multiprocessors; many fill them anyway."""
+    if num_boards >= 8192:
+        return 128
+    return max(1, min(32, num_boards // SPREAD))
 
 
 def _load(function: Callable[..., None], template: str, num_arrays: int) -> Any:

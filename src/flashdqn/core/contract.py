@@ -168,6 +168,13 @@ def get_cause_names(env: VecEnv) -> tuple[str, ...]:
     return names
 
 
+def get_action_buffer(env: VecEnv) -> Tensor | None:
+    """Where `step` reads its actions, [N] int64, if the environment says so as `action_buffer`: actions that lie
+    there already are not copied."""
+    buffer: Tensor | None = getattr(env, "action_buffer", None)
+    return buffer
+
+
 def is_resumable(env: VecEnv) -> bool:
     """Whether `load_state_dict` restores the games themselves: yes, unless the environment says otherwise."""
     return bool(getattr(env, "resumable", True))

@@ -35,7 +35,8 @@ def copy_actions(own: Tensor, action: Tensor, name: str) -> None:
             f"{name} expects actions as integers of shape {list(own.shape)} on {own.device}; got "
             f"{action.dtype} of shape {list(action.shape)} on {action.device}."
         )
-    own.copy_(action)
+    if action is not own:
+        own.copy_(action)
 
 
 def copy_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

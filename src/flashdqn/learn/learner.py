@@ -114,6 +114,10 @@ class Learner:
         if every and self.target is not self.online and self.updates % every == 0:
             self.target_flat.values.copy_(self.flat.values)
 
+    def note_updates(self, updates: int) -> None:
+        """Take over the number of gradient steps from a device that counts them and copies into the target."""
+        self.updates = updates
+
     @property
     def until_copy(self) -> int:
         """Gradient steps until the next hard copy into the target; a very large number if there is none."""

@@ -55,9 +55,22 @@ def measure_graph_parts(ready: Ready, spent: Spent) -> tuple[tuple[Apart, ...], 
             seconds = time_parts(parts, list_learning_parts(engine.backend, engine.largest))
             per_transition = spent.ratio_done / engine.largest
             found.append(compare_with_graph("learn", seconds, per_transition, whole["learn"]))
+        if "iterate" in whole:
+            found.append(split_iterations(ready, spent, whole["iterate"]))
     except Exception as error:  # capture raises many kinds of errors
         reason = first_error_line(error)
     return tuple(found), reason
+
+
+def split_iterations(ready: Ready, spent: Spent, whole: float) -> Apart:
+    """Whole iterations, beside all their parts."""
+    parts, engine = ready.loop.parts, ready.loop.engine
+    collecting = time_parts(parts, list_collection_parts(parts, engine.backend))
+    learning = time_parts(parts, list_learning_parts(engine.backend, engine.largest))
+    share = spent.ratio_done / engine.largest  # groups of updates per transition
+    each = spent.iterations / spent.transitions
+    seconds = collecting | {part: time * share / each for part, time in learning.items()}
+    return compare_with_graph("iterate", seconds, each, whole)
 
 
 def compare_with_graph(

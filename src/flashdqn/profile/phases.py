@@ -35,6 +35,7 @@ ABOUT = {
     "update": "loss, gradients, optimizer, target",
     "collect": "act, step and append: one CUDA graph",
     "learn": "sample and update: CUDA graphs",
+    "iterate": "all of them, several times: one CUDA graph",
     "loop": "schedules, counts, the display, Python between the phases",
 }
 
@@ -97,7 +98,12 @@ def describe_fused_phases(plan: ExecutionPlan, cuda: bool) -> tuple[str, ...]:
             "append is one compiled pass over ring, episode figures and observations; sample draws and gathers "
             "in one pass (uniform replay)."
         )
-    if plan.way == "native":
+    if plan.several:
+        words.append(
+            "iterate holds several iterations: acting, recording and a group of updates are a kernel each, and "
+            "random numbers are drawn beside them."
+        )
+    elif plan.way == "native":
         words.append(
             "update is written by hand: "
             + ("loss, gradients, optimizer and target are three kernels." if cuda else "one block of code.")

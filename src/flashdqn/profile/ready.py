@@ -65,15 +65,15 @@ class Ready:
             self._burn_in(BURN_IN * seconds)
             transitions, updates = parts.counts.transitions, parts.learner.updates
             loop.reporter.open_window()
-            begun, iterations = time.perf_counter(), 0
-            while (elapsed := time.perf_counter() - begun) < seconds or iterations < least:
+            steps, begun, launches = loop.engine.vector_steps, time.perf_counter(), 0
+            while (elapsed := time.perf_counter() - begun) < seconds or launches < least:
                 self._iterate(elapsed, reports)
-                iterations += 1
-            iterations += end_rollout(loop)
+                launches += 1
+            end_rollout(loop)
             finish_updates(loop)
             took = time.perf_counter() - begun
         collected, done = parts.counts.transitions - transitions, parts.learner.updates - updates
-        return TurnResult(collected, done, took, iterations)
+        return TurnResult(collected, done, took, loop.engine.vector_steps - steps)
 
     def _burn_in(self, seconds: float) -> None:
         until = time.perf_counter() + seconds
@@ -132,17 +132,15 @@ def _fill_replay(loop: Loop) -> None:
 def finish_updates(loop: Loop) -> None:
     """Do all updates that were earned, and wait for the device."""
     counts = loop.parts.counts
-    counts.settle()
+    loop.engine.settle()
     loop.learn()
     if counts.totals.device.type == "cuda":
         torch.cuda.synchronize(counts.totals.device)
 
 
-def end_rollout(loop: Loop) -> int:
-    """Finish a PQN rollout, and return the steps that it took. PQN learns once per rollout: a turn that ended
-    inside one would count steps without their updates."""
-    updates, steps = loop.parts.learner.updates, 0
+def end_rollout(loop: Loop) -> None:
+    """Finish a PQN rollout. PQN learns once per rollout: a turn that ended inside one would count steps without
+    their updates."""
+    updates = loop.parts.learner.updates
     while loop.parts.rollouts is not None and loop.parts.learner.updates == updates:
         loop.iterate()
-        steps += 1
-    return steps

@@ -79,7 +79,7 @@ MEAN_LENGTH = Column("mean_length", ColumnKind.EPISODE, "steps", "mean length of
 
 #: What a step of the loop consists of; a CUDA graph is timed as a whole.
 PHASES = ("act", "step", "append", "sample", "update")
-GRAPHS = ("collect", "learn")
+GRAPHS = ("collect", "learn", "iterate")
 PHASE_PREFIX = "us_"
 PHASE_ABOUT = {
     "act": "choosing actions",
@@ -89,6 +89,7 @@ PHASE_ABOUT = {
     "update": "gradient steps",
     "collect": "act, step and append, as one CUDA graph",
     "learn": "sample and update, as CUDA graphs",
+    "iterate": "all of them, several times, as one CUDA graph",
 }
 
 

@@ -81,7 +81,7 @@ class Parts:
                 self.generators[name].set_state(state_)
         except (KeyError, RuntimeError, TypeError, ValueError, IndexError) as error:
             raise CheckpointError(f"The checkpoint does not fit its run's configuration: {error}.") from error
-        self.counts.load(counters["transitions"], counters["episodes"])
+        self.counts.load(counters["transitions"], counters["episodes"], counters["updates"])
         if fresh:
             return
         if not is_resumable(self.env):  # its unfinished episodes cannot continue

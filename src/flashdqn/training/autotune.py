@@ -181,7 +181,9 @@ def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
     eager, graph = ExecutionPlan("eager"), ExecutionPlan("eager", graph=True)
     if cuda and mode in ("auto", "graph"):
         return (
-            [ExecutionPlan("native", graph=True)] * native
+            # it says itself why it does not fit
+            [ExecutionPlan("native", graph=True, several=True)]
+            + [ExecutionPlan("native", graph=True)] * native
             + [ExecutionPlan("compile", graph=True)] * compiles
             + [graph, eager]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flashdqn.config import Config
 from flashdqn.training.counts import Counts
@@ -33,6 +34,32 @@ class Budget:
         if self.steps is not None and counts.transitions >= self.steps:
             return "steps"
         return "episodes" if self.episodes is not None and counts.episodes >= self.episodes else "max_time"
+
+
+class Limits(NamedTuple):
+    """Numbers of transitions and episodes at which something may be due: the host must look then."""
+
+    transitions: float = math.inf
+    episodes: float = math.inf
+
+    def are_reached(self, counts: Counts) -> bool:
+        """Whether the host's view of the counts has come to one of them."""
+        return counts.transitions >= self.transitions or counts.episodes >= self.episodes
+
+    def count_safe_iterations(self, counts: Counts, num_envs: int) -> float:
+        """Iterations that reach none of them, whatever happens: each adds at most one transition, and one episode,
+        for every environment."""
+        left = min(self.transitions - counts.transitions, self.episodes - counts.episodes)
+        return (left - 1) // num_envs - counts.unseen if math.isfinite(left) else math.inf
+
+
+def find_limits(config: Config, counts: Counts, starts: int) -> Limits:
+    """Where the next report, evaluation or checkpoint is due, learning starts, or the budget is spent."""
+    done, periods = counts.transitions, (config.report_every, config.eval.every, config.log.checkpoint_every)
+    stops = [(done // every + 1) * every for every in periods if every]
+    stops += [stop for stop in (starts, config.steps or 0) if stop > done]
+    episodes = config.episodes or 0
+    return Limits(min(stops, default=math.inf), episodes if episodes > counts.episodes else math.inf)
 
 
 #: The clock's checkpoints take at most one part in this many of the time.

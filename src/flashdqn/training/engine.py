@@ -1,4 +1,5 @@
-"""The engine: collection and updates, run according to a plan. The loop calls `collect()` and `learn(count)`.
+"""The engine: collection and updates, run according to a plan. The loop calls `iterate(limits)` or, where the host
+decides, `collect()` and `learn(count)`.
 
 A backend does the work. The engine splits it into groups, does the host's part for learner and sampler, and
 replays CUDA graphs if the plan has them.
@@ -15,9 +16,11 @@ from flashdqn.config import Config
 from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import ExecutionError
 from flashdqn.training.assemble import Parts
-from flashdqn.training.backends.backend import Backend
+from flashdqn.training.backends.backend import Backend, DecidingBackend
 from flashdqn.training.backends.catalog import explain_misfit, find_backend
 from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.budget import Limits
+from flashdqn.training.iterations import SEVERAL, Iterations
 
 #: Batches gathered at once: enough to spread the cost, few enough to stay in the cache.
 GROUP = 16
@@ -34,6 +37,10 @@ class Engine:
         self._backend = backend
         self._graphs: dict[int, Callable[[], None]] = {}  # by the number of updates they hold
         self._collect: Callable[[], None] | None = None  # a graph, if it can hold the environment
+        self._iterations: Iterations | None = (
+            None  # graphs of whole iterations, if the device decides everything
+        )
+        self.vector_steps = 0  # steps of all environments so far
 
     @property
     def backend(self) -> Backend:
@@ -53,9 +60,28 @@ class Engine:
         if reason := explain_misfit(plan, self.parts):
             raise ExecutionError(reason)
         self._graphs.clear()
-        self._collect = None
-        self._backend = find_backend(plan.way, learner.device)(self.parts, self.compiler)
+        self._collect = self._iterations = None
+        self._backend = find_backend(plan.way, learner.device, plan.several)(self.parts, self.compiler)
         self.plan = plan
+
+    @property
+    def decides_on_device(self) -> bool:
+        """Whether the device itself counts the updates that are due."""
+        return self._iterations is not None
+
+    def iterate(self, limits: Limits) -> bool:
+        """One iteration, or several that come to none of the limits; False if the host must decide in each."""
+        if self._iterations is None:
+            return False
+        with self.parts.phases("iterate"):
+            self.vector_steps += self._iterations.launch(limits)
+        return True
+
+    def settle(self) -> None:
+        """Wait until the host knows the newest totals."""
+        self.parts.counts.settle()
+        if self._iterations is not None:
+            self._iterations.tell_learner()
 
     def collect(self) -> None:
         """One step of every environment."""
@@ -65,10 +91,13 @@ class Engine:
             with self.parts.phases("collect"):
                 self._collect()
         self.parts.sampler.rows_added()
+        self.vector_steps += 1
 
     def learn(self, due: int) -> None:
         """`due` gradient steps, in groups."""
         learner, sampler = self.parts.learner, self.parts.sampler
+        if self._iterations is not None and self.parts.counts.unseen:
+            self.settle()
         while due > 0:
             count = group_size(min(due, self.largest, learner.until_copy))
             sampler.drawing(count)
@@ -79,6 +108,8 @@ class Engine:
                 self._learn(count)
             learner.counted(count)
             due -= count
+            if self._iterations is not None:
+                self._iterations.tell_device()
 
     def _learn(self, count: int) -> None:
         backend, phases = self.backend, self.parts.phases
@@ -102,8 +133,19 @@ class Engine:
                 self._collect = recorder.capture(collect, playing)
             for count in all_group_sizes(self.largest):
                 self._graphs[count] = recorder.capture(functools.partial(self._learn, count), learning)
+            if self.plan.several:
+                self._iterations = self._capture_iterations(recorder)
         finally:
             parts.phases.inside_graph = False
+
+    def _capture_iterations(self, recorder: Recorder) -> Iterations:
+        """Graphs of one iteration and of several; a rehearsal runs one first."""
+        backend, parts = self.backend, self.parts
+        assert isinstance(backend, DecidingBackend)
+        recorder.rehearse(functools.partial(backend.iterate, 1))
+        drawn = [parts.generators[name] for name in ("explore", "replay")]
+        graphs = {n: recorder.capture(functools.partial(backend.iterate, n), drawn) for n in (1, SEVERAL)}
+        return Iterations(parts, graphs)
 
 
 def group_size(due: int) -> int:

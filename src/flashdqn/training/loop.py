@@ -23,7 +23,7 @@ from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, FORMAT, SUMMARY_FILE
 from flashdqn.training.assemble import Parts
-from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple
+from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple, find_limits
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.clock import RunClock, find_earlier_parts
 from flashdqn.training.demonstrate import run_demonstrations
@@ -150,7 +150,7 @@ class Loop:
             if self.listener.reason:
                 break
         self.whole = False
-        counts.settle()
+        self.engine.settle()
         self.learn()  # on CUDA the last transitions are known only now
         self.whole = True
         self.finish()
@@ -193,14 +193,16 @@ class Loop:
         self.parts.phases.read()
 
     def iterate(self) -> None:
-        """One step of every environment, and the updates that it earned."""
+        """One step of every environment, and the updates that it earned; several at once if the device can decide
+        what is due, and nothing else is due in between."""
         parts = self.parts
         self.whole = False
         parts.phases.next_iteration()
-        self.schedules.write(parts.counts.transitions)
-        self.engine.collect()
-        parts.counts.publish()
-        self.learn()
+        if not self.engine.iterate(find_limits(self.config, parts.counts, self.ratio.starts)):
+            self.schedules.write(parts.counts.transitions)
+            self.engine.collect()
+            parts.counts.publish()
+            self.learn()
         self.whole = True
 
     def learn(self) -> None:
@@ -256,7 +258,7 @@ class Loop:
                 # Before the training's clock starts, as after demonstrations, all time counts.
                 total = self.seconds if self._started else self.clock.total
                 result = self.evaluator.evaluate(learner, counts.transitions, self.interrupt, total)
-        counts.settle()  # also without a result: on CUDA, what is learned depends on it
+        self.engine.settle()  # also without a result: on CUDA, what is learned depends on it
         self._owes_evaluation = result is not None
         if result is None:
             return False
@@ -311,8 +313,9 @@ class Loop:
 
     def _counters(self, timed: bool) -> dict[str, Any]:
         counts = self.parts.counts
-        if not timed:  # it would change when the schedules see the newest totals, on CUDA
-            counts.settle()
+        # where the host decides, it would change when the schedules see the newest totals, on CUDA
+        if not timed or self.engine.decides_on_device:
+            self.engine.settle()
         transitions, episodes = counts.read_newest()
         return {
             "transitions": transitions,

@@ -62,7 +62,7 @@ class FuelBreaks:
 
     def _allocate(self) -> None:
         n, device = self.num_envs, self.device
-        self._action = torch.zeros(n, dtype=torch.int64, device=device)
+        self._action = self.action_buffer = torch.zeros(n, dtype=torch.int64, device=device)
         self._state = board_tensor(n, (rules.STATE,), torch.int64, device)
         self._rng = board_tensor(n, (2,), torch.int64, device)
         self._step = Step(

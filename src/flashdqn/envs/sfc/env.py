@@ -122,7 +122,7 @@ class ServiceChains:
 
     def _allocate(self) -> None:
         n, device = self.num_envs, self.device
-        self._action = torch.zeros(n, dtype=torch.int64, device=device)
+        self._action = self.action_buffer = torch.zeros(n, dtype=torch.int64, device=device)
         self.outcomes = torch.zeros(n, len(self.outcome_names), device=device)
         self._step = Step(
             obs=torch.zeros(n, *self.obs_spec.shape, device=device),

@@ -122,7 +122,7 @@ class Snake:
 
     def _allocate(self) -> None:
         n, size, device = self.num_envs, self.config.size, self.device
-        self._action = torch.zeros(n, dtype=torch.int64, device=device)
+        self._action = self.action_buffer = torch.zeros(n, dtype=torch.int64, device=device)
         self._state = board_tensor(n, (rules.STATE,), torch.int32, device)
         self._body = board_tensor(n, (size * size,), torch.int16, device)
         self._bits = board_tensor(n, (2 * (size + 2),), torch.int64, device)

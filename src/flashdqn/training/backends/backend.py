@@ -15,7 +15,7 @@ Two axes are open:
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from flashdqn.core.types import Batch
 from flashdqn.training.assemble import Parts
@@ -41,3 +41,13 @@ class Backend(Player, Protocol):
 
     def update(self, batches: list[Batch]) -> None:
         """The gradient steps on `sample`'s batches; their priorities go to the sampler. A graph can hold it."""
+
+
+@runtime_checkable
+class DecidingBackend(Protocol):
+    """A backend that can run whole iterations without the host."""
+
+    def iterate(self, count: int) -> None:
+        """`count` iterations, each a step of every environment and the updates that are due then: ε, learning rate
+        and the number of updates follow on the device from the counts that lie there. A graph can hold it; a graph
+        of several iterations and as many of one do the same, bit by bit."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 
 from flashdqn.compute.graphs import ExecutionPlan, Way
+from flashdqn.core.contract import is_capturable
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend
 from flashdqn.training.backends.compiled import CompiledBackend
 from flashdqn.training.backends.cpu.backend import CpuBackend
 from flashdqn.training.backends.cuda.backend import CudaBackend
+from flashdqn.training.backends.cuda.resident_backend import ResidentBackend
 from flashdqn.training.backends.eager import EagerBackend
 
 #: By way and device; hand-written code is for one device.
@@ -23,9 +25,9 @@ BACKENDS: dict[tuple[Way, str], type[Backend]] = {
 }
 
 
-def find_backend(way: Way, device: torch.device) -> type[Backend]:
-    """The backend of a way on a device."""
-    return BACKENDS[way, device.type]
+def find_backend(way: Way, device: torch.device, several: bool = False) -> type[Backend]:
+    """The backend of a way on a device; that of `several` iterations without the host is always the same."""
+    return ResidentBackend if several else BACKENDS[way, device.type]
 
 
 def explain_misfit(plan: ExecutionPlan, parts: Parts) -> str | None:
@@ -33,4 +35,6 @@ def explain_misfit(plan: ExecutionPlan, parts: Parts) -> str | None:
     device = parts.learner.device
     if plan.graph and device.type != "cuda":
         return "CUDA graphs need --device cuda"
-    return find_backend(plan.way, device).fits(parts)
+    if plan.several and not (is_capturable(parts.env) and parts.collector.env is parts.env):
+        return "the environments do not run inside a CUDA graph"
+    return find_backend(plan.way, device, plan.several).fits(parts)
