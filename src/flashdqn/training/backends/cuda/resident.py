@@ -48,7 +48,7 @@ DRAWN, PLACES, BATCHES = 0, 1, 2
 ARGUMENTS = (
     *("online", "target", "first", "second", "steps", "rate", "sums", "first_bad", "priority"),
     *("obs", "next_obs", "action", "reward", "discount", "weight", "powers", "kind", "mask"),
-    *("head", "filled", "bits", "index", "due", "scratch", "counter"),
+    *("head", "filled", "bits", "index", "due", "scratch", "counter", "times"),
 )
 
 
@@ -89,6 +89,7 @@ class ResidentUpdates:
         self.scratch = torch.zeros(self.layout.scratch_floats, device=device)
         self.priority = torch.zeros((most, self.batch), device=device)
         self._counter = torch.zeros(1, dtype=torch.int32, device=device)
+        self.times = torch.zeros(128, dtype=torch.int64, device=device)
         self._counts = torch.arange(most + 1, dtype=torch.int32, device=device)
         exponents = torch.arange(self.task.n_step + 1, dtype=torch.float32, device=device)
         self._powers = parts.config.learn.gamma**exponents
@@ -150,7 +151,7 @@ class ResidentUpdates:
             "online": learner.flat.values, "target": learner.target_flat.values, "first": adam.first,
             "second": adam.second, "steps": adam.steps, "rate": learner.lr, "sums": learner.sums,
             "first_bad": learner.watch.first_bad, "priority": self.priority, "powers": self._powers,
-            "scratch": self.scratch, "counter": self._counter,
+            "scratch": self.scratch, "counter": self._counter, "times": self.times,
         }  # fmt: skip
         addresses = {name: x.data_ptr() for name, x in (own | given).items() if x is not None}
         if source not in self._kernels:

@@ -57,6 +57,9 @@ class Cut:
     warps: int
     cluster: bool
     loads: int = 8  # chunks of 16 inputs that a warp loads before it multiplies
+    profile: bool = False  # count the cycles of each phase
+    one_fence: bool = False  # one thread of a block orders its memory before a barrier, instead of all
+    keep: bool | None = None  # gradient and moments in registers; None: if they fit
 
 
 class ResidentLayout:
@@ -105,6 +108,8 @@ class ResidentLayout:
     @property
     def keeps_moments(self) -> bool:
         """Whether gradient and moments fit into registers: 24 of them for each slot, and 64 for everything else."""
+        if self.cut.keep is not None:
+            return self.cut.keep
         return 24 * self.slots + 64 <= min(255, 65536 // (32 * self.cut.warps))
 
     def _place_in_shared(self) -> dict[str, int]:
@@ -160,7 +165,7 @@ class ResidentLayout:
         constants: dict[str, int | float] = {
             "LAYERS": network.layers, "ACTIONS": network.widths[-1], "BATCH": task.batch, "ROWS": self.rows,
             "STREAMS": self.streams, "BLOCKS": cut.blocks, "WARPS": cut.warps, "CLUSTER": cut.cluster,
-            "MOST_LOADS": cut.loads, "KEEP": self.keeps_moments, "MOST": task.most, "MASKED": task.masked,
+            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "ONE_FENCE": cut.one_fence, "KEEP": self.keeps_moments, "MOST": task.most, "MASKED": task.masked,
             "BYTES": task.byte_obs, "ACTION_BYTES": task.action_bytes, "SOURCE": task.source, "ENVS": task.envs,
             "RING_ROWS": task.ring_rows, "N_STEP": task.n_step, "TRIES": task.tries, "HUBER": task.huber,
             "CLIP": task.clip, "EPSILON": task.epsilon, "DECAY": task.decay, "TAU": task.tau,

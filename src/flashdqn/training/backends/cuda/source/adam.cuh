@@ -10,7 +10,7 @@ DEVICE void move_weight(float gradient, float& m, float& v, float& w, float& tar
   if (DECAY > 0.0f) w -= rule.decay * w;
   m += 0.1f * (g - m);
   v += 0.001f * (g * g - v);
-  w -= rule.rate * m / (sqrtf(v) * rule.correction + EPSILON);
+  w -= divide(rule.rate * m, take_root(v) * rule.correction + EPSILON);
   if (TARGET_EVERY == 0) {
     target += TAU * (w - target);
   } else if (rule.copy) {

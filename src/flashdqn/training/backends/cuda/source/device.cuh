@@ -27,6 +27,14 @@ DEVICE float round_tf32(float value) {
   return __uint_as_float(bits);
 }
 
+// Within two units of the last place; the exact forms cost a branch and many registers.
+DEVICE float divide(float a, float b) { return __fdividef(a, b); }
+DEVICE float take_root(float value) {
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(value));
+  return root;
+}
+
 // c += a b for a [16, 8] and b [8, 8]. With g = lane / 4 and t = lane % 4 a lane holds rows g and g + 8 of a in columns
 // t (a0, a1) and t + 4 (a2, a3), rows t and t + 4 of b in column g, and of c rows g and g + 8 in columns 2t and 2t + 1.
 DEVICE void multiply_add(float (&c)[4], float a0, float a1, float a2, float a3, float b0, float b1) {
@@ -36,16 +44,45 @@ DEVICE void multiply_add(float (&c)[4], float a0, float a1, float a2, float a3, 
         "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
 }
 
+// Cycles that the first thread spent in each phase, if PROFILE is set: benchmarks/resident.py shows them.
+struct Clock {
+  long long *times, last;
+
+  DEVICE void start() {
+#if PROFILE
+    last = clock64();
+#endif
+  }
+  DEVICE void mark(int phase) {
+#if PROFILE
+    const long long now = clock64();
+    if (blockIdx.x == 0 && threadIdx.x == 0) times[phase] += now - last;
+    last = now;
+#endif
+  }
+};
+
 // A barrier of all blocks in two halves: what a block wrote before it arrived, every block sees after it has waited.
 struct Barrier {
   unsigned* counter;
   unsigned seen;
+  Clock clock;
 
 #if CLUSTER
+#if ONE_FENCE
+  // One thread's fence covers what it has seen of the whole block.
+  DEVICE void arrive() {
+    sync_block();
+    if (threadIdx.x == 0) __threadfence();
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+#else
   DEVICE void arrive() {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   }
+#endif
   DEVICE void wait() {
     __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

@@ -62,4 +62,5 @@ struct Arguments {
   const int* due;
   float* scratch;
   unsigned* counter;
+  long long* times;  // see Clock
 };

@@ -28,14 +28,18 @@ DEVICE void go_forward(const Arguments& given, int update, float* shared, Barrie
   if (is_busy<l>()) {
     multiply_forward<l>(given.scratch, update, shared);
     sync_block();
+    barrier.clock.mark(10 * l);
     finish_forward<l>(given.scratch, shared);
     if (l == LAYERS) {
       sync_block();
+      barrier.clock.mark(10 * l + 1);
       leave_values(given.scratch, shared);
     }
   }
+  barrier.clock.mark(10 * l + (l == LAYERS ? 2 : 1));
   barrier.arrive();
   barrier.wait();
+  barrier.clock.mark(10 * l + 3);
   if constexpr (l < LAYERS) go_forward<l + 1>(given, update, shared, barrier);
 }
 
@@ -53,14 +57,18 @@ DEVICE float go_backward(const Arguments& given, int update, float* shared, Stat
     squares += state.template find_gradient<OUTPUT>(given, shared + shared_hidden(LAYERS), shared + SH_OUTPUT_DELTA);
     add_bias_gradients<OUTPUT>(shared + SH_OUTPUT_DELTA, shared + SH_BIAS + 4 * ALL_BIASES);
   }
+  barrier.clock.mark(10 * l + 4);
   if constexpr (l > 1) {
     barrier.wait();
+    barrier.clock.mark(10 * l + 5);
     if (is_busy<l - 1>()) {
       multiply_backward<l - 1>(given.online, given.scratch, shared);
       sync_block();
+      barrier.clock.mark(10 * l + 6);
       finish_backward<l - 1>(given.scratch, shared);
     }
     sync_block();
+    barrier.clock.mark(10 * l + 7);
     squares += go_backward<l - 1>(given, update, shared, state, barrier);
   }
   return squares;
@@ -125,20 +133,27 @@ DEVICE void do_update(const Arguments& given, int update, float step, float rate
   go_forward<1>(given, update, shared, barrier);
   add_values(given.scratch, shared);
   sync_block();
+  barrier.clock.mark(60);
   find_errors(given, update, shared);
   sync_block();
+  barrier.clock.mark(61);
   leave_last_deltas(given.scratch, shared);
   sync_block();
+  barrier.clock.mark(62);
   const float squares = go_backward<LAYERS>(given, update, shared, state, barrier);
   leave_squares(given, squares, shared);
+  barrier.clock.mark(63);
   barrier.arrive();
   barrier.wait();
+  barrier.clock.mark(64);
   const float norm = read_norm(given.scratch + SC_SQUARES);
   if (block_index() == 0 && thread_index() < 32) add_statistics(given, step - 1.0f, shared, norm);
   const Rule rule = make_rule(step, rate, norm, last);
+  barrier.clock.mark(65);
   move_layers<1>(given, shared, state, rule);
   move_biases(given, shared, rule);
   sync_block();
+  barrier.clock.mark(66);
 }
 
 KERNEL update_resident(const Arguments given) {
@@ -146,13 +161,17 @@ KERNEL update_resident(const Arguments given) {
   const int due = *given.due, updates = due < MOST ? due : MOST;
   if (updates <= 0) return;
   const float steps = *given.steps, rate = *given.rate;
-  Barrier barrier = {given.counter, 0};
+  Barrier barrier = {given.counter, 0, {given.times, 0}};
+  barrier.clock.start();
   State state;
   gather_samples(given, updates, reinterpret_cast<long long*>(shared + SH_PART));
+  barrier.clock.mark(0);
   load_layers<1>(given, shared, state);
   load_biases(given, shared);
+  barrier.clock.mark(1);
   barrier.arrive();
   barrier.wait();
+  barrier.clock.mark(2);
   for (int update = 0; update < updates; update++) {
     do_update(given, update, steps + update + 1, rate, update == updates - 1, shared, state, barrier);
   }
