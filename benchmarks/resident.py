@@ -19,6 +19,8 @@ from flashdqn.replay.samplers import split_batch
 from flashdqn.training.backends.cuda.resident import ResidentUpdates, choose_cut
 from flashdqn.training.backends.cuda.resident_layout import Cut
 
+#: Updates in one launch.
+MOST = 8
 LEARN = {"lr": 1e-3, "grad_clip": 10.0, "target_tau": 0.005}
 CASES = {
     "2x256 b64": Case(hidden=(256, 256), inputs=27, actions=4, batch=64, envs=256, learn=LEARN),
@@ -34,18 +36,20 @@ def check_against_autograd(case: Case, cut: Cut, updates: int = 3) -> float:
     """The largest distance of parameters, moments, target and sums from what `Learner.step` leaves."""
     fast, slow = case.make_parts("cuda"), case.make_parts("cuda")
     bits = draw_bits(case, updates, "cuda")
-    ResidentUpdates(fast, updates, cut).updates(bits, torch.tensor([updates], dtype=torch.int32, device="cuda"))
+    ResidentUpdates(fast, updates, cut).updates(
+        bits, torch.tensor([updates], dtype=torch.int32, device="cuda")
+    )
     for batch in split_batch(pick_batches(slow, case, bits), updates, case.batch):
         slow.learner.update(batch)
     found, wanted = list_state(fast), list_state(slow)
     return max(distance(found[name], wanted[name]) for name in wanted)
 
 
-def time_group(case: Case, cut: Cut, most: int) -> tuple[float, ResidentUpdates]:
-    """Microseconds of one launch of `most` updates in a CUDA graph of ten launches."""
+def time_group(case: Case, cut: Cut, updates: int) -> tuple[float, ResidentUpdates]:
+    """Microseconds of one launch of `updates` updates in a CUDA graph of ten launches."""
     parts = case.make_parts("cuda")
-    kernel = ResidentUpdates(parts, most, cut)
-    bits, due = draw_bits(case, most, "cuda"), torch.tensor([most], dtype=torch.int32, device="cuda")
+    kernel = ResidentUpdates(parts, MOST, cut)
+    bits, due = draw_bits(case, MOST, "cuda"), torch.tensor([updates], dtype=torch.int32, device="cuda")
     kernel.updates(bits, due)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -71,14 +75,16 @@ def show_case(name: str, cuts: list[Cut], profile: bool) -> None:
         try:
             gap = check_against_autograd(case, cut)
             compiled = time.perf_counter() - began
-            group, kernel = time_group(case, cut, 8)
+            group, kernel = time_group(case, cut, MOST)
             single, _ = time_group(case, cut, 1)
             known = kernel._kernels[0]
             registers, local = (known.read_attribute(x) for x in ("NUM_REGS", "LOCAL_SIZE_BYTES"))
             print(
-                f"{name:15} {cut.blocks:4}x{cut.warps:2} {'cluster' if cut.cluster else 'grid':7} loads {cut.loads:2}"
-                f" keep {kernel.layout.keeps_moments!s:5} regs {registers} local {local} gap {gap:.1e}"
-                f" group of 8: {group:6.1f} µs = {group / 8:5.2f} each; single {single:5.1f} µs; first {compiled:.1f} s",
+                f"{name:15} {cut.blocks:4}x{cut.warps:2} {'cluster' if cut.cluster else 'grid':7}"
+                f" loads {cut.loads:2}"
+                f" keep {cut.keep} regs {registers} local {local} gap {gap:.1e}"
+                f" group of 8: {group:6.1f} µs = {group / MOST:5.2f} each; single {single:5.1f} µs;"
+                f" first {compiled:.1f} s",
                 flush=True,
             )
             if profile:
@@ -88,9 +94,11 @@ def show_case(name: str, cuts: list[Cut], profile: bool) -> None:
 
 
 def show_phases(case: Case, cut: Cut) -> None:
-    _, kernel = time_group(case, cut, 8)
-    cycles = (kernel.times / (300 * 8)).tolist()
-    print("    cycles per update:", " ".join(f"{i}:{x:.0f}" for i, x in enumerate(cycles) if x > 0), flush=True)
+    _, kernel = time_group(case, cut, MOST)
+    cycles = (kernel.times / (300 * MOST)).tolist()
+    print(
+        "    cycles per update:", " ".join(f"{i}:{x:.0f}" for i, x in enumerate(cycles) if x > 0), flush=True
+    )
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ extern "C" void run_on_host(const Arguments* given, int seed) {
 class HostKernel:
     """Stands in for `CompiledCuda`: the same source by a C++ compiler, each CUDA thread a fiber."""
 
-    seed, tf32 = 0, False
+    seed, tf32, strict = 0, False, True
 
     def __init__(self, source: str, function: str, constants: dict[str, Any], **_: Any) -> None:
         assert COMPILER is not None
@@ -48,13 +48,13 @@ class HostKernel:
         folder.mkdir(mode=0o700, exist_ok=True)
         header = (Path(__file__).parent / "cuda_on_host.h").read_text(encoding="utf-8")
         flags = [f"-D{name}={write_constant(value)}" for name, value in constants.items()]
-        flags += [f"-DTF32={int(self.tf32)}"]
+        flags += [f"-DTF32={int(self.tf32)}", f"-DSTRICT={int(self.strict)}"]
         text = f"{header}\n{source}\n{HOST}"
         name = hashlib.sha256(f"{text}{flags}".encode()).hexdigest()[:24]
         library = folder / f"{name}.so"
         if not library.exists():
             (folder / f"{name}.cpp").write_text(text, encoding="utf-8")
-            options = "-std=c++17 -O1 -fPIC -shared -fno-strict-aliasing -U_FORTIFY_SOURCE -w".split()
+            options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE", "-w"]
             command = [COMPILER, *options, *flags, f"{folder}/{name}.cpp", "-o", f"{library}.{os.getpid()}"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[:3000]

@@ -1,8 +1,8 @@
 """CUDA C++ compiled while the program runs, by NVRTC; the machine code is kept on disk like that of other kernels.
 
 A kernel's sizes are macros (`constants`), so the compiler knows them all. The code is known by its source, the
-constants, the GPU's architecture and the compiler's version (`kernel_cache` says why we keep it ourselves). NVRTC and
-the driver are called through `cuda.bindings`, which comes with PyTorch's CUDA packages and with numba-cuda.
+constants, the GPU's architecture and the compiler's version (`kernel_cache` says why we keep it ourselves). NVRTC
+and the driver are called through `cuda.bindings`, which comes with PyTorch's CUDA packages and with numba-cuda.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Argument = Tensor | int | float | None | ctypes.Structure
 class CompiledCuda:
     """One `extern "C"` kernel of a source, compiled for the current device and loaded.
 
-    `shared_bytes` is the dynamic shared memory of a block. `cluster` tells that the kernel has `__cluster_dims__` of
-    this size: more than 8 blocks need to be allowed. `cooperative`: all blocks must be on the GPU at once.
+    `shared_bytes` is the dynamic shared memory of a block. `cluster` tells that the kernel has `__cluster_dims__`
+    of this size: more than 8 blocks need to be allowed. `cooperative`: all blocks must be on the GPU at once.
     """
 
     def __init__(

@@ -1,6 +1,9 @@
-"""Written by hand for CUDA: acting in one kernel, an update in three; recording and picking compiled by PyTorch."""
+"""Written by hand for CUDA: acting in one kernel, a group of updates in one or an update in three; recording and
+picking compiled by PyTorch."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -9,19 +12,33 @@ from flashdqn.compute.tool_caches import guard_tool_cache
 from flashdqn.core.types import Batch, Step
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
-from flashdqn.training.backends.cuda.network import fused_available
+from flashdqn.training.backends.cuda.network import fused_available, mlp_sizes
 from flashdqn.training.backends.cuda.policy import FusedPolicy
+from flashdqn.training.backends.cuda.resident import ResidentUpdates
 from flashdqn.training.backends.cuda.update import FusedUpdate
+
+#: Chooses actions from observations, masks, ε and random numbers.
+Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
+#: The largest group that the engine asks for, see `flashdqn.training.engine.GROUP`.
+LARGEST_GROUP = 16
+#: From here on the three kernels use more of the GPU than the one that stays on a few multiprocessors.
+LARGE_BATCH = 512
 
 
 class CudaBackend:
-    """MLPs of two hidden layers with a scalar head, greedy or double."""
+    """MLPs of one to four hidden layers with a scalar head, greedy or double."""
 
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         guard_tool_cache("triton")
         self.parts, uniform = parts, parts.sampler.uniform
-        self._policy = FusedPolicy(parts.learner.online, parts.config.envs)  # type: ignore[arg-type]
-        self._update = build_fused_update(parts)
+        self._resident = ResidentUpdates(parts, LARGEST_GROUP) if prefers_resident(parts) else None
+        self._fused = None if self._resident is not None else build_fused_update(parts)
+        self._act: Act = parts.collector.act
+        if mlp_sizes(parts.learner.online) is not None and fused_available():
+            policy = FusedPolicy(parts.learner.online, parts.config.envs)  # type: ignore[arg-type]
+            self._act = lambda obs, mask, eps, luck: policy(obs, mask, eps, *luck)
+        elif compiler_missing(parts.learner.device) is None:
+            self._act = compiler.compile("act", self._act)
         self._record, self._pick = parts.collector.record, None if uniform is None else uniform.pick
         self.compiles_recording = compiler_missing(parts.learner.device) is None
         if self.compiles_recording:
@@ -31,7 +48,7 @@ class CudaBackend:
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
         """None if the kernels support these parts; else why not."""
-        learner, config = parts.learner, parts.config
+        learner = parts.learner
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"
         if parts.collector.branches is not None:
@@ -40,15 +57,11 @@ class CudaBackend:
             return "the hand-written update does not support your own optimizer"
         if learner.precision != "fp32":
             return "the hand-written update computes only in fp32"
-        if not FusedUpdate.fits(
-            learner.online, learner.head, learner.bootstrap, config.learn, config.update_size
-        ):
-            return "the hand-written kernels are for MLPs of two layers with a scalar head, greedy or double"
-        return None if fused_available() else "there is no Triton, or the GPU is too old for it"
+        return None if fits_fused(parts) else ResidentUpdates.fits(parts)
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
-        """The network's choice, or a random one, in one kernel."""
-        return self._policy(obs, mask, eps, *luck)
+        """The network's choice, or a random one, in one kernel where there is one for this network."""
+        return self._act(obs, mask, eps, luck)
 
     def record(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store the step, compiled if there is a compiler."""
@@ -59,10 +72,32 @@ class CudaBackend:
         return self.parts.sampler.batches(count, self.parts.config.update_size, self._pick)
 
     def update(self, batches: list[Batch]) -> None:
-        """A few kernels for each batch."""
+        """One kernel for all batches, or a few for each."""
         sampler = self.parts.sampler
+        if self._resident is not None:
+            priorities = self._resident.learn_from(batches)
+            for batch, priority in zip(batches, priorities, strict=True):
+                sampler.update(batch.index, priority)
+            return
+        assert self._fused is not None
         for batch in batches:
-            sampler.update(batch.index, self._update(batch))
+            sampler.update(batch.index, self._fused(batch))
+
+
+def fits_fused(parts: Parts) -> bool:
+    """Whether the three kernels can do these updates here."""
+    learner, config = parts.learner, parts.config
+    size = config.update_size
+    return fused_available() and FusedUpdate.fits(
+        learner.online, learner.head, learner.bootstrap, config.learn, size
+    )
+
+
+def prefers_resident(parts: Parts) -> bool:
+    """Whether one kernel for a group of updates is possible, and the faster way (benchmarks/resident.py)."""
+    if ResidentUpdates.fits(parts) is not None:
+        return False
+    return parts.config.update_size < LARGE_BATCH or not fits_fused(parts)
 
 
 def build_fused_update(parts: Parts) -> FusedUpdate:

@@ -28,6 +28,9 @@ from flashdqn.networks.torsos import MLP
 from flashdqn.replay.samplers import TRIES
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.cuda.resident_layout import (
+    IN_MEMORY,
+    IN_REGISTERS,
+    IN_SHARED,
     MOST_LAYERS,
     SHARED_BYTES,
     Cut,
@@ -68,9 +71,10 @@ class Kernel(Protocol):
 class ResidentUpdates:
     """Gradient steps on the learner of these parts, in place, up to `most` in one launch.
 
-    Parameters, target, Adam's moments and step count, statistics and `first_bad` change as by `Learner.step`, and the
-    target is copied when the step count says so. Nothing is allocated, and nothing waits for the device: a CUDA graph
-    can hold a launch. The host's part (`Learner.counted`) is left to the caller.
+    Parameters, target, Adam's moments and step count, statistics and `first_bad` change as by `Learner.step`.
+    Where the kernel reads the ring itself, it also copies into the target when the step count says so. Nothing is
+    allocated, and nothing waits for the device: a CUDA graph can hold a launch. The host's part
+    (`Learner.counted`) is left to the caller.
     """
 
     def __init__(
@@ -105,13 +109,16 @@ class ResidentUpdates:
         return explain_missing_nvrtc()
 
     def updates(self, bits: Tensor, due: Tensor) -> None:
-        """`due[0]` updates, at most `most`, with samples that `bits`, int64 [TRIES, most · B], select from the ring."""
+        """`due[0]` updates, at most `most`. The samples are those that `bits`, int64 [TRIES, most · B], select from
+        the ring."""
         if bits.shape != (TRIES, self.most * self.batch):
-            raise ValueError(f"Expected [{TRIES}, {self.most * self.batch}] random numbers, and got {bits.shape}.")
+            raise ValueError(
+                f"Expected [{TRIES}, {self.most * self.batch}] random numbers, and got {bits.shape}."
+            )
         self._launch(DRAWN, self._name_ring() | {"bits": bits, "due": due})
 
     def updates_at(self, index: Tensor, weight: Tensor, due: Tensor) -> Tensor:
-        """`due[0]` updates with transitions at these places of the ring, [most · B] each; the priorities [most, B]."""
+        """`due[0]` updates with transitions at these places of the ring, [most · B]; the priorities [most, B]."""
         self._launch(PLACES, self._name_ring() | {"index": index, "weight": weight, "due": due})
         return self.priority
 
@@ -159,7 +166,9 @@ class ResidentUpdates:
         self._kernels[source](self.cut.blocks, 32 * self.cut.warps, [Arguments(**addresses)])
 
     def _compile(self, source: int) -> Kernel:
-        task = replace(self.task, source=source, action_bytes=8 if source == BATCHES else self.task.action_bytes)
+        task = replace(
+            self.task, source=source, action_bytes=8 if source == BATCHES else self.task.action_bytes
+        )
         layout, cut = ResidentLayout(self.network, task, self.cut), self.cut
         return self._load(
             read_source(), "update_resident", layout.list_constants(), shared_bytes=layout.shared_bytes,
@@ -213,11 +222,15 @@ def explain_odd_network(network: nn.Module) -> str | None:
         return f"{plain}, without a decoder or normalization of observations"
     layers = [*network.torso.layers, network.output]
     hidden = len(layers) // 2
-    if not 1 <= hidden <= MOST_LAYERS or [type(x) for x in layers] != [nn.Linear, nn.ReLU] * hidden + [nn.Linear]:
+    if not 1 <= hidden <= MOST_LAYERS or [type(x) for x in layers] != [nn.Linear, nn.ReLU] * hidden + [
+        nn.Linear
+    ]:
         return plain
     widths = [layer.in_features for layer in layers[::2]] + [layers[-1].out_features]
     if max(widths[1:-1]) > WIDEST or widths[0] > MOST_INPUTS or widths[-1] > MOST_ACTIONS:
-        return f"{plain} of at most {WIDEST} units, with at most {MOST_INPUTS} inputs and {MOST_ACTIONS} actions"
+        return (
+            f"{plain} of at most {WIDEST} units, with at most {MOST_INPUTS} inputs and {MOST_ACTIONS} actions"
+        )
     if any(layer.bias is None for layer in layers[::2]):
         return f"{plain} with biases"
     return None
@@ -240,8 +253,9 @@ def describe_task(parts: Parts, most: int) -> Task:
         batch=parts.config.update_size, most=most, double=learner.bootstrap is double_target,
         masked=ring.mask is not None, byte_obs=ring.obs.dtype == torch.uint8,
         action_bytes=ring.action.element_size(), source=DRAWN, envs=ring.num_envs, ring_rows=ring.rows,
-        n_step=parts.config.replay.n_step, tries=TRIES, huber=float(learner.head.huber), clip=float(learn.grad_clip),
-        epsilon=float(learn.adam_eps), decay=float(learn.weight_decay), tau=float(learner.tau),
+        n_step=parts.config.replay.n_step, tries=TRIES, huber=float(learner.head.huber),
+        clip=float(learn.grad_clip), epsilon=float(learn.adam_eps), decay=float(learn.weight_decay),
+        tau=float(learner.tau),
         target_every=int(learn.target_every),
     )  # fmt: skip
 
@@ -249,11 +263,14 @@ def describe_task(parts: Parts, most: int) -> Task:
 def choose_cut(network: Network, task: Task) -> Cut:
     """The fewest blocks whose shared memory holds the weights; one cluster if 16 are enough."""
     blocks = 16 if max(network.widths[1:-1]) > 128 else 8
-    cuts = [Cut(blocks, 8, True), Cut(16, 8, True), *(Cut(count, 8, False) for count in (32, 64, 128))]
-    for cut in cuts:
-        if ResidentLayout(network, task, cut).shared_bytes <= SHARED_BYTES:
-            return cut
-    return cuts[-1]
+    sizes = [(blocks, True), (16, True), (32, False), (64, False), (128, False)]
+    for count, cluster in sizes:
+        for keep in (IN_REGISTERS, IN_SHARED, IN_MEMORY):
+            cut = Cut(count, 8, cluster, keep=keep)
+            layout = ResidentLayout(network, task, cut)
+            if layout.shared_bytes <= SHARED_BYTES and not layout.spills:
+                return cut
+    return cut
 
 
 def lie_behind_each_other(batches: list[Batch]) -> bool:
@@ -264,6 +281,8 @@ def lie_behind_each_other(batches: list[Batch]) -> bool:
         if first is None:
             continue
         size = first.numel() * first.element_size()
-        if any(x.data_ptr() != first.data_ptr() + k * size or not x.is_contiguous() for k, x in enumerate(column)):
+        if any(
+            x.data_ptr() != first.data_ptr() + k * size or not x.is_contiguous() for k, x in enumerate(column)
+        ):
             return False
     return True

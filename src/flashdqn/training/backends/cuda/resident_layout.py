@@ -8,6 +8,8 @@ from flashdqn.training.backends.cuda.arguments import divide_up
 
 #: The hidden layers that the kernel has names for.
 MOST_LAYERS = 4
+#: Where Adam's moments are between updates; in memory the gradient is, too.
+IN_MEMORY, IN_REGISTERS, IN_SHARED = 0, 1, 2
 #: Shared memory of a block, of which the system takes 1 kB.
 SHARED_BYTES = 227 * 1024
 
@@ -59,7 +61,7 @@ class Cut:
     loads: int = 8  # chunks of 16 inputs that a warp loads before it multiplies
     profile: bool = False  # count the cycles of each phase
     one_fence: bool = False  # one thread of a block orders its memory before a barrier, instead of all
-    keep: bool | None = None  # gradient and moments in registers; None: if they fit
+    keep: int = IN_REGISTERS  # where Adam's moments wait for the next update
 
 
 class ResidentLayout:
@@ -77,12 +79,12 @@ class ResidentLayout:
         self.mask_words = divide_up(widths[-1], 32) if task.masked else 0
         self.meta_size = (4 + self.mask_words) * self.rows
         self.forward_cuts = [0] + [
-            choose_cuts(self.streams * self.rows // 16, self.strides[l - 1] // 16, cut.warps)
-            for l in range(1, layers + 1)
+            choose_cuts(self.streams * self.rows // 16, self.strides[layer - 1] // 16, cut.warps)
+            for layer in range(1, layers + 1)
         ]
         self.backward_cuts = [0] + [
-            choose_cuts(self.rows // 16 * self.units[l] // 8, self.strides[l + 1] // 16, cut.warps)
-            for l in range(1, layers)
+            choose_cuts(self.rows // 16 * self.units[layer] // 8, self.strides[layer + 1] // 16, cut.warps)
+            for layer in range(1, layers)
         ]
         self.all_biases = sum(self.units) + widths[-1]
         self.shared = self._place_in_shared()
@@ -103,26 +105,28 @@ class ResidentLayout:
     @property
     def slots(self) -> int:
         """Pieces of the gradient that a warp keeps."""
-        return sum(divide_up(self._pieces(l), self.cut.warps) for l in range(1, self.network.layers + 2))
+        return sum(
+            divide_up(self._pieces(layer), self.cut.warps) for layer in range(1, self.network.layers + 2)
+        )
 
     @property
-    def keeps_moments(self) -> bool:
-        """Whether gradient and moments fit into registers: 24 of them for each slot, and 64 for everything else."""
-        if self.cut.keep is not None:
-            return self.cut.keep
-        return 24 * self.slots + 64 <= min(255, 65536 // (32 * self.cut.warps))
+    def spills(self) -> bool:
+        """Whether the registers do not hold what is kept there, beside 64 for everything else."""
+        each = {IN_MEMORY: 0, IN_REGISTERS: 24, IN_SHARED: 8}[self.cut.keep]
+        return each * self.slots + 64 > min(255, 65536 // (32 * self.cut.warps))
 
     def _place_in_shared(self) -> dict[str, int]:
         places, end, layers = {}, 0, self.network.layers
         part = [4 * 32 * self.cut.warps, self.value_size]  # also the places of samples, and the action values
         sizes: list[tuple[str, int]] = []
-        for l in range(1, layers + 2):
-            sizes.append((f"SH_W_{l}", 2 * self._outputs(l) * self._weight_row(l)))
-        for l in range(1, layers + 1):
-            sizes.append((f"SH_H_{l}", self.rows * self.units[l]))
-            row = self.units[l] + 4
-            part.append(self.forward_cuts[l] * self.streams * self.rows * row)
-            part += [self.backward_cuts[l] * self.rows * row] if l < layers else []
+        copies = 4 if self.cut.keep == IN_SHARED else 2  # online, target, and Adam's moments
+        for layer in range(1, layers + 2):
+            sizes.append((f"SH_W_{layer}", copies * self._outputs(layer) * self._weight_row(layer)))
+        for layer in range(1, layers + 1):
+            sizes.append((f"SH_H_{layer}", self.rows * self.units[layer]))
+            row = self.units[layer] + 4
+            part.append(self.forward_cuts[layer] * self.streams * self.rows * row)
+            part += [self.backward_cuts[layer] * self.rows * row] if layer < layers else []
         delta = pad_row(self.rows)
         sizes += [
             ("SH_BIAS", 5 * self.all_biases),
@@ -147,11 +151,11 @@ class ResidentLayout:
             ("SC_X", task.most * 2 * self.rows * self.strides[0]),
             ("SC_META", task.most * self.meta_size),
         ]
-        for l in range(1, layers + 1):
-            sizes.append((f"SC_H_{l}", self.streams * self.rows * self.strides[l]))
-            sizes.append((f"SC_D_{l}", self.rows * self.strides[l]))
+        for layer in range(1, layers + 1):
+            sizes.append((f"SC_H_{layer}", self.streams * self.rows * self.strides[layer]))
+            sizes.append((f"SC_D_{layer}", self.rows * self.strides[layer]))
         sizes += [("SC_VALUES", self.cut.blocks * self.value_size), ("SC_SQUARES", self.cut.blocks)]
-        spilled = 0 if self.keeps_moments else self.cut.blocks * self.slots * 32 * self.cut.warps * 8
+        spilled = 0 if self.cut.keep != IN_MEMORY else self.cut.blocks * self.slots * 32 * self.cut.warps * 8
         sizes += [("SC_GRADIENT", spilled), ("SC_END", 64)]
         for name, size in sizes:
             places[name] = end
@@ -165,8 +169,9 @@ class ResidentLayout:
         constants: dict[str, int | float] = {
             "LAYERS": network.layers, "ACTIONS": network.widths[-1], "BATCH": task.batch, "ROWS": self.rows,
             "STREAMS": self.streams, "BLOCKS": cut.blocks, "WARPS": cut.warps, "CLUSTER": cut.cluster,
-            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "ONE_FENCE": cut.one_fence, "KEEP": self.keeps_moments, "MOST": task.most, "MASKED": task.masked,
-            "BYTES": task.byte_obs, "ACTION_BYTES": task.action_bytes, "SOURCE": task.source, "ENVS": task.envs,
+            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "ONE_FENCE": cut.one_fence,
+            "KEEP": cut.keep, "MOST": task.most, "MASKED": task.masked, "BYTES": task.byte_obs,
+            "ACTION_BYTES": task.action_bytes, "SOURCE": task.source, "ENVS": task.envs,
             "RING_ROWS": task.ring_rows, "N_STEP": task.n_step, "TRIES": task.tries, "HUBER": task.huber,
             "CLIP": task.clip, "EPSILON": task.epsilon, "DECAY": task.decay, "TAU": task.tau,
             "TARGET_EVERY": task.target_every, "VALUE_SIZE": self.value_size,
@@ -175,13 +180,13 @@ class ResidentLayout:
             constants[f"WIDTH_{index}"] = get_or_zero(network.widths, index)
         for index in range(MOST_LAYERS + 1):
             constants[f"STRIDE_{index}"] = get_or_zero(self.strides, index)
-        for l in range(1, MOST_LAYERS + 2):
-            constants[f"UNITS_{l}"] = get_or_zero(self.units, l)
-            constants[f"WEIGHT_{l}"] = get_or_zero(network.weights, l - 1)
-            constants[f"BIAS_{l}"] = get_or_zero(network.biases, l - 1)
-            constants[f"CUTS_{l}"] = get_or_zero(self.forward_cuts, l)
-            constants[f"BACK_{l}"] = get_or_zero(self.backward_cuts, l)
-            for name in (f"SH_W_{l}", f"SH_H_{l}", f"SC_H_{l}", f"SC_D_{l}"):
+        for layer in range(1, MOST_LAYERS + 2):
+            constants[f"UNITS_{layer}"] = get_or_zero(self.units, layer)
+            constants[f"WEIGHT_{layer}"] = get_or_zero(network.weights, layer - 1)
+            constants[f"BIAS_{layer}"] = get_or_zero(network.biases, layer - 1)
+            constants[f"CUTS_{layer}"] = get_or_zero(self.forward_cuts, layer)
+            constants[f"BACK_{layer}"] = get_or_zero(self.backward_cuts, layer)
+            for name in (f"SH_W_{layer}", f"SH_H_{layer}", f"SC_H_{layer}", f"SC_D_{layer}"):
                 constants[name] = 0
         return constants | self.shared | self.scratch
 
@@ -189,7 +194,9 @@ class ResidentLayout:
 def choose_cuts(tiles: int, chunks: int, warps: int) -> int:
     """Into how many parts inner products are cut: the least time in rounds of all warps, then the fewest parts."""
     fitting = [cuts for cuts in (1, 2, 3, 4) if divide_up(chunks, cuts) * (cuts - 1) < chunks]
-    return min(fitting, key=lambda cuts: divide_up(tiles * cuts, warps) * divide_up(chunks, cuts) + 0.1 * cuts)
+    return min(
+        fitting, key=lambda cuts: divide_up(tiles * cuts, warps) * divide_up(chunks, cuts) + 0.1 * cuts
+    )
 
 
 def pad_row(number: int) -> int:

@@ -1,4 +1,7 @@
-// Adam on the block's weights. Gradient and moments stay in registers (KEEP), or in memory where there are too many.
+// Adam on the block's weights. The gradient waits for its norm in registers, and moments stay in registers or in shared
+// memory (IN_REGISTERS, IN_SHARED); where they are too many, both lie in memory (IN_MEMORY).
+
+enum Keep { IN_MEMORY, IN_REGISTERS, IN_SHARED };
 
 struct Rule {
   float scale, rate, correction, decay;  // of the gradient; lr / (1 − 0.9ᵗ); 1 / √(1 − 0.999ᵗ); lr · weight decay
@@ -19,14 +22,17 @@ DEVICE void move_weight(float gradient, float& m, float& v, float& w, float& tar
 }
 
 struct State {
-#if KEEP
-  float g[ALL_SLOTS][8], m[ALL_SLOTS][8], v[ALL_SLOTS][8];
+#if KEEP != 0
+  float g[ALL_SLOTS][8];
+#endif
+#if KEEP == 1
+  float m[ALL_SLOTS][8], v[ALL_SLOTS][8];
 #endif
 
   // Adam's moments, from the flat vectors.
   template <int l>
   DEVICE void load(const Arguments& given) {
-#if KEEP
+#if KEEP == 1
 #pragma unroll
     for (int slot = 0; slot < slots(l); slot++) {
       int input, output, lane = thread_index() % 32;
@@ -81,29 +87,41 @@ struct State {
       if (!find_piece<l>(slot, thread_index() / 32, input, output)) continue;
       input += lane / 4 * 4, output += lane % 4 * 2;
       if (input >= depth(l)) continue;
-#if KEEP
-      float(&gradient)[8] = g[first_slot(l) + slot], (&first)[8] = m[first_slot(l) + slot], (&second)[8] = v[first_slot(l) + slot];
-#else
-      float gradient[8], first[8], second[8];
+#if KEEP == 0
+      float gradient[8];
       const float* from = spill(given, first_slot(l) + slot);
       store_row(gradient, load4(from)), store_row(gradient + 4, load4(from + 4));
+#else
+      float(&gradient)[8] = g[first_slot(l) + slot];
+#endif
+#if KEEP == 1
+      float(&first)[8] = m[first_slot(l) + slot], (&second)[8] = v[first_slot(l) + slot];
+#else
+      float first[8], second[8];
 #endif
 #pragma unroll
       for (int k = 0; k < 2; k++) {
         const Place place = find_place<l>(input, output + k);
         float *own = shared + place.shared, w[4], target[4];
         store_row(w, load4(own)), store_row(target, load4(own + weight_size(l)));
-#if !KEEP
-        read_flat<l>(given.first, place, first + 4 * k), read_flat<l>(given.second, place, second + 4 * k);
-#endif
+        if (KEEP == IN_MEMORY) {
+          read_flat<l>(given.first, place, first + 4 * k), read_flat<l>(given.second, place, second + 4 * k);
+        } else if (KEEP == IN_SHARED) {
+          store_row(first + 4 * k, load4(own + 2 * weight_size(l)));
+          store_row(second + 4 * k, load4(own + 3 * weight_size(l)));
+        }
 #pragma unroll
         for (int c = 0; c < 4; c++) move_weight(gradient[4 * k + c], first[4 * k + c], second[4 * k + c], w[c], target[c], rule);
         store4(own, {w[0], w[1], w[2], w[3]});
         store4(own + weight_size(l), {target[0], target[1], target[2], target[3]});
+        if (KEEP == IN_SHARED) {
+          store4(own + 2 * weight_size(l), {first[4 * k], first[4 * k + 1], first[4 * k + 2], first[4 * k + 3]});
+          store4(own + 3 * weight_size(l), {second[4 * k], second[4 * k + 1], second[4 * k + 2], second[4 * k + 3]});
+        }
         // other blocks read columns of the matrices between hidden layers in their backward pass
         if (rule.last || (l > 1 && l < OUTPUT)) write_flat<l>(given.online, place, w);
         if (rule.last) write_flat<l>(given.target, place, target);
-        if (rule.last || !KEEP) {
+        if (rule.last || KEEP == IN_MEMORY) {
           write_flat<l>(given.first, place, first + 4 * k), write_flat<l>(given.second, place, second + 4 * k);
         }
       }

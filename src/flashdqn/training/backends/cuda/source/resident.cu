@@ -12,6 +12,11 @@ DEVICE void load_weights(const Arguments& given, float* shared) {
     store4(to, {row[0], row[1], row[2], row[3]});
     read_flat<l>(given.target, place, row);
     store4(to + weight_size(l), {row[0], row[1], row[2], row[3]});
+    if (KEEP != IN_SHARED) continue;
+    read_flat<l>(given.first, place, row);
+    store4(to + 2 * weight_size(l), {row[0], row[1], row[2], row[3]});
+    read_flat<l>(given.second, place, row);
+    store4(to + 3 * weight_size(l), {row[0], row[1], row[2], row[3]});
   }
 }
 
