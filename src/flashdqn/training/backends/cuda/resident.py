@@ -36,7 +36,7 @@ from flashdqn.training.backends.cuda.resident_layout import (
     Cut,
     Network,
     ResidentLayout,
-    Task,
+    UpdateTask,
 )
 
 #: The kernel's source, in the order in which its parts need each other.
@@ -55,13 +55,13 @@ ARGUMENTS = (
 )
 
 
-class Arguments(ctypes.Structure):
+class KernelArguments(ctypes.Structure):
     """What the kernel is given, as `struct Arguments` in source/network.cuh: addresses only."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ARGUMENTS]
 
 
-class Kernel(Protocol):
+class LaunchedKernel(Protocol):
     """A compiled kernel: `flashdqn.compute.nvrtc.CompiledCuda`, or in tests one that a C++ compiler made."""
 
     def __call__(self, blocks: int, threads: int, arguments: Any) -> None:
@@ -82,7 +82,7 @@ class ResidentUpdates:
         parts: Parts,
         most: int,
         cut: Cut | None = None,
-        load: Callable[..., Kernel] = CompiledCuda,
+        load: Callable[..., LaunchedKernel] = CompiledCuda,
     ) -> None:
         self.parts, self.most, self._load = parts, most, load
         self.network = read_network(parts)
@@ -97,7 +97,7 @@ class ResidentUpdates:
         self._counts = torch.arange(most + 1, dtype=torch.int32, device=device)
         exponents = torch.arange(self.task.n_step + 1, dtype=torch.float32, device=device)
         self._powers = parts.config.learn.gamma**exponents
-        self._kernels: dict[int, Kernel] = {}
+        self._kernels: dict[int, LaunchedKernel] = {}
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:
@@ -163,9 +163,9 @@ class ResidentUpdates:
         addresses = {name: x.data_ptr() for name, x in (own | given).items() if x is not None}
         if source not in self._kernels:
             self._kernels[source] = self._compile(source)
-        self._kernels[source](self.cut.blocks, 32 * self.cut.warps, [Arguments(**addresses)])
+        self._kernels[source](self.cut.blocks, 32 * self.cut.warps, [KernelArguments(**addresses)])
 
-    def _compile(self, source: int) -> Kernel:
+    def _compile(self, source: int) -> LaunchedKernel:
         task = replace(
             self.task, source=source, action_bytes=8 if source == BATCHES else self.task.action_bytes
         )
@@ -245,11 +245,11 @@ def read_network(parts: Parts) -> Network:
     return Network(tuple(widths), tuple(starts[::2]), tuple(starts[1::2]))
 
 
-def describe_task(parts: Parts, most: int) -> Task:
+def describe_task(parts: Parts, most: int) -> UpdateTask:
     """What the kernel is compiled for, apart from the network, if it draws samples itself."""
     learner, ring, learn = parts.learner, parts.ring, parts.config.learn
     assert isinstance(learner.head, ScalarHead)  # `fits` refuses the others
-    return Task(
+    return UpdateTask(
         batch=parts.config.update_size, most=most, double=learner.bootstrap is double_target,
         masked=ring.mask is not None, byte_obs=ring.obs.dtype == torch.uint8,
         action_bytes=ring.action.element_size(), source=DRAWN, envs=ring.num_envs, ring_rows=ring.rows,
@@ -260,7 +260,7 @@ def describe_task(parts: Parts, most: int) -> Task:
     )  # fmt: skip
 
 
-def choose_cut(network: Network, task: Task) -> Cut:
+def choose_cut(network: Network, task: UpdateTask) -> Cut:
     """The fewest blocks whose shared memory holds the weights; one cluster if 16 are enough."""
     blocks = 16 if max(network.widths[1:-1]) > 128 else 8
     sizes = [(blocks, True), (16, True), (32, False), (64, False), (128, False)]

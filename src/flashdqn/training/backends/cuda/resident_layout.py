@@ -29,7 +29,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Task:
+class UpdateTask:
     """What is computed, apart from the network."""
 
     batch: int
@@ -67,7 +67,7 @@ class Cut:
 class ResidentLayout:
     """All constants of the kernel for a network, a task and a cut."""
 
-    def __init__(self, network: Network, task: Task, cut: Cut) -> None:
+    def __init__(self, network: Network, task: UpdateTask, cut: Cut) -> None:
         self.network, self.task, self.cut = network, task, cut
         self.rows = round_up(task.batch, 16)
         self.streams = 3 if task.double else 2
