@@ -170,6 +170,8 @@ inline void multiply_add(float (&c)[4], float a0, float a1, float a2, float a3, 
   });
   std::memcpy(c, warp.out[lane], 16);
 }
+inline void copy_async(float* shared, const float* from) { std::memcpy(shared, from, 16); }
+inline void wait_for_copies() {}
 struct Clock {
   long long *times, last;
   void start() {}

@@ -54,7 +54,15 @@ class HostKernel:
         library = folder / f"{name}.so"
         if not library.exists():
             (folder / f"{name}.cpp").write_text(text, encoding="utf-8")
-            options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE", "-w"]
+            options = [
+                "-std=c++17",
+                "-O1",
+                "-fPIC",
+                "-shared",
+                "-fno-strict-aliasing",
+                "-U_FORTIFY_SOURCE",
+                "-w",
+            ]
             command = [COMPILER, *options, *flags, f"{folder}/{name}.cpp", "-o", f"{library}.{os.getpid()}"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[:3000]

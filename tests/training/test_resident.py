@@ -90,8 +90,8 @@ def test_equals_autograd(case: Case) -> None:
     [
         Cut(blocks=1, warps=1, cluster=True),
         Cut(blocks=8, warps=3, cluster=False, loads=2),  # more blocks than some layers have units for
-        Cut(blocks=2, warps=4, cluster=True, keep=0),
-        Cut(blocks=4, warps=8, cluster=True, keep=2, loads=16),
+        Cut(blocks=2, warps=4, cluster=True, group=8),
+        Cut(blocks=4, warps=8, cluster=True, group=16, loads=16),
     ],
     ids=str,
 )
@@ -203,7 +203,7 @@ def test_promised_sizes_fit(hidden: tuple[int, ...], batch: int) -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (Case(batch=4096), "bytes of shared memory per block"),
+        (Case(batch=4096, actions=60), "bytes of shared memory per block"),
         (Case(batch=5000), "batches of at most 4,096"),
         (Case(hidden=(8, 8, 8, 8, 8)), "1 to 4 hidden layers"),
         (Case(hidden=(2000,)), "at most 1024 units"),

@@ -28,9 +28,6 @@ from flashdqn.networks.torsos import MLP
 from flashdqn.replay.samplers import TRIES
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.cuda.resident_layout import (
-    IN_MEMORY,
-    IN_REGISTERS,
-    IN_SHARED,
     MOST_LAYERS,
     SHARED_BYTES,
     Cut,
@@ -261,16 +258,9 @@ def describe_task(parts: Parts, most: int) -> UpdateTask:
 
 
 def choose_cut(network: Network, task: UpdateTask) -> Cut:
-    """The fewest blocks whose shared memory holds the weights; one cluster if 16 are enough."""
-    blocks = 16 if max(network.widths[1:-1]) > 128 else 8
-    sizes = [(blocks, True), (16, True), (32, False), (64, False), (128, False)]
-    for count, cluster in sizes:
-        for keep in (IN_REGISTERS, IN_SHARED, IN_MEMORY):
-            cut = Cut(count, 8, cluster, keep=keep)
-            layout = ResidentLayout(network, task, cut)
-            if layout.shared_bytes <= SHARED_BYTES and not layout.spills:
-                return cut
-    return cut
+    """As many blocks as there is work for, but one for each of an H200's 132 multiprocessors at most."""
+    layout = ResidentLayout(network, task, Cut(1, 8, False))
+    return Cut(max(1, min(128, max(layout.tasks, layout.tiles))), 8, False)
 
 
 def lie_behind_each_other(batches: list[Batch]) -> bool:

@@ -1,7 +1,5 @@
-// Adam on the block's weights. The gradient waits for its norm in registers, and moments stay in registers or in shared
-// memory (IN_REGISTERS, IN_SHARED); where they are too many, both lie in memory (IN_MEMORY).
-
-enum Keep { IN_MEMORY, IN_REGISTERS, IN_SHARED };
+// Adam on the tiles that a block owns. Weights, target, moments and gradient stay in registers (KEEP), or in memory where
+// they are too many. The scratch memory always has the newest weights, with padded rows, for everybody to read.
 
 struct Rule {
   float scale, rate, correction, decay;  // of the gradient; lr / (1 − 0.9ᵗ); 1 / √(1 − 0.999ᵗ); lr · weight decay
@@ -21,149 +19,111 @@ DEVICE void move_weight(float gradient, float& m, float& v, float& w, float& tar
   }
 }
 
-struct State {
-#if KEEP != 0
-  float g[ALL_SLOTS][8];
-#endif
-#if KEEP == 1
-  float m[ALL_SLOTS][8], v[ALL_SLOTS][8];
-#endif
+// Four neighbors in a row of a matrix, of which `count` exist: where they lie in the flat vector and in the scratch memory.
+struct Place {
+  int count, scratch;
+  long long flat;
+};
+template <int l>
+DEVICE Place find_place(int output, int input) {
+  const int left = output < width(l) ? width(l - 1) - input : 0;
+  const int inside = input < stride(l - 1) ? scratch_weight(l) + output * stride(l - 1) + input : -1;
+  return {left < 0 ? 0 : left > 4 ? 4 : left, inside, weight_start(l) + (long long)output * width(l - 1) + input};
+}
 
-  // Adam's moments, from the flat vectors.
-  template <int l>
-  DEVICE void load(const Arguments& given) {
-#if KEEP == 1
+template <int l>
+DEVICE void read_flat(const float* flat, const Place& place, float* to) {
+  if (width(l - 1) % 4 == 0) {
+    float4 value = {};
+    if (place.count) value = load4(flat + place.flat);
+    to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w;
+  } else {
 #pragma unroll
-    for (int slot = 0; slot < slots(l); slot++) {
-      int input, output, lane = thread_index() % 32;
-      const bool mine = find_piece<l>(slot, thread_index() / 32, input, output);
-#pragma unroll
-      for (int k = 0; k < 2; k++) {
-        Place place = find_place<l>(input + lane / 4 * 4, output + lane % 4 * 2 + k);
-        if (!mine) place.count = 0;
-        read_flat<l>(given.first, place, m[first_slot(l) + slot] + 4 * k);
-        read_flat<l>(given.second, place, v[first_slot(l) + slot] + 4 * k);
-      }
-    }
-#endif
+    for (int c = 0; c < 4; c++) to[c] = c < place.count ? flat[place.flat + c] : 0.0f;
   }
+}
 
-  DEVICE float* spill(const Arguments& given, int slot) {
-    return given.scratch + SC_GRADIENT + ((long long)(block_index() * ALL_SLOTS + slot) * THREADS + thread_index()) * 8;
-  }
-
-  // The gradient of layer l; returns the sum of its squares.
-  template <int l>
-  DEVICE float find_gradient(const Arguments& given, const float* x, const float* delta) {
-    float squares = 0.0f;
-#if KEEP
+template <int l>
+DEVICE void write_flat(float* flat, const Place& place, const float* from) {
+  if (width(l - 1) % 4 == 0) {
+    if (place.count) store4(flat + place.flat, {from[0], from[1], from[2], from[3]});
+  } else {
 #pragma unroll
-#endif
-    for (int slot = 0; slot < slots(l); slot++) {
-      int input, output;
-      const bool mine = find_piece<l>(slot, thread_index() / 32, input, output);
-      float sum[8] = {};
-      if (mine) multiply_gradient<l>(x, delta, input, output, sum);
-#pragma unroll
-      for (int c = 0; c < 8; c++) squares += sum[c] * sum[c];
-#if KEEP
-#pragma unroll
-      for (int c = 0; c < 8; c++) g[first_slot(l) + slot][c] = sum[c];
-#else
-      float* to = spill(given, first_slot(l) + slot);
-      store4(to, {sum[0], sum[1], sum[2], sum[3]}), store4(to + 4, {sum[4], sum[5], sum[6], sum[7]});
-#endif
-    }
-    return squares;
-  }
-
-  template <int l>
-  DEVICE void move(const Arguments& given, float* shared, const Rule& rule) {
-#if KEEP
-#pragma unroll
-#endif
-    for (int slot = 0; slot < slots(l); slot++) {
-      int input, output, lane = thread_index() % 32;
-      if (!find_piece<l>(slot, thread_index() / 32, input, output)) continue;
-      input += lane / 4 * 4, output += lane % 4 * 2;
-      if (input >= depth(l)) continue;
-#if KEEP == 0
-      float gradient[8];
-      const float* from = spill(given, first_slot(l) + slot);
-      store_row(gradient, load4(from)), store_row(gradient + 4, load4(from + 4));
-#else
-      float(&gradient)[8] = g[first_slot(l) + slot];
-#endif
-#if KEEP == 1
-      float(&first)[8] = m[first_slot(l) + slot], (&second)[8] = v[first_slot(l) + slot];
-#else
-      float first[8], second[8];
-#endif
-#pragma unroll
-      for (int k = 0; k < 2; k++) {
-        const Place place = find_place<l>(input, output + k);
-        float *own = shared + place.shared, w[4], target[4];
-        store_row(w, load4(own)), store_row(target, load4(own + weight_size(l)));
-        if (KEEP == IN_MEMORY) {
-          read_flat<l>(given.first, place, first + 4 * k), read_flat<l>(given.second, place, second + 4 * k);
-        } else if (KEEP == IN_SHARED) {
-          store_row(first + 4 * k, load4(own + 2 * weight_size(l)));
-          store_row(second + 4 * k, load4(own + 3 * weight_size(l)));
-        }
-#pragma unroll
-        for (int c = 0; c < 4; c++) move_weight(gradient[4 * k + c], first[4 * k + c], second[4 * k + c], w[c], target[c], rule);
-        store4(own, {w[0], w[1], w[2], w[3]});
-        store4(own + weight_size(l), {target[0], target[1], target[2], target[3]});
-        if (KEEP == IN_SHARED) {
-          store4(own + 2 * weight_size(l), {first[4 * k], first[4 * k + 1], first[4 * k + 2], first[4 * k + 3]});
-          store4(own + 3 * weight_size(l), {second[4 * k], second[4 * k + 1], second[4 * k + 2], second[4 * k + 3]});
-        }
-        // other blocks read columns of the matrices between hidden layers in their backward pass
-        if (rule.last || (l > 1 && l < OUTPUT)) write_flat<l>(given.online, place, w);
-        if (rule.last) write_flat<l>(given.target, place, target);
-        if (rule.last || KEEP == IN_MEMORY) {
-          write_flat<l>(given.first, place, first + 4 * k), write_flat<l>(given.second, place, second + 4 * k);
-        }
-      }
+    for (int c = 0; c < 4; c++) {
+      if (c < place.count) flat[place.flat + c] = from[c];
     }
   }
+}
 
-  DEVICE static void store_row(float* to, float4 value) { to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w; }
+DEVICE void read_row(float* to, const float* from) {
+  const float4 value = load4(from);
+  to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w;
+}
+
+// What a lane knows of one piece: for two outputs, four inputs each.
+struct Piece {
+  float w[8], target[8], m[8], v[8], g[8];
 };
 
-// Where bias number `e` of the block lies in the flat vector; −1 if there is none, or another block has it.
-template <int l = 1>
-DEVICE int find_bias(int e) {
-  if constexpr (l == OUTPUT) {
-    return bias_start(l) + e - first_bias(l);
-  } else {
-    if (e >= first_bias(l + 1)) return find_bias<l + 1>(e);
-    const int unit = block_index() * units(l) + e - first_bias(l);
-    return unit < width(l) ? bias_start(l) + unit : -1;
+template <int l>
+DEVICE int find_input(int piece) { return 32 * (piece * WARPS + thread_index() / 32) + thread_index() % 32 / 4 * 4; }
+DEVICE int find_output(int tile, int k) { return 8 * tile + thread_index() % 4 * 2 + k; }
+
+// From the flat vectors to the scratch memory and to registers.
+template <int l>
+DEVICE void load_piece(const Arguments& given, int tile, int piece, Piece& to) {
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const Place place = find_place<l>(find_output(tile, k), find_input<l>(piece));
+    read_flat<l>(given.online, place, to.w + 4 * k), read_flat<l>(given.target, place, to.target + 4 * k);
+    if (KEEP) read_flat<l>(given.first, place, to.m + 4 * k), read_flat<l>(given.second, place, to.v + 4 * k);
+    if (place.scratch < 0) continue;
+    float *w = to.w + 4 * k, *t = to.target + 4 * k;
+    store4(given.scratch + place.scratch, {w[0], w[1], w[2], w[3]});
+    store4(given.scratch + place.scratch + weight_size(l), {t[0], t[1], t[2], t[3]});
   }
 }
 
-DEVICE void load_biases(const Arguments& given, float* shared) {
-  for (int e = thread_index(); e < ALL_BIASES; e += THREADS) {
-    const int place = find_bias(e);
-    const bool inside = place >= 0;
-    shared[SH_BIAS + e] = inside ? given.online[place] : 0.0f;
-    shared[SH_BIAS + ALL_BIASES + e] = inside ? given.target[place] : 0.0f;
-    shared[SH_BIAS + 2 * ALL_BIASES + e] = inside ? given.first[place] : 0.0f;
-    shared[SH_BIAS + 3 * ALL_BIASES + e] = inside ? given.second[place] : 0.0f;
-    shared[SH_BIAS + 4 * ALL_BIASES + e] = 0.0f;  // the gradient
+template <int l>
+DEVICE void move_piece(const Arguments& given, int tile, int piece, Piece& at, const Rule& rule) {
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const Place place = find_place<l>(find_output(tile, k), find_input<l>(piece));
+    float *w = at.w + 4 * k, *t = at.target + 4 * k, *m = at.m + 4 * k, *v = at.v + 4 * k;
+    if (!KEEP) {
+      if (place.scratch < 0) continue;
+      read_row(w, given.scratch + place.scratch), read_row(t, given.scratch + place.scratch + weight_size(l));
+      read_flat<l>(given.first, place, m), read_flat<l>(given.second, place, v);
+    }
+#pragma unroll
+    for (int c = 0; c < 4; c++) move_weight(at.g[4 * k + c], m[c], v[c], w[c], t[c], rule);
+    if (place.scratch >= 0) {
+      store4(given.scratch + place.scratch, {w[0], w[1], w[2], w[3]});
+      store4(given.scratch + place.scratch + weight_size(l), {t[0], t[1], t[2], t[3]});
+    }
+    if (rule.last) write_flat<l>(given.online, place, w), write_flat<l>(given.target, place, t);
+    if (rule.last || !KEEP) write_flat<l>(given.first, place, m), write_flat<l>(given.second, place, v);
   }
 }
 
-// All blocks move the output's biases alike; the first one counts them, and writes them back.
-DEVICE bool owns_bias(int e) { return e < first_bias(OUTPUT) || block_index() == 0; }
+// The biases of a tile: online, target, moments and gradient, [5, 8] in shared memory.
+template <int l>
+DEVICE void load_biases(const Arguments& given, int tile, float* bias) {
+  const int u = thread_index(), unit = 8 * tile + u, place = bias_start(l) + unit;
+  if (u >= 8) return;
+  const bool inside = unit < width(l);
+  bias[u] = inside ? given.online[place] : 0.0f, bias[8 + u] = inside ? given.target[place] : 0.0f;
+  bias[16 + u] = inside ? given.first[place] : 0.0f, bias[24 + u] = inside ? given.second[place] : 0.0f;
+  given.scratch[scratch_bias(l) + unit] = bias[u], given.scratch[scratch_bias(l) + padded(l) + unit] = bias[8 + u];
+}
 
-DEVICE void move_biases(const Arguments& given, float* shared, const Rule& rule) {
-  for (int e = thread_index(); e < ALL_BIASES; e += THREADS) {
-    float *w = shared + SH_BIAS + e, *target = w + ALL_BIASES, *m = target + ALL_BIASES, *v = m + ALL_BIASES;
-    move_weight(v[ALL_BIASES], *m, *v, *w, *target, rule);
-    const int place = find_bias(e);
-    if (!rule.last || place < 0 || !owns_bias(e)) continue;
-    given.online[place] = *w, given.target[place] = *target, given.first[place] = *m, given.second[place] = *v;
-  }
+template <int l>
+DEVICE void move_biases(const Arguments& given, int tile, float* bias, const Rule& rule) {
+  const int u = thread_index(), unit = 8 * tile + u, place = bias_start(l) + unit;
+  if (u >= 8 || unit >= width(l)) return;
+  move_weight(bias[32 + u], bias[16 + u], bias[24 + u], bias[u], bias[8 + u], rule);
+  given.scratch[scratch_bias(l) + unit] = bias[u], given.scratch[scratch_bias(l) + padded(l) + unit] = bias[8 + u];
+  if (!rule.last) return;
+  given.online[place] = bias[u], given.target[place] = bias[8 + u];
+  given.first[place] = bias[16 + u], given.second[place] = bias[24 + u];
 }

@@ -44,6 +44,13 @@ DEVICE void multiply_add(float (&c)[4], float a0, float a1, float a2, float a3, 
         "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
 }
 
+// Copy 16 bytes to shared memory without waiting for them.
+DEVICE void copy_async(float* shared, const float* from) {
+  const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Cycles that the first thread spent in each phase, if PROFILE is set: benchmarks/resident.py shows them.
 struct Clock {
   long long *times, last;
@@ -69,20 +76,10 @@ struct Barrier {
   Clock clock;
 
 #if CLUSTER
-#if ONE_FENCE
-  // One thread's fence covers what it has seen of the whole block.
-  DEVICE void arrive() {
-    sync_block();
-    if (threadIdx.x == 0) __threadfence();
-    __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-  }
-#else
   DEVICE void arrive() {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   }
-#endif
   DEVICE void wait() {
     __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -102,7 +99,6 @@ struct Barrier {
       do {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
       } while (!((now ^ seen) & 0x80000000u));
-      __threadfence();
     }
     sync_block();
   }

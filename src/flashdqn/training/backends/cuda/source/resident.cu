@@ -1,91 +1,126 @@
-// A whole group of gradient steps in one launch. Every block keeps the weights of its units in shared memory, and Adam's
-// moments in registers. Blocks exchange activations, deltas and sums of squares through the L2 cache; a barrier follows
-// every exchange: one for each hidden layer forward, one for each but the last backward, one for the gradient's norm.
+// A whole group of gradient steps in one launch. Blocks exchange everything through the L2 cache, and a barrier follows every
+// exchange: activations of each hidden layer (the last as parts of action values), deltas where there are more than two
+// hidden layers, the norm, and the new weights. In the forward pass a block has some rows and some units at a time; in the
+// backward pass it owns tiles of the weights, whose gradient and moments never leave its registers.
 
-template <int l>
-DEVICE void load_weights(const Arguments& given, float* shared) {
-  constexpr int ROW = weight_row(l), QUARTERS = ROW / 4;
-  for (int e = thread_index(); e < outputs(l) * QUARTERS; e += THREADS) {
-    Place place = find_place<l>(e % QUARTERS * 4, e / QUARTERS);
-    float *to = shared + place.shared, row[4];
-    read_flat<l>(given.online, place, row);
-    store4(to, {row[0], row[1], row[2], row[3]});
-    read_flat<l>(given.target, place, row);
-    store4(to + weight_size(l), {row[0], row[1], row[2], row[3]});
-    if (KEEP != IN_SHARED) continue;
-    read_flat<l>(given.first, place, row);
-    store4(to + 2 * weight_size(l), {row[0], row[1], row[2], row[3]});
-    read_flat<l>(given.second, place, row);
-    store4(to + 3 * weight_size(l), {row[0], row[1], row[2], row[3]});
+// What a block owns.
+struct State {
+#if KEEP
+  Piece pieces[OWN_TILES][TILE_PIECES];
+#endif
+
+  // Calls visit.run<l>(own, tile) for every tile of layers FROM to TO that the block owns.
+  template <int FROM, int TO, class Visit>
+  DEVICE static void for_each_tile(Visit& visit) {
+#if KEEP
+#pragma unroll
+#endif
+    for (int own = 0; own < OWN_TILES; own++) visit_tile<FROM, TO>(visit, own, block_index() + own * BLOCKS);
   }
-}
+  template <int l, int TO, class Visit>
+  DEVICE static void visit_tile(Visit& visit, int own, int number) {
+    if (number >= first_tile(l) && number < first_tile(l) + tiles(l)) visit.template run<l>(own, number - first_tile(l));
+    if constexpr (l < TO) visit_tile<l + 1, TO>(visit, own, number);
+  }
 
-template <int l>
-DEVICE void load_layers(const Arguments& given, float* shared, State& state) {
-  load_weights<l>(given, shared);
-  state.load<l>(given);
-  if constexpr (l < OUTPUT) load_layers<l + 1>(given, shared, state);
-}
-
-// Hidden layer l and those above, and parts of the action values.
-template <int l>
-DEVICE void go_forward(const Arguments& given, int update, float* shared, Barrier& barrier) {
-  if (is_busy<l>()) {
-    multiply_forward<l>(given.scratch, update, shared);
-    sync_block();
-    barrier.clock.mark(10 * l);
-    finish_forward<l>(given.scratch, shared);
-    if (l == LAYERS) {
-      sync_block();
-      barrier.clock.mark(10 * l + 1);
-      leave_values(given.scratch, shared);
+  // Calls use(piece) with what is known of a tile's piece; without KEEP the gradient waits in the scratch memory.
+  template <int l, class Use>
+  DEVICE void for_each_piece(const Arguments& given, int own, Use use) {
+#if KEEP
+#pragma unroll
+#endif
+    for (int piece = 0; piece < pieces_of<l>(); piece++) {
+      if (32 * (piece * WARPS + thread_index() / 32) >= width(l - 1)) continue;
+#if KEEP
+      use(piece, pieces[own][piece]);
+#else
+      float* spill = given.scratch + SC_GRADIENT;
+      spill += ((long long)((block_index() * OWN_TILES + own) * TILE_PIECES + piece) * THREADS + thread_index()) * 8;
+      Piece at;
+      read_row(at.g, spill), read_row(at.g + 4, spill + 4);
+      use(piece, at);
+      store4(spill, {at.g[0], at.g[1], at.g[2], at.g[3]}), store4(spill + 4, {at.g[4], at.g[5], at.g[6], at.g[7]});
+#endif
     }
   }
-  barrier.clock.mark(10 * l + (l == LAYERS ? 2 : 1));
+  template <int l>
+  static constexpr int pieces_of() { return ::pieces(l); }
+};
+
+struct LoadTile {
+  const Arguments& given;
+  float* shared;
+  State& state;
+  template <int l>
+  DEVICE void run(int own, int tile) {
+    const Arguments& to = given;
+    state.for_each_piece<l>(given, own, [&](int piece, Piece& at) { load_piece<l>(to, tile, piece, at); });
+    load_biases<l>(given, tile, shared + SH_OWN_BIAS + 40 * own);
+  }
+};
+
+struct FindGradient {
+  const Arguments& given;
+  int update;
+  float* shared;
+  State& state;
+  float squares;
+  template <int l>
+  DEVICE void run(int own, int tile) {
+    leave_deltas<l>(given.scratch, shared, tile);
+    const float* x = given.scratch + scratch_hidden(l - 1) + (l == 1 ? (long long)update * X_SIZE : 0);
+    const float* delta = shared + SH_DELTA;
+    float sum = 0.0f;
+    state.for_each_piece<l>(given, own, [&](int piece, Piece& at) {
+      multiply_gradient<l>(x, delta, 32 * (piece * WARPS + thread_index() / 32), tile, at.g);
+#pragma unroll
+      for (int c = 0; c < 8; c++) sum += at.g[c] * at.g[c];
+    });
+    float* bias = shared + SH_OWN_BIAS + 40 * own;
+    add_bias_gradients(delta, bias + 32);
+    sync_block();
+    if (thread_index() < 8) sum += bias[32 + thread_index()] * bias[32 + thread_index()];
+    squares += sum;
+  }
+};
+
+struct MoveTile {
+  const Arguments& given;
+  float* shared;
+  State& state;
+  const Rule& rule;
+  template <int l>
+  DEVICE void run(int own, int tile) {
+    const Arguments& to = given;
+    const Rule& by = rule;
+    state.for_each_piece<l>(given, own, [&](int piece, Piece& at) { move_piece<l>(to, tile, piece, at, by); });
+    move_biases<l>(given, tile, shared + SH_OWN_BIAS + 40 * own, rule);
+  }
+};
+
+template <int l>
+DEVICE void go_forward(const Arguments& given, int update, float* shared, Barrier& barrier) {
+  run_layer<l>(given.scratch, update, shared);
+  barrier.clock.mark(10 * l);
   barrier.arrive();
   barrier.wait();
-  barrier.clock.mark(10 * l + 3);
+  barrier.clock.mark(10 * l + 1);
   if constexpr (l < LAYERS) go_forward<l + 1>(given, update, shared, barrier);
 }
 
-// The gradient of layer l and those below; the block's deltas of layer l are in shared memory. Returns the squares' sum.
+// The last layers first: their deltas follow from the errors alone. Then one layer after the other.
 template <int l>
-DEVICE float go_backward(const Arguments& given, int update, float* shared, State& state, Barrier& barrier) {
-  if (l > 1) barrier.arrive();  // the others may read these deltas; the gradient below is the block's own work
-  const float* x = given.scratch + scratch_hidden(l - 1) + (l == 1 ? (long long)update * X_SIZE : 0);
-  float squares = 0.0f;
-  if (is_busy<l>()) {
-    squares = state.template find_gradient<l>(given, x, shared + SH_DELTA);
-    add_bias_gradients<l>(shared + SH_DELTA, shared + SH_BIAS + 4 * ALL_BIASES);
-  }
-  if (l == LAYERS) {
-    squares += state.template find_gradient<OUTPUT>(given, shared + shared_hidden(LAYERS), shared + SH_OUTPUT_DELTA);
-    add_bias_gradients<OUTPUT>(shared + SH_OUTPUT_DELTA, shared + SH_BIAS + 4 * ALL_BIASES);
-  }
-  barrier.clock.mark(10 * l + 4);
-  if constexpr (l > 1) {
+DEVICE void go_backward(FindGradient& find, Barrier& barrier) {
+  if constexpr (l >= 1) {
+    barrier.arrive();
     barrier.wait();
-    barrier.clock.mark(10 * l + 5);
-    if (is_busy<l - 1>()) {
-      multiply_backward<l - 1>(given.online, given.scratch, shared);
-      sync_block();
-      barrier.clock.mark(10 * l + 6);
-      finish_backward<l - 1>(given.scratch, shared);
-    }
-    sync_block();
-    barrier.clock.mark(10 * l + 7);
-    squares += go_backward<l - 1>(given, update, shared, state, barrier);
+    State::for_each_tile<l, l>(find);
+    go_backward<l - 1>(find, barrier);
   }
-  return squares;
 }
 
 // The sum of the squares of the block's part of the gradient, for all to read.
 DEVICE void leave_squares(const Arguments& given, float squares, float* shared) {
-  sync_block();
-  for (int e = thread_index(); e < ALL_BIASES; e += THREADS) {
-    const float g = shared[SH_BIAS + 4 * ALL_BIASES + e];
-    if (owns_bias(e)) squares += g * g;
-  }
   squares = sum_over_warp(squares);
   if (thread_index() % 32 == 0) shared[SH_SQUARES + thread_index() / 32] = squares;
   sync_block();
@@ -96,14 +131,15 @@ DEVICE void leave_squares(const Arguments& given, float squares, float* shared) 
   }
 }
 
+// Every warp adds the blocks' sums alike.
 DEVICE float read_norm(const float* squares) {
   float sum = 0.0f;
-#pragma unroll 16
-  for (int block = 0; block < BLOCKS; block++) sum += squares[block];
-  return sqrtf(sum);
+#pragma unroll
+  for (int block = thread_index() % 32; block < divide_up(BLOCKS, 32) * 32; block += 32) sum += block < BLOCKS ? squares[block] : 0.0f;
+  return sqrtf(sum_over_warp(sum));
 }
 
-// Sums of loss and Q(s, a) of this update, by the first warp of the first block.
+// Sums of loss and Q(s, a) of this update, by the last warp of the last block.
 DEVICE void add_statistics(const Arguments& given, float step, const float* shared, float norm) {
   float loss = 0.0f, value = 0.0f;
   const int lane = thread_index() % 32;
@@ -114,50 +150,54 @@ DEVICE void add_statistics(const Arguments& given, float step, const float* shar
   if (!(loss - loss == 0.0f) && *given.first_bad < 0) *given.first_bad = (long long)step;
 }
 
-template <int l>
-DEVICE void move_layers(const Arguments& given, float* shared, State& state, const Rule& rule) {
-  state.template move<l>(given, shared, rule);
-  if constexpr (l < OUTPUT) move_layers<l + 1>(given, shared, state, rule);
-}
-
-DEVICE Rule make_rule(float step, float rate, float norm, bool last) {
-  const float clipped = CLIP / (norm + 1e-6f);
+DEVICE Rule make_rule(float step, float rate, bool last) {
   Rule rule;
-  rule.scale = CLIP > 0.0f && clipped < 1.0f ? clipped : 1.0f;
-  rule.rate = rate / -expm1f(step * -0.105360515657826301f);                     // log 0.9
-  rule.correction = 1.0f / sqrtf(-expm1f(step * -0.00100050033358353350f));      // log 0.999
+  rule.scale = 1.0f;
+  rule.rate = rate / -expm1f(step * -0.105360515657826301f);                 // log 0.9
+  rule.correction = 1.0f / sqrtf(-expm1f(step * -0.00100050033358353350f));  // log 0.999
   rule.decay = rate * DECAY;
   rule.copy = TARGET_EVERY > 0 && (long long)step % larger(TARGET_EVERY, 1) == 0;
   rule.last = last;
   return rule;
 }
 
-DEVICE void do_update(const Arguments& given, int update, float step, float rate, bool last, float* shared, State& state, Barrier& barrier) {
+DEVICE void do_update(const Arguments& given, int update, float step, float rate, bool last, float* shared, State& state,
+                      Barrier& barrier) {
   const float* meta = given.scratch + SC_META + (long long)update * META_SIZE;
-  for (int e = thread_index(); e < META_SIZE; e += THREADS) shared[SH_META + e] = meta[e];
+  for (int e = 4 * thread_index(); e < META_SIZE; e += 4 * THREADS) copy_async(shared + SH_META + e, meta + e);
+  for (int e = 4 * thread_index(); e < 2 * padded(OUTPUT); e += 4 * THREADS) {
+    copy_async(shared + SH_OUTPUT_BIAS + e, given.scratch + scratch_bias(OUTPUT) + e);
+  }
+  Rule rule = make_rule(step, rate, last);
+  wait_for_copies();
+  sync_block();
   go_forward<1>(given, update, shared, barrier);
-  add_values(given.scratch, shared);
-  sync_block();
-  barrier.clock.mark(60);
-  find_errors(given, update, shared);
-  sync_block();
-  barrier.clock.mark(61);
-  leave_last_deltas(given.scratch, shared);
-  sync_block();
+  FindGradient find = {given, update, shared, state, 0.0f};
+  const bool counts = block_index() == BLOCKS - 1 || block_index() == 0;
+  if (block_index() < ALL_TILES || counts) {
+    add_values(given.scratch, shared);
+    sync_block();
+    barrier.clock.mark(60);
+    find_errors(given, update, shared);
+    sync_block();
+    barrier.clock.mark(61);
+  }
+  State::for_each_tile<larger(LAYERS - 1, 1), OUTPUT>(find);
+  go_backward<LAYERS - 2>(find, barrier);
   barrier.clock.mark(62);
-  const float squares = go_backward<LAYERS>(given, update, shared, state, barrier);
-  leave_squares(given, squares, shared);
+  leave_squares(given, find.squares, shared);
   barrier.clock.mark(63);
   barrier.arrive();
   barrier.wait();
   barrier.clock.mark(64);
-  const float norm = read_norm(given.scratch + SC_SQUARES);
-  if (block_index() == 0 && thread_index() < 32) add_statistics(given, step - 1.0f, shared, norm);
-  const Rule rule = make_rule(step, rate, norm, last);
+  const float norm = read_norm(given.scratch + SC_SQUARES), clipped = CLIP / (norm + 1e-6f);
+  if (CLIP > 0.0f && clipped < 1.0f) rule.scale = clipped;
+  MoveTile move = {given, shared, state, rule};
+  State::for_each_tile<1, OUTPUT>(move);
+  if (block_index() == BLOCKS - 1 && thread_index() / 32 == WARPS - 1) add_statistics(given, step - 1.0f, shared, norm);
   barrier.clock.mark(65);
-  move_layers<1>(given, shared, state, rule);
-  move_biases(given, shared, rule);
-  sync_block();
+  barrier.arrive();
+  barrier.wait();
   barrier.clock.mark(66);
 }
 
@@ -171,8 +211,8 @@ KERNEL update_resident(const Arguments given) {
   State state;
   gather_samples(given, updates, reinterpret_cast<long long*>(shared + SH_PART));
   barrier.clock.mark(0);
-  load_layers<1>(given, shared, state);
-  load_biases(given, shared);
+  LoadTile load = {given, shared, state};
+  State::for_each_tile<1, OUTPUT>(load);
   barrier.clock.mark(1);
   barrier.arrive();
   barrier.wait();
