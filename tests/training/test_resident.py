@@ -92,6 +92,7 @@ def test_equals_autograd(case: Case) -> None:
         Cut(blocks=8, warps=3, cluster=False, loads=2),  # more blocks than some layers have units for
         Cut(blocks=2, warps=4, cluster=True, group=8),
         Cut(blocks=4, warps=8, cluster=True, group=16, loads=16),
+        Cut(blocks=5, warps=2, cluster=False, fuse=False),
     ],
     ids=str,
 )

@@ -58,6 +58,9 @@ class Cut:
     cluster: bool
     loads: int = 8  # chunks of 16 inputs that a warp loads before it multiplies
     group: int = 32  # units that a block computes at a time in the forward pass, at most
+    fuse: bool = (
+        True  # a small first layer is computed again by every task of the second, instead of exchanged
+    )
     profile: bool = False  # count the cycles of each phase
 
 
@@ -98,6 +101,12 @@ class ResidentLayout:
         return 40 * self.slots + 80 <= min(255, 65536 // (32 * self.cut.warps))
 
     @property
+    def fuses(self) -> bool:
+        """Whether the first layer is so small that computing it again costs less than a barrier."""
+        small = self.strides[0] <= 64 and self.network.widths[1] <= 512
+        return self.cut.fuse and self.network.layers > 1 and small
+
+    @property
     def tasks(self) -> int:
         """The most tasks of a hidden layer's forward pass."""
         tiles = self.streams * self.rows // 16
@@ -123,6 +132,7 @@ class ResidentLayout:
             ("SH_OUTPUT_BIAS", 2 * self.padded[-1]),
             ("SH_OWN_BIAS", 40 * divide_up(self.tiles, self.cut.blocks)),
             ("SH_VALUE_WEIGHTS", actions * (self.groups[-1] + 4)),
+            ("SH_FIRST", 16 * pad_row(self.strides[1]) if self.fuses else 0),
             ("SH_SQUARES", 32),
             ("SH_END", 32),
         ]
@@ -155,7 +165,7 @@ class ResidentLayout:
         constants: dict[str, int | float] = {
             "LAYERS": network.layers, "ACTIONS": network.widths[-1], "BATCH": task.batch, "ROWS": self.rows,
             "STREAMS": self.streams, "BLOCKS": cut.blocks, "WARPS": cut.warps, "CLUSTER": cut.cluster,
-            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "KEEP": self.keeps_moments, "MOST": task.most,
+            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "FUSE": self.fuses, "KEEP": self.keeps_moments, "MOST": task.most,
             "MASKED": task.masked, "BYTES": task.byte_obs, "ACTION_BYTES": task.action_bytes,
             "SOURCE": task.source, "ENVS": task.envs, "RING_ROWS": task.ring_rows, "N_STEP": task.n_step,
             "TRIES": task.tries, "HUBER": task.huber, "CLIP": task.clip, "EPSILON": task.epsilon,

@@ -17,7 +17,7 @@ DEVICE void leave_sums(float* to, int row, const Lane& lane, const float (&even)
 
 // 16 rows of activations times 8 rows of weights over chunks of 16 inputs. The order of the inputs within a chunk is free as
 // long as both sides agree: a lane takes four neighbors with one load.
-template <int CHUNKS, int ROW>
+template <int CHUNKS, int ROW>  // ROW: from one row of activations to the next
 DEVICE void multiply_rows(const float* a, const float* w, float (&even)[4], float (&odd)[4]) {
   constexpr int BURST = smaller(CHUNKS, MOST_LOADS);
 #pragma unroll
@@ -39,12 +39,61 @@ DEVICE void multiply_rows(const float* a, const float* w, float (&even)[4], floa
 
 DEVICE float activate(float sum) { return sum > 0.0f ? round_tf32(sum) : (sum == sum ? 0.0f : sum); }
 
+// Where the first layer is small, every task of the second one computes it again for its 16 rows, and saves a barrier.
+constexpr int FIRST_ROW = pad_row(stride(1));
+
+DEVICE void leave_first(float* to, float a, float b, bool all, float* everybody) {
+  to[0] = activate(a), to[1] = activate(b);
+  if (all) everybody[0] = to[0], everybody[1] = to[1];
+}
+
+// The first hidden layer of 16 rows into shared memory, [16, FIRST_ROW]; if `all`, also for everybody.
+DEVICE void run_first_layer(float* scratch, const float* x, int row, bool all, float* hidden) {
+  constexpr int CHUNKS = stride(0) / 16, COLUMNS = stride(1) / 8, EACH = 4;
+  const Lane lane = get_lane();
+  const bool target = row / ROWS == TARGET_STREAM;
+  const float* weights = scratch + scratch_weight(1) + (target ? weight_size(1) : 0) + lane.g * stride(0) + 4 * lane.t;
+  const float* biases = scratch + scratch_bias(1) + (target ? padded(1) : 0) + 2 * lane.t;
+  float4 x0[CHUNKS], x1[CHUNKS];
+#pragma unroll
+  for (int q = 0; q < CHUNKS; q++) {
+    x0[q] = load4(x + lane.g * stride(0) + 16 * q + 4 * lane.t), x1[q] = load4(x + (lane.g + 8) * stride(0) + 16 * q + 4 * lane.t);
+  }
+  for (int start = lane.warp; start < COLUMNS; start += EACH * WARPS) {
+    float4 y[EACH][CHUNKS] = {};
+    float even[EACH][4] = {}, odd[EACH][4] = {};
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      const int n = start + k * WARPS;
+      if (8 * n >= padded(1)) continue;
+#pragma unroll
+      for (int q = 0; q < CHUNKS; q++) y[k][q] = load4(weights + 8 * n * stride(0) + 16 * q);
+      even[k][0] = even[k][2] = biases[8 * n], even[k][1] = even[k][3] = biases[8 * n + 1];
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      const int n = start + k * WARPS;
+      if (n >= COLUMNS) continue;
+#pragma unroll
+      for (int q = 0; q < CHUNKS; q++) {
+        multiply_add(even[k], x0[q].x, x1[q].x, x0[q].y, x1[q].y, round_tf32(y[k][q].x), round_tf32(y[k][q].y));
+        multiply_add(odd[k], x0[q].z, x1[q].z, x0[q].w, x1[q].w, round_tf32(y[k][q].z), round_tf32(y[k][q].w));
+      }
+      float *to = hidden + lane.g * FIRST_ROW + 8 * n + 2 * lane.t;
+      float* out = scratch + scratch_hidden(1) + (row + lane.g) * stride(1) + 8 * n + 2 * lane.t;
+      leave_first(to, even[k][0] + odd[k][0], even[k][1] + odd[k][1], all, out);
+      leave_first(to + 8 * FIRST_ROW, even[k][2] + odd[k][2], even[k][3] + odd[k][3], all, out + 8 * stride(1));
+    }
+  }
+}
+
 // One task of a hidden layer, by a whole block: 16 rows of one stream and `group(l)` units. Its warps have 8 units each, and
 // cut the inputs into parts.
 template <int l>
 struct Forward {
   static constexpr int UNITS = group(l), COLUMNS = UNITS / 8, ROW = stride(l - 1), CHUNKS = ROW / 16;
   static constexpr int CUTS = smaller(larger(WARPS / COLUMNS, 1), CHUNKS), EACH = divide_up(CHUNKS, CUTS);
+  static constexpr int INPUT_ROW = FUSE && l == 2 ? FIRST_ROW : ROW;  // of the activations below
   static constexpr int PART_ROW = UNITS + 4, PART = 16 * PART_ROW, TASKS = ALL_ROWS / 16 * groups(l);
 
   DEVICE static const float* find_rows(const float* scratch, int update, int row) {
@@ -53,21 +102,21 @@ struct Forward {
     return scratch + SC_X + (long long)update * X_SIZE + place * ROW;
   }
 
-  DEVICE static void multiply(const float* scratch, int update, int row, int unit, float* part) {
+  DEVICE static void multiply(const float* scratch, const float* rows, int row, int unit, float* part) {
     const Lane lane = get_lane();
     for (int task = lane.warp; task < COLUMNS * CUTS; task += WARPS) {
       const int n = task % COLUMNS, cut = task / COLUMNS, start = 16 * EACH * cut + 4 * lane.t;
-      const float* a = find_rows(scratch, update, row) + lane.g * ROW + start;
+      const float* a = rows + lane.g * INPUT_ROW + start;
       const float* w = scratch + scratch_weight(l) + (row / ROWS == TARGET_STREAM ? weight_size(l) : 0);
       w += (unit + 8 * n + lane.g) * ROW + start;
       float even[4] = {}, odd[4] = {};
       constexpr int LAST = larger(CHUNKS - EACH * (CUTS - 1), 0);
       if (EACH * (cut + 1) <= CHUNKS) {
-        multiply_rows<EACH, ROW>(a, w, even, odd);
+        multiply_rows<EACH, INPUT_ROW>(a, w, even, odd);
       } else if (LAST > 0 && cut == CUTS - 1) {
-        multiply_rows<larger(LAST, 1), ROW>(a, w, even, odd);
+        multiply_rows<larger(LAST, 1), INPUT_ROW>(a, w, even, odd);
       } else {  // a part in between may have fewer chunks, or none
-        for (int q = EACH * cut; q < CHUNKS; q++) multiply_rows<1, ROW>(a + 16 * (q - EACH * cut), w + 16 * (q - EACH * cut), even, odd);
+        for (int q = EACH * cut; q < CHUNKS; q++) multiply_rows<1, INPUT_ROW>(a + 16 * (q - EACH * cut), w + 16 * (q - EACH * cut), even, odd);
       }
       leave_sums(part + cut * PART + 8 * n, PART_ROW, lane, even, odd);
     }
@@ -124,7 +173,12 @@ DEVICE void run_layer(float* scratch, int update, float* shared) {
       if (unit + u < stride(LAYERS)) copy_async(weights + a * (F::UNITS + 4) + u, from);
       else store4(weights + a * (F::UNITS + 4) + u, {0.0f, 0.0f, 0.0f, 0.0f});
     }
-    F::multiply(scratch, update, row, unit, part);
+    const float* rows = FUSE && l == 2 ? shared + SH_FIRST : F::find_rows(scratch, update, row);
+    if constexpr (FUSE && l == 2) {
+      run_first_layer(scratch, Forward<1>::find_rows(scratch, update, row), row, row < ROWS && index == 0, shared + SH_FIRST);
+      sync_block();
+    }
+    F::multiply(scratch, rows, row, unit, part);
     wait_for_copies();
     sync_block();
     F::finish(scratch, row, unit, part, bias);

@@ -171,7 +171,7 @@ DEVICE void do_update(const Arguments& given, int update, float step, float rate
   Rule rule = make_rule(step, rate, last);
   wait_for_copies();
   sync_block();
-  go_forward<1>(given, update, shared, barrier);
+  go_forward<FUSE ? 2 : 1>(given, update, shared, barrier);
   FindGradient find = {given, update, shared, state, 0.0f};
   const bool counts = block_index() == BLOCKS - 1 || block_index() == 0;
   if (block_index() < ALL_TILES || counts) {
