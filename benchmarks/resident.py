@@ -82,7 +82,8 @@ def show_case(name: str, cuts: list[Cut], profile: bool) -> None:
             print(
                 f"{name:15} {cut.blocks:4}x{cut.warps:2} {'cluster' if cut.cluster else 'grid':7}"
                 f" loads {cut.loads:2}"
-                f" group {cut.group} keep {kernel.layout.keeps_moments!s:5} regs {registers} local {local} gap {gap:.1e}"
+                f" group {cut.group} fuse {kernel.layout.fuses:d} keep {kernel.layout.keeps_moments:d}"
+                f" regs {registers} local {local} gap {gap:.1e}"
                 f" group of 8: {group:6.1f} µs = {group / MOST:5.2f} each; single {single:5.1f} µs;"
                 f" first {compiled:.1f} s",
                 flush=True,

@@ -1,9 +1,9 @@
 """A group of gradient steps of a small MLP in one launch: weights and moments stay on the chip in between.
 
 An update of a small network is a chain of tiny products, and each kernel in that chain would cost microseconds
-whatever its size. Here the blocks of one kernel own some units of every layer each, and go through all updates
-together. The kernel is CUDA C++ in `source/`, compiled at run time for exactly these sizes (`resident_layout.py`).
-It also draws the samples: from random numbers to transitions, straight out of the ring.
+whatever its size. Here the blocks of one kernel own tiles of the weights, and go through all updates together. The
+kernel is CUDA C++ in `source/`, compiled at run time for exactly these sizes (`resident_layout.py`). It also draws
+the samples: from random numbers to transitions, straight out of the ring.
 
 Matrix products are in TF32: factors are rounded to ten bits, sums are float32.
 """

@@ -165,8 +165,8 @@ class ResidentLayout:
         constants: dict[str, int | float] = {
             "LAYERS": network.layers, "ACTIONS": network.widths[-1], "BATCH": task.batch, "ROWS": self.rows,
             "STREAMS": self.streams, "BLOCKS": cut.blocks, "WARPS": cut.warps, "CLUSTER": cut.cluster,
-            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "FUSE": self.fuses, "KEEP": self.keeps_moments, "MOST": task.most,
-            "MASKED": task.masked, "BYTES": task.byte_obs, "ACTION_BYTES": task.action_bytes,
+            "MOST_LOADS": cut.loads, "PROFILE": cut.profile, "FUSE": self.fuses, "KEEP": self.keeps_moments,
+            "MOST": task.most, "MASKED": task.masked, "BYTES": task.byte_obs, "ACTION_BYTES": task.action_bytes,
             "SOURCE": task.source, "ENVS": task.envs, "RING_ROWS": task.ring_rows, "N_STEP": task.n_step,
             "TRIES": task.tries, "HUBER": task.huber, "CLIP": task.clip, "EPSILON": task.epsilon,
             "DECAY": task.decay, "TAU": task.tau, "TARGET_EVERY": task.target_every,

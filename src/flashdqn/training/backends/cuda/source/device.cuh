@@ -85,12 +85,13 @@ struct Barrier {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
   }
 #else
-  // The highest bit of the counter changes when all blocks have arrived; nobody has to reset it.
+  // The highest bit of the counter changes when all blocks have arrived; nobody has to reset it. `seen` is its value
+  // before the kernel: it cannot change until this block arrives, too.
   DEVICE void arrive() {
     sync_block();
     if (threadIdx.x == 0) {
-      __threadfence();
-      seen = atomicAdd(counter, blockIdx.x == 0 ? 0x80000000u - (BLOCKS - 1) : 1u);
+      const unsigned more = blockIdx.x == 0 ? 0x80000000u - (BLOCKS - 1) : 1u;
+      asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(more) : "memory");
     }
   }
   DEVICE void wait() {
@@ -100,6 +101,7 @@ struct Barrier {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
       } while (!((now ^ seen) & 0x80000000u));
     }
+    seen ^= 0x80000000u;
     sync_block();
   }
 #endif

@@ -206,7 +206,7 @@ KERNEL update_resident(const Arguments given) {
   const int due = *given.due, updates = due < MOST ? due : MOST;
   if (updates <= 0) return;
   const float steps = *given.steps, rate = *given.rate;
-  Barrier barrier = {given.counter, 0, {given.times, 0}};
+  Barrier barrier = {given.counter, *given.counter, {given.times, 0}};
   barrier.clock.start();
   State state;
   gather_samples(given, updates, reinterpret_cast<long long*>(shared + SH_PART));
