@@ -69,7 +69,7 @@ template <int l>
 DEVICE int find_input(int piece) { return 32 * (piece * WARPS + thread_index() / 32) + thread_index() % 32 / 4 * 4; }
 DEVICE int find_output(int tile, int k) { return 8 * tile + thread_index() % 4 * 2 + k; }
 
-// From the flat vectors to the scratch memory and to registers.
+// From the flat vectors to registers.
 template <int l>
 DEVICE void load_piece(const Arguments& given, int tile, int piece, Piece& to) {
 #pragma unroll
@@ -77,8 +77,17 @@ DEVICE void load_piece(const Arguments& given, int tile, int piece, Piece& to) {
     const Place place = find_place<l>(find_output(tile, k), find_input<l>(piece));
     read_flat<l>(given.online, place, to.w + 4 * k), read_flat<l>(given.target, place, to.target + 4 * k);
     if (KEEP) read_flat<l>(given.first, place, to.m + 4 * k), read_flat<l>(given.second, place, to.v + 4 * k);
+  }
+}
+
+// Weights and target for everybody.
+template <int l>
+DEVICE void share_piece(const Arguments& given, int tile, int piece, const Piece& at) {
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const Place place = find_place<l>(find_output(tile, k), find_input<l>(piece));
+    const float *w = at.w + 4 * k, *t = at.target + 4 * k;
     if (place.scratch < 0) continue;
-    float *w = to.w + 4 * k, *t = to.target + 4 * k;
     store4(given.scratch + place.scratch, {w[0], w[1], w[2], w[3]});
     store4(given.scratch + place.scratch + weight_size(l), {t[0], t[1], t[2], t[3]});
   }

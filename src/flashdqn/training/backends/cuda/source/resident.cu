@@ -47,14 +47,28 @@ struct State {
   static constexpr int pieces_of() { return ::pieces(l); }
 };
 
+// What registers keep is loaded before the samples are gathered: both wait for memory at the same time.
 struct LoadTile {
+  const Arguments& given;
+  State& state;
+  template <int l>
+  DEVICE void run(int own, int tile) {
+    const Arguments& to = given;
+    if (KEEP) state.for_each_piece<l>(given, own, [&](int piece, Piece& at) { load_piece<l>(to, tile, piece, at); });
+  }
+};
+
+struct ShareTile {
   const Arguments& given;
   float* shared;
   State& state;
   template <int l>
   DEVICE void run(int own, int tile) {
     const Arguments& to = given;
-    state.for_each_piece<l>(given, own, [&](int piece, Piece& at) { load_piece<l>(to, tile, piece, at); });
+    state.for_each_piece<l>(given, own, [&](int piece, Piece& at) {
+      if (!KEEP) load_piece<l>(to, tile, piece, at);
+      share_piece<l>(to, tile, piece, at);
+    });
     load_biases<l>(given, tile, shared + SH_OWN_BIAS + 40 * own);
   }
 };
@@ -209,10 +223,12 @@ KERNEL update_resident(const Arguments given) {
   Barrier barrier = {given.counter, *given.counter, {given.times, 0}};
   barrier.clock.start();
   State state;
+  LoadTile load = {given, state};
+  State::for_each_tile<1, OUTPUT>(load);
   gather_samples(given, updates, reinterpret_cast<long long*>(shared + SH_PART));
   barrier.clock.mark(0);
-  LoadTile load = {given, shared, state};
-  State::for_each_tile<1, OUTPUT>(load);
+  ShareTile share = {given, shared, state};
+  State::for_each_tile<1, OUTPUT>(share);
   barrier.clock.mark(1);
   barrier.arrive();
   barrier.wait();
