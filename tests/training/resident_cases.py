@@ -32,7 +32,7 @@ HOST = """
 extern "C" void run_on_host(const Arguments* given, int seed) {
   static Arguments arguments;
   arguments = *given;
-  host::run(BLOCKS, THREADS, SH_END + 32, seed, [] { update_resident(arguments); });
+  host::run(BLOCKS, THREADS, SHARED_FLOATS, seed, [] { update_resident(arguments); });
 }
 """
 

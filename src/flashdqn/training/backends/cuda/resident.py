@@ -258,9 +258,14 @@ def describe_task(parts: Parts, most: int) -> UpdateTask:
 
 
 def choose_cut(network: Network, task: UpdateTask) -> Cut:
-    """As many blocks as there is work for, but one for each of an H200's 132 multiprocessors at most."""
-    layout = ResidentLayout(network, task, Cut(1, 8, False))
-    return Cut(max(1, min(128, max(layout.tasks, layout.tiles))), 8, False)
+    """As many blocks as there is work for, but one for each of an H200's 132 multiprocessors at most; groups of units
+    that fit into shared memory."""
+    for group in (32, 16, 8):
+        layout = ResidentLayout(network, task, Cut(1, 8, False, group=group))
+        cut = Cut(max(1, min(128, max(layout.tasks, layout.tiles))), 8, False, group=group)
+        if ResidentLayout(network, task, cut).shared_bytes <= SHARED_BYTES:
+            break
+    return cut
 
 
 def lie_behind_each_other(batches: list[Batch]) -> bool:

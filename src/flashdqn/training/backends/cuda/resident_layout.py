@@ -10,6 +10,8 @@ from flashdqn.training.backends.cuda.arguments import divide_up
 MOST_LAYERS = 4
 #: Shared memory of a block, of which the system takes 1 kB.
 SHARED_BYTES = 227 * 1024
+#: Shared memory for the deltas that the backward pass reads.
+STAGE_BYTES = 100 * 1024
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class ResidentLayout:
         self.meta_size = (4 + mask_words) * self.rows
         self.shared, floats = place_behind(self._list_shared(), 4)
         self.shared_bytes = 4 * floats
+        above = max((pad_row(stride) for stride in self.strides[2:]), default=0)
+        self.shared |= {
+            "SH_COLUMNS": self.shared["SH_INPUTS"],
+            "SH_DELTAS": self.shared["SH_INPUTS"] + 8 * above,
+        }
         self.scratch, self.scratch_floats = place_behind(self._list_scratch(), 32)
 
     @property
@@ -115,13 +122,20 @@ class ResidentLayout:
     def _zip_groups(self) -> list[tuple[int, int]]:
         return list(zip(self.network.widths[1:-1], self.groups[1:], strict=True))
 
+    @property
+    def back_rows(self) -> int:
+        """Rows of deltas that are in shared memory at a time in the backward pass."""
+        row = 4 * pad_row(max(self.strides))
+        return max(16, min(self.rows, STAGE_BYTES // row // 16 * 16))
+
     def _list_shared(self) -> list[tuple[str, int]]:
         warps, rows, actions = self.cut.warps, self.rows, self.network.widths[-1]
         part = [4 * 32 * warps]  # the places of samples
         for group in self.groups[1:]:
             part.append(max(warps // (group // 8), 1) * 16 * (group + 4))
-        part.append(min(max(warps // (rows // 16), 1), 8) * rows * 12)
-        return [
+        cuts = min(max(warps // (self.back_rows // 16), 1), 8)
+        part.append(cuts * rows * 12)
+        sizes = [
             ("SH_PART", max(part)),
             ("SH_META", self.meta_size),
             ("SH_VALUES", self.value_size),
@@ -132,10 +146,22 @@ class ResidentLayout:
             ("SH_OUTPUT_BIAS", 2 * self.padded[-1]),
             ("SH_OWN_BIAS", 40 * divide_up(self.tiles, self.cut.blocks)),
             ("SH_VALUE_WEIGHTS", actions * (self.groups[-1] + 4)),
-            ("SH_FIRST", 16 * pad_row(self.strides[1]) if self.fuses else 0),
             ("SH_SQUARES", 32),
-            ("SH_END", 32),
         ]
+        return sizes + self._list_stage()
+
+    def _list_stage(self) -> list[tuple[str, int]]:
+        """What is copied for one task; forward and backward use the same memory."""
+        rows = [pad_row(stride) for stride in self.strides]
+        inputs = max(rows[1:-1] if self.fuses else rows[:-1])
+        weights = max(self.groups[k] * rows[k - 1] for k in range(2 if self.fuses else 1, len(self.groups)))
+        forward = [("SH_INPUTS", 16 * inputs), ("SH_WEIGHTS", weights)]
+        if self.fuses:
+            forward += [("SH_FIRST_WEIGHTS", self.padded[1] * rows[0]), ("SH_FIRST_BIAS", self.padded[1])]
+            forward += [("SH_X", 16 * rows[0])]
+        above = max(rows[2:], default=0)  # the rows of deltas that a layer below reads
+        backward = self.back_rows * above + 8 * above
+        return [*forward, ("SH_END", max(32, backward - sum(round_up(size, 4) for _, size in forward) + 32))]
 
     def _list_scratch(self) -> list[tuple[str, int]]:
         task, cut, layers = self.task, self.cut, self.network.layers
@@ -170,7 +196,7 @@ class ResidentLayout:
             "SOURCE": task.source, "ENVS": task.envs, "RING_ROWS": task.ring_rows, "N_STEP": task.n_step,
             "TRIES": task.tries, "HUBER": task.huber, "CLIP": task.clip, "EPSILON": task.epsilon,
             "DECAY": task.decay, "TAU": task.tau, "TARGET_EVERY": task.target_every,
-            "VALUE_SIZE": self.value_size,
+            "VALUE_SIZE": self.value_size, "BACK_ROWS": self.back_rows, "SHARED_FLOATS": self.shared_bytes // 4,
         }  # fmt: skip
         for index in range(MOST_LAYERS + 2):
             constants[f"WIDTH_{index}"] = get_or_zero(network.widths, index)
@@ -180,6 +206,7 @@ class ResidentLayout:
             constants[f"BIAS_{layer}"] = get_or_zero(network.biases, layer - 1)
             constants[f"PADDED_{layer}"] = get_or_zero(self.padded, layer)
             constants[f"GROUP_{layer}"] = get_or_zero(self.groups, layer)
+            constants |= {"SH_FIRST_WEIGHTS": 0, "SH_FIRST_BIAS": 0, "SH_X": 0}
             for name in ("H", "D", "W", "B"):
                 constants[f"SC_{name}_{layer}"] = 0
         return constants | self.shared | self.scratch

@@ -44,12 +44,19 @@ DEVICE void multiply_add(float (&c)[4], float a0, float a1, float a2, float a3, 
         "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
 }
 
-// Copy 16 bytes to shared memory without waiting for them.
+// Copy 16 bytes, or 4, to shared memory without waiting for them. Copies that were issued between two calls of
+// close_copies are a group; wait_for_copies<N> waits for all groups but the last N.
 DEVICE void copy_async(float* shared, const float* from) {
   const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+DEVICE void copy_one_async(float* shared, const float* from) {
+  const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+DEVICE void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N = 0>
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 // Cycles that the first thread spent in each phase, if PROFILE is set: benchmarks/resident.py shows them.
 struct Clock {

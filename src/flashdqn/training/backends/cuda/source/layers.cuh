@@ -15,74 +15,67 @@ DEVICE void leave_sums(float* to, int row, const Lane& lane, const float (&even)
   to[8 * row] = even[2] + odd[2], to[8 * row + 1] = even[3] + odd[3];
 }
 
-// 16 rows of activations times 8 rows of weights over chunks of 16 inputs. The order of the inputs within a chunk is free as
-// long as both sides agree: a lane takes four neighbors with one load.
-template <int CHUNKS, int ROW>  // ROW: from one row of activations to the next
-DEVICE void multiply_rows(const float* a, const float* w, float (&even)[4], float (&odd)[4]) {
-  constexpr int BURST = smaller(CHUNKS, MOST_LOADS);
-#pragma unroll
-  for (int q = 0; q < CHUNKS; q += BURST) {
-    float4 x0[BURST], x1[BURST], y[BURST];
-#pragma unroll
-    for (int k = 0; k < BURST; k++) {
-      if (q + k >= CHUNKS) continue;
-      x0[k] = load4(a + 16 * (q + k)), x1[k] = load4(a + 8 * ROW + 16 * (q + k)), y[k] = load4(w + 16 * (q + k));
-    }
-#pragma unroll
-    for (int k = 0; k < BURST; k++) {
-      if (q + k >= CHUNKS) continue;
-      multiply_add(even, x0[k].x, x1[k].x, x0[k].y, x1[k].y, round_tf32(y[k].x), round_tf32(y[k].y));
-      multiply_add(odd, x0[k].z, x1[k].z, x0[k].w, x1[k].w, round_tf32(y[k].z), round_tf32(y[k].w));
-    }
+// Copy rows of a matrix to shared memory, without waiting for them.
+DEVICE void stage_rows(float* to, int to_row, const float* from, int from_row, int rows, int columns) {
+  const int quarters = columns / 4;
+  for (int e = thread_index(); e < rows * quarters; e += THREADS) {
+    const int r = e / quarters, c = e % quarters * 4;
+    copy_async(to + r * to_row + c, from + r * from_row + c);
   }
+}
+
+// 16 rows of activations times 8 rows of weights over chunks of 16 inputs, all in shared memory. The order of the inputs
+// within a chunk is free as long as both sides agree: a lane takes four neighbors with one load.
+template <int CHUNKS, int ROW>
+DEVICE void multiply_rows(const float* a, const float* w, float (&even)[4], float (&odd)[4]) {
+#pragma unroll MOST_LOADS
+  for (int q = 0; q < CHUNKS; q++) {
+    const float4 x0 = load4(a + 16 * q), x1 = load4(a + 8 * ROW + 16 * q), y = load4(w + 16 * q);
+    multiply_add(even, x0.x, x1.x, x0.y, x1.y, round_tf32(y.x), round_tf32(y.y));
+    multiply_add(odd, x0.z, x1.z, x0.w, x1.w, round_tf32(y.z), round_tf32(y.w));
+  }
+}
+
+// Part number `cut` of CUTS of such a product.
+template <int CHUNKS, int CUTS, int ROW>
+DEVICE void multiply_cut(const float* a, const float* w, int cut, float (&even)[4], float (&odd)[4]) {
+  constexpr int EACH = divide_up(CHUNKS, CUTS);
+  a += 16 * EACH * cut, w += 16 * EACH * cut;
+  if (CHUNKS % CUTS == 0 || EACH * (cut + 1) <= CHUNKS) {
+    multiply_rows<EACH, ROW>(a, w, even, odd);
+  } else {
+    for (int q = 0; q < CHUNKS - EACH * cut; q++) multiply_rows<1, ROW>(a + 16 * q, w + 16 * q, even, odd);
+  }
+}
+
+// Numbers where the unit is active, rounded; 0 elsewhere.
+DEVICE float4 pass_active(float4 h, float4 d) {
+  return {h.x > 0.0f ? round_tf32(d.x) : 0.0f, h.y > 0.0f ? round_tf32(d.y) : 0.0f, h.z > 0.0f ? round_tf32(d.z) : 0.0f,
+          h.w > 0.0f ? round_tf32(d.w) : 0.0f};
 }
 
 DEVICE float activate(float sum) { return sum > 0.0f ? round_tf32(sum) : (sum == sum ? 0.0f : sum); }
 
 // Where the first layer is small, every task of the second one computes it again for its 16 rows, and saves a barrier.
-constexpr int FIRST_ROW = pad_row(stride(1));
+constexpr int X_ROW = pad_row(stride(0)), FIRST_ROW = pad_row(stride(1));
 
-DEVICE void leave_first(float* to, float a, float b, bool all, float* everybody) {
-  to[0] = activate(a), to[1] = activate(b);
-  if (all) everybody[0] = to[0], everybody[1] = to[1];
-}
-
-// The first hidden layer of 16 rows into shared memory, [16, FIRST_ROW]; if `all`, also for everybody.
-DEVICE void run_first_layer(float* scratch, const float* x, int row, bool all, float* hidden) {
-  constexpr int CHUNKS = stride(0) / 16, COLUMNS = stride(1) / 8, EACH = 4;
+// The first hidden layer of 16 rows, [16, FIRST_ROW], from observations and weights in shared memory; if `everybody` is not
+// null, it goes there, too.
+DEVICE void run_first_layer(const float* x, const float* weights, const float* bias, float* hidden, float* everybody) {
   const Lane lane = get_lane();
-  const bool target = row / ROWS == TARGET_STREAM;
-  const float* weights = scratch + scratch_weight(1) + (target ? weight_size(1) : 0) + lane.g * stride(0) + 4 * lane.t;
-  const float* biases = scratch + scratch_bias(1) + (target ? padded(1) : 0) + 2 * lane.t;
-  float4 x0[CHUNKS], x1[CHUNKS];
-#pragma unroll
-  for (int q = 0; q < CHUNKS; q++) {
-    x0[q] = load4(x + lane.g * stride(0) + 16 * q + 4 * lane.t), x1[q] = load4(x + (lane.g + 8) * stride(0) + 16 * q + 4 * lane.t);
-  }
-  for (int start = lane.warp; start < COLUMNS; start += EACH * WARPS) {
-    float4 y[EACH][CHUNKS] = {};
-    float even[EACH][4] = {}, odd[EACH][4] = {};
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-      const int n = start + k * WARPS;
-      if (8 * n >= padded(1)) continue;
-#pragma unroll
-      for (int q = 0; q < CHUNKS; q++) y[k][q] = load4(weights + 8 * n * stride(0) + 16 * q);
-      even[k][0] = even[k][2] = biases[8 * n], even[k][1] = even[k][3] = biases[8 * n + 1];
+  for (int n = lane.warp; n < stride(1) / 8; n += WARPS) {
+    const int unit = 8 * n + 2 * lane.t;
+    float even[4] = {}, odd[4] = {};
+    if (8 * n < padded(1)) {
+      even[0] = even[2] = bias[unit], even[1] = even[3] = bias[unit + 1];
+      multiply_rows<stride(0) / 16, X_ROW>(x + lane.g * X_ROW + 4 * lane.t, weights + (8 * n + lane.g) * X_ROW + 4 * lane.t, even, odd);
     }
 #pragma unroll
-    for (int k = 0; k < EACH; k++) {
-      const int n = start + k * WARPS;
-      if (n >= COLUMNS) continue;
-#pragma unroll
-      for (int q = 0; q < CHUNKS; q++) {
-        multiply_add(even[k], x0[q].x, x1[q].x, x0[q].y, x1[q].y, round_tf32(y[k][q].x), round_tf32(y[k][q].y));
-        multiply_add(odd[k], x0[q].z, x1[q].z, x0[q].w, x1[q].w, round_tf32(y[k][q].z), round_tf32(y[k][q].w));
-      }
-      float *to = hidden + lane.g * FIRST_ROW + 8 * n + 2 * lane.t;
-      float* out = scratch + scratch_hidden(1) + (row + lane.g) * stride(1) + 8 * n + 2 * lane.t;
-      leave_first(to, even[k][0] + odd[k][0], even[k][1] + odd[k][1], all, out);
-      leave_first(to + 8 * FIRST_ROW, even[k][2] + odd[k][2], even[k][3] + odd[k][3], all, out + 8 * stride(1));
+    for (int k = 0; k < 4; k++) {
+      const int row = lane.g + k / 2 * 8, column = unit + k % 2;
+      const float value = activate(even[k] + odd[k]);
+      hidden[row * FIRST_ROW + column] = value;
+      if (everybody) everybody[row * stride(1) + column] = value;
     }
   }
 }
@@ -91,49 +84,72 @@ DEVICE void run_first_layer(float* scratch, const float* x, int row, bool all, f
 // cut the inputs into parts.
 template <int l>
 struct Forward {
-  static constexpr int UNITS = group(l), COLUMNS = UNITS / 8, ROW = stride(l - 1), CHUNKS = ROW / 16;
-  static constexpr int CUTS = smaller(larger(WARPS / COLUMNS, 1), CHUNKS), EACH = divide_up(CHUNKS, CUTS);
-  static constexpr int INPUT_ROW = FUSE && l == 2 ? FIRST_ROW : ROW;  // of the activations below
+  static constexpr int UNITS = group(l), COLUMNS = UNITS / 8, WIDE = stride(l - 1), ROW = pad_row(WIDE);
+  static constexpr int CHUNKS = WIDE / 16, CUTS = smaller(larger(WARPS / COLUMNS, 1), CHUNKS);
   static constexpr int PART_ROW = UNITS + 4, PART = 16 * PART_ROW, TASKS = ALL_ROWS / 16 * groups(l);
+  static constexpr bool FUSED = FUSE && l == 2;
 
   DEVICE static const float* find_rows(const float* scratch, int update, int row) {
-    if (l > 1) return scratch + scratch_hidden(l - 1) + row * ROW;
+    if (l > 1) return scratch + scratch_hidden(l - 1) + row * WIDE;
     const int place = row / ROWS > 1 ? row - ROWS : row;  // both streams of next_obs read the same observations
-    return scratch + SC_X + (long long)update * X_SIZE + place * ROW;
+    return scratch + SC_X + (long long)update * X_SIZE + place * WIDE;
   }
 
-  DEVICE static void multiply(const float* scratch, const float* rows, int row, int unit, float* part) {
+  // Begin to copy what the task reads: first the rows (or what they are computed from), then weights and biases.
+  DEVICE static void stage(const float* scratch, int update, int row, int unit, bool target, float* shared) {
+    if constexpr (FUSED) {
+      stage_rows(shared + SH_X, X_ROW, Forward<1>::find_rows(scratch, update, row), stride(0), 16, stride(0));
+      stage_rows(shared + SH_FIRST_WEIGHTS, X_ROW, scratch + scratch_weight(1) + (target ? weight_size(1) : 0), stride(0), padded(1), stride(0));
+      stage_rows(shared + SH_FIRST_BIAS, 0, scratch + scratch_bias(1) + (target ? padded(1) : 0), 0, 1, padded(1));
+    } else {
+      stage_rows(shared + SH_INPUTS, ROW, find_rows(scratch, update, row), WIDE, 16, WIDE);
+    }
+    close_copies();
+    const float* weights = scratch + scratch_weight(l) + (target ? weight_size(l) : 0) + unit * WIDE;
+    stage_rows(shared + SH_WEIGHTS, ROW, weights, WIDE, UNITS, WIDE);
+    stage_rows(shared + SH_BIAS, 0, scratch + scratch_bias(l) + (target ? padded(l) : 0) + unit, 0, 1, UNITS);
+    if (l == LAYERS) stage_output(scratch, unit, target, shared + SH_VALUE_WEIGHTS);
+    close_copies();
+  }
+
+  // The weights from these units to the action values, [ACTIONS, UNITS + 4].
+  DEVICE static void stage_output(const float* scratch, int unit, bool target, float* to) {
+    const float* from = scratch + scratch_weight(OUTPUT) + (target ? weight_size(OUTPUT) : 0) + unit;
+    for (int e = thread_index(); e < ACTIONS * (UNITS / 4); e += THREADS) {
+      const int a = e / (UNITS / 4), u = e % (UNITS / 4) * 4;
+      if (unit + u < stride(LAYERS)) copy_async(to + a * PART_ROW + u, from + a * stride(LAYERS) + u);
+      else store4(to + a * PART_ROW + u, {0.0f, 0.0f, 0.0f, 0.0f});
+    }
+  }
+
+  DEVICE static void multiply(const float* shared, float* part) {
     const Lane lane = get_lane();
     for (int task = lane.warp; task < COLUMNS * CUTS; task += WARPS) {
-      const int n = task % COLUMNS, cut = task / COLUMNS, start = 16 * EACH * cut + 4 * lane.t;
-      const float* a = rows + lane.g * INPUT_ROW + start;
-      const float* w = scratch + scratch_weight(l) + (row / ROWS == TARGET_STREAM ? weight_size(l) : 0);
-      w += (unit + 8 * n + lane.g) * ROW + start;
+      const int n = task % COLUMNS, cut = task / COLUMNS;
+      const float* a = shared + SH_INPUTS + lane.g * ROW + 4 * lane.t;
+      const float* w = shared + SH_WEIGHTS + (8 * n + lane.g) * ROW + 4 * lane.t;
       float even[4] = {}, odd[4] = {};
-      constexpr int LAST = larger(CHUNKS - EACH * (CUTS - 1), 0);
-      if (EACH * (cut + 1) <= CHUNKS) {
-        multiply_rows<EACH, INPUT_ROW>(a, w, even, odd);
-      } else if (LAST > 0 && cut == CUTS - 1) {
-        multiply_rows<larger(LAST, 1), INPUT_ROW>(a, w, even, odd);
-      } else {  // a part in between may have fewer chunks, or none
-        for (int q = EACH * cut; q < CHUNKS; q++) multiply_rows<1, INPUT_ROW>(a + 16 * (q - EACH * cut), w + 16 * (q - EACH * cut), even, odd);
-      }
+      multiply_cut<CHUNKS, CUTS, ROW>(a, w, cut, even, odd);
       leave_sums(part + cut * PART + 8 * n, PART_ROW, lane, even, odd);
     }
   }
 
-  // Bias and ReLU; the result goes to everybody.
-  DEVICE static void finish(float* scratch, int row, int unit, float* part, const float* bias) {
+  // Bias and ReLU; the result goes to everybody. Of the last layer of online(obs) also ∂Q(s, a)/∂z.
+  DEVICE static void finish(float* scratch, int row, int unit, const float* shared, float* part) {
     constexpr int QUARTERS = UNITS / 4;
+    const int* action = reinterpret_cast<const int*>(shared + SH_META) + META_ACTION * ROWS;
     for (int e = thread_index(); e < 16 * QUARTERS; e += THREADS) {
-      const int r = e / QUARTERS, u = e % QUARTERS * 4;
-      float4 sum = load4(bias + u);
+      const int r = e / QUARTERS, u = e % QUARTERS * 4, place = (row + r) * stride(l) + unit + u;
+      float4 sum = load4(shared + SH_BIAS + u);
 #pragma unroll
       for (int cut = 0; cut < CUTS; cut++) sum = add4(sum, load4(part + cut * PART + r * PART_ROW + u));
       const float4 value = {activate(sum.x), activate(sum.y), activate(sum.z), activate(sum.w)};
       if (l == LAYERS) store4(part + r * PART_ROW + u, value);
-      const bool wanted = (l < LAYERS || row < ROWS) && unit + u < stride(l);
-      if (wanted) store4(scratch + scratch_hidden(l) + (row + r) * stride(l) + unit + u, value);
+      if ((l == LAYERS && row >= ROWS) || unit + u >= stride(l)) continue;
+      store4(scratch + scratch_hidden(l) + place, value);
+      if (l < LAYERS) continue;
+      const float4 w = load4(shared + SH_VALUE_WEIGHTS + action[row + r] * PART_ROW + u);
+      store4(scratch + scratch_delta(l) + place, pass_active(value, w));
     }
   }
 };
@@ -158,33 +174,31 @@ DEVICE void leave_values(float* scratch, int row, int group_index, const float* 
 
 // All of the block's tasks of hidden layer l.
 template <int l>
-DEVICE void run_layer(float* scratch, int update, float* shared) {
+DEVICE void run_layer(float* scratch, int update, float* shared, Clock& clock) {
   using F = Forward<l>;
-  float *bias = shared + SH_BIAS, *weights = shared + SH_VALUE_WEIGHTS, *part = shared + SH_PART;
+  float* part = shared + SH_PART;
   for (int task = block_index(); task < F::TASKS; task += BLOCKS) {
     const int index = task % groups(l), row = task / groups(l) * 16, unit = index * F::UNITS;
-    const bool target = row / ROWS == TARGET_STREAM;
-    for (int e = 4 * thread_index(); e < F::UNITS; e += 4 * THREADS) {
-      copy_async(bias + e, scratch + scratch_bias(l) + (target ? padded(l) : 0) + unit + e);
-    }
-    for (int e = thread_index(); l == LAYERS && e < ACTIONS * (F::UNITS / 4); e += THREADS) {
-      const int a = e / (F::UNITS / 4), u = e % (F::UNITS / 4) * 4;
-      const float* from = scratch + scratch_weight(OUTPUT) + (target ? weight_size(OUTPUT) : 0) + a * stride(LAYERS) + unit + u;
-      if (unit + u < stride(LAYERS)) copy_async(weights + a * (F::UNITS + 4) + u, from);
-      else store4(weights + a * (F::UNITS + 4) + u, {0.0f, 0.0f, 0.0f, 0.0f});
-    }
-    const float* rows = FUSE && l == 2 ? shared + SH_FIRST : F::find_rows(scratch, update, row);
-    if constexpr (FUSE && l == 2) {
-      run_first_layer(scratch, Forward<1>::find_rows(scratch, update, row), row, row < ROWS && index == 0, shared + SH_FIRST);
+    F::stage(scratch, update, row, unit, row / ROWS == TARGET_STREAM, shared);
+    if constexpr (F::FUSED) {
+      wait_for_copies<1>();
       sync_block();
+      clock.mark(10 * l + 2);
+      float* everybody = row < ROWS && index == 0 ? scratch + scratch_hidden(1) + row * stride(1) : nullptr;
+      run_first_layer(shared + SH_X, shared + SH_FIRST_WEIGHTS, shared + SH_FIRST_BIAS, shared + SH_INPUTS, everybody);
     }
-    F::multiply(scratch, rows, row, unit, part);
     wait_for_copies();
     sync_block();
-    F::finish(scratch, row, unit, part, bias);
+    clock.mark(10 * l + 3);
+    F::multiply(shared, part);
     sync_block();
+    clock.mark(10 * l + 4);
+    F::finish(scratch, row, unit, shared, part);
+    sync_block();
+    clock.mark(10 * l + 5);
     if (l == LAYERS) {
-      leave_values(scratch, row, index, part, weights, reinterpret_cast<const int*>(shared + SH_META) + META_ACTION * ROWS);
+      const int* action = reinterpret_cast<const int*>(shared + SH_META) + META_ACTION * ROWS;
+      leave_values(scratch, row, index, part, shared + SH_VALUE_WEIGHTS, action);
       sync_block();
     }
   }

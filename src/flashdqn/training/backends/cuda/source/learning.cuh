@@ -45,64 +45,52 @@ DEVICE void find_errors(const Arguments& given, int update, float* shared) {
   }
 }
 
-// ∂loss/∂z of four units of the last hidden layer in one row: known from the errors, without an exchange.
-DEVICE float4 find_last_delta(const float* scratch, const float* shared, int row, int unit) {
-  const int action = reinterpret_cast<const int*>(shared + SH_META)[META_ACTION * ROWS + row];
-  const float slope = shared[SH_SLOPE + row];
-  const float4 w = load4(scratch + scratch_weight(OUTPUT) + action * stride(LAYERS) + unit);
-  const float4 h = load4(scratch + scratch_hidden(LAYERS) + row * stride(LAYERS) + unit);
-  return {h.x > 0.0f ? round_tf32(slope * w.x) : 0.0f, h.y > 0.0f ? round_tf32(slope * w.y) : 0.0f,
-          h.z > 0.0f ? round_tf32(slope * w.z) : 0.0f, h.w > 0.0f ? round_tf32(slope * w.w) : 0.0f};
-}
-
-// ∂loss/∂h of the eight units of a tile of layer l, from the deltas of layer l + 1: sums in parts, [CUTS, ROWS, 12].
+// ∂loss/∂h of the eight units of a tile of layer l, from the deltas of layer l + 1: sums in parts, [CUTS, ROWS, 12]. The last
+// hidden layer's deltas come without the slope of their row, which is applied to the sum.
 template <int l>
 struct Backward {
-  static constexpr int ROW = stride(l + 1), CHUNKS = ROW / 16, TASK_ROWS = ROWS / 16;
-  static constexpr int CUTS = smaller(smaller(larger(WARPS / TASK_ROWS, 1), CHUNKS), 8), EACH = divide_up(CHUNKS, CUTS);
-  static constexpr int BURST = smaller(EACH, larger(MOST_LOADS / 2, 1));
+  static constexpr int WIDE = stride(l + 1), ROW = pad_row(WIDE), TASK_ROWS = BACK_ROWS / 16, CHUNKS = WIDE / 16;
+  static constexpr int CUTS = smaller(smaller(larger(WARPS / TASK_ROWS, 1), CHUNKS), 8);
 
-  DEVICE static float4 read_delta(const float* scratch, const float* shared, int row, int unit) {
-    if (l + 1 == LAYERS) return find_last_delta(scratch, shared, row, unit);
-    return load4(scratch + scratch_delta(l + 1) + row * ROW + unit);
-  }
-
-  DEVICE static void multiply(const float* scratch, const float* shared, int tile, float* part) {
-    const Lane lane = get_lane();
-    for (int task = lane.warp; task < TASK_ROWS * CUTS; task += WARPS) {
-      const int cut = task / TASK_ROWS, row = task % TASK_ROWS * 16;
-      const int end = EACH * (cut + 1) < CHUNKS ? EACH * (cut + 1) : CHUNKS;
-      const float* w = scratch + scratch_weight(l + 1) + 4 * lane.t * stride(l) + 8 * tile + lane.g;
-      float even[4] = {}, odd[4] = {};
-      for (int q = EACH * cut; q < end; q += BURST) {
-        float4 x0[BURST], x1[BURST];
-        float y[BURST][4];
-#pragma unroll
-        for (int k = 0; k < BURST; k++) {
-          if (q + k >= end) continue;
-          x0[k] = read_delta(scratch, shared, row + lane.g, 16 * (q + k) + 4 * lane.t);
-          x1[k] = read_delta(scratch, shared, row + 8 + lane.g, 16 * (q + k) + 4 * lane.t);
-#pragma unroll
-          for (int c = 0; c < 4; c++) y[k][c] = w[(16 * (q + k) + c) * stride(l)];
-        }
-#pragma unroll
-        for (int k = 0; k < BURST; k++) {
-          if (q + k >= end) continue;
-          multiply_add(even, x0[k].x, x1[k].x, x0[k].y, x1[k].y, round_tf32(y[k][0]), round_tf32(y[k][1]));
-          multiply_add(odd, x0[k].z, x1[k].z, x0[k].w, x1[k].w, round_tf32(y[k][2]), round_tf32(y[k][3]));
-        }
-      }
-      leave_sums(part + (cut * ROWS + row) * 12, 12, lane, even, odd);
+  // Columns of W, [8, ROW], each with the weights to all units above.
+  DEVICE static void stage_columns(const float* scratch, int tile, float* to) {
+    const float* from = scratch + scratch_weight(l + 1) + 8 * tile;
+    for (int e = thread_index(); e < 8 * WIDE; e += THREADS) {
+      const int u = e % 8, j = e / 8;
+      if (j < padded(l + 1)) copy_one_async(to + u * ROW + j, from + j * stride(l) + u);
+      else to[u * ROW + j] = 0.0f;
     }
   }
 
-  DEVICE static float4 add_parts(const float* scratch, const float* part, int row, int unit, int u) {
-    float4 sum = load4(part + row * 12 + u);
+  DEVICE static void multiply(const float* scratch, float* shared, int tile) {
+    const Lane lane = get_lane();
+    stage_columns(scratch, tile, shared + SH_COLUMNS);
+    for (int start = 0; start < ROWS; start += BACK_ROWS) {
+      const int rows = smaller(BACK_ROWS, ROWS - start);
+      stage_rows(shared + SH_DELTAS, ROW, scratch + scratch_delta(l + 1) + start * WIDE, WIDE, rows, WIDE);
+      close_copies();
+      wait_for_copies();
+      sync_block();
+      for (int task = lane.warp; task < TASK_ROWS * CUTS; task += WARPS) {
+        const int cut = task / TASK_ROWS, row = task % TASK_ROWS * 16;
+        if (row >= rows) continue;
+        const float *a = shared + SH_DELTAS + (row + lane.g) * ROW + 4 * lane.t, *w = shared + SH_COLUMNS + lane.g * ROW + 4 * lane.t;
+        float even[4] = {}, odd[4] = {};
+        multiply_cut<CHUNKS, CUTS, ROW>(a, w, cut, even, odd);
+        leave_sums(shared + SH_PART + (cut * ROWS + start + row) * 12, 12, lane, even, odd);
+      }
+      sync_block();
+    }
+  }
+
+  DEVICE static float4 add_parts(const float* scratch, const float* shared, int row, int unit, int u) {
+    const float* part = shared + SH_PART + row * 12 + u;
+    float4 sum = load4(part);
 #pragma unroll
-    for (int cut = 1; cut < CUTS; cut++) sum = add4(sum, load4(part + (cut * ROWS + row) * 12 + u));
+    for (int cut = 1; cut < CUTS; cut++) sum = add4(sum, load4(part + cut * ROWS * 12));
+    const float slope = l + 1 == LAYERS ? shared[SH_SLOPE + row] : 1.0f;
     const float4 h = load4(scratch + scratch_hidden(l) + row * stride(l) + unit + u);
-    return {h.x > 0.0f ? round_tf32(sum.x) : 0.0f, h.y > 0.0f ? round_tf32(sum.y) : 0.0f,
-            h.z > 0.0f ? round_tf32(sum.z) : 0.0f, h.w > 0.0f ? round_tf32(sum.w) : 0.0f};
+    return pass_active(h, {slope * sum.x, slope * sum.y, slope * sum.z, slope * sum.w});
   }
 };
 
@@ -118,16 +106,17 @@ DEVICE void leave_deltas(float* scratch, float* shared, int tile) {
     }
   } else {
     if constexpr (l < LAYERS) {
-      Backward<l>::multiply(scratch, shared, tile, shared + SH_PART);
-      sync_block();
+      Backward<l>::multiply(scratch, shared, tile);
     }
     for (int e = thread_index(); e < 2 * ROWS; e += THREADS) {
       const int row = e / 2, u = e % 2 * 4;
       float4 d;
       if constexpr (l < LAYERS) {
-        d = Backward<l>::add_parts(scratch, shared + SH_PART, row, 8 * tile, u);
+        d = Backward<l>::add_parts(scratch, shared, row, 8 * tile, u);
       } else {
-        d = find_last_delta(scratch, shared, row, 8 * tile + u);
+        const float slope = shared[SH_SLOPE + row];
+        d = load4(scratch + scratch_delta(l) + row * stride(l) + 8 * tile + u);
+        d = {round_tf32(slope * d.x), round_tf32(slope * d.y), round_tf32(slope * d.z), round_tf32(slope * d.w)};
       }
       float* own = delta + u * DELTA_ROW + row;
       own[0] = d.x, own[DELTA_ROW] = d.y, own[2 * DELTA_ROW] = d.z, own[3 * DELTA_ROW] = d.w;

@@ -78,10 +78,12 @@ struct FindGradient {
   int update;
   float* shared;
   State& state;
+  Clock& clock;
   float squares;
   template <int l>
   DEVICE void run(int own, int tile) {
     leave_deltas<l>(given.scratch, shared, tile);
+    clock.mark(70);
     const float* x = given.scratch + scratch_hidden(l - 1) + (l == 1 ? (long long)update * X_SIZE : 0);
     const float* delta = shared + SH_DELTA;
     float sum = 0.0f;
@@ -90,6 +92,7 @@ struct FindGradient {
 #pragma unroll
       for (int c = 0; c < 8; c++) sum += at.g[c] * at.g[c];
     });
+    clock.mark(71);
     float* bias = shared + SH_OWN_BIAS + 40 * own;
     add_bias_gradients(delta, bias + 32);
     sync_block();
@@ -114,7 +117,8 @@ struct MoveTile {
 
 template <int l>
 DEVICE void go_forward(const Arguments& given, int update, float* shared, Barrier& barrier) {
-  run_layer<l>(given.scratch, update, shared);
+  run_layer<l>(given.scratch, update, shared, barrier.clock);
+  wait_for_copies();  // of a block without a task
   barrier.clock.mark(10 * l);
   barrier.arrive();
   barrier.wait();
@@ -183,10 +187,9 @@ DEVICE void do_update(const Arguments& given, int update, float step, float rate
     copy_async(shared + SH_OUTPUT_BIAS + e, given.scratch + scratch_bias(OUTPUT) + e);
   }
   Rule rule = make_rule(step, rate, last);
-  wait_for_copies();
-  sync_block();
+  close_copies();
   go_forward<FUSE ? 2 : 1>(given, update, shared, barrier);
-  FindGradient find = {given, update, shared, state, 0.0f};
+  FindGradient find = {given, update, shared, state, barrier.clock, 0.0f};
   const bool counts = block_index() == BLOCKS - 1 || block_index() == 0;
   if (block_index() < ALL_TILES || counts) {
     add_values(given.scratch, shared);
@@ -205,6 +208,7 @@ DEVICE void do_update(const Arguments& given, int update, float step, float rate
   barrier.wait();
   barrier.clock.mark(64);
   const float norm = read_norm(given.scratch + SC_SQUARES), clipped = CLIP / (norm + 1e-6f);
+  barrier.clock.mark(67);
   if (CLIP > 0.0f && clipped < 1.0f) rule.scale = clipped;
   MoveTile move = {given, shared, state, rule};
   State::for_each_tile<1, OUTPUT>(move);
