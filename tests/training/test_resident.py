@@ -93,11 +93,22 @@ def test_equals_autograd(case: Case) -> None:
         Cut(blocks=2, warps=4, cluster=True, group=8),
         Cut(blocks=4, warps=8, cluster=True, group=16, loads=16),
         Cut(blocks=5, warps=2, cluster=False, fuse=False),
+        Cut(blocks=14, warps=2, cluster=False),  # a block owns one tile at most
     ],
     ids=str,
 )
 def test_equals_autograd_however_it_is_cut(cut: Cut) -> None:
     assert run_both(Case(hidden=(40, 24, 36), inputs=19, batch=33, masked=True, n_step=2), 2, cut) < 1e-4
+
+
+@needs_compiler
+@pytest.mark.parametrize("hidden", [(24,), (24, 40), (24, 40, 17), (17, 40, 16, 20)])
+@pytest.mark.parametrize("batch", [16, 37])
+def test_equals_autograd_with_a_block_for_every_tile(hidden: tuple[int, ...], batch: int) -> None:
+    assert (
+        run_both(Case(hidden=hidden, batch=batch, masked=True), 3, Cut(blocks=16, warps=2, cluster=True))
+        < 1e-4
+    )
 
 
 @needs_compiler
@@ -115,12 +126,13 @@ def test_nothing_due_changes_nothing() -> None:
 
 
 @needs_compiler
-def test_no_result_depends_on_the_order_of_threads() -> None:
+@pytest.mark.parametrize("cut", [Cut(4, 2, True), Cut(14, 2, True)], ids=str)
+def test_no_result_depends_on_the_order_of_threads(cut: Cut) -> None:
     """A missing barrier would let a late thread read what an early one has overwritten."""
     case, states = Case(hidden=(40, 24, 36), batch=20), []
     for seed in (0, 1, 2, 3):
         parts = case.make_parts()
-        kernel = ResidentUpdates(parts, 3, Cut(4, 2, True), type("Shuffled", (HostKernel,), {"seed": seed}))
+        kernel = ResidentUpdates(parts, 3, cut, type("Shuffled", (HostKernel,), {"seed": seed}))
         kernel.updates(draw_bits(case, 3), torch.tensor([3], dtype=torch.int32))
         states.append(list_state(parts) | {"priority": kernel.priority})
     for state in states[1:]:

@@ -11,7 +11,9 @@ MOST_LAYERS = 4
 #: Shared memory of a block, of which the system takes 1 kB.
 SHARED_BYTES = 227 * 1024
 #: Shared memory for the deltas that the backward pass reads.
-STAGE_BYTES = 100 * 1024
+STAGE_BYTES = 112 * 1024
+#: For the deltas and the inputs of a gradient.
+AHEAD_BYTES = 150 * 1024
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,8 @@ class ResidentLayout:
         self.meta_size = (4 + mask_words) * self.rows
         self.shared, floats = place_behind(self._list_shared(), 4)
         self.shared_bytes = 4 * floats
-        above = max((pad_row(stride) for stride in self.strides[2:]), default=0)
-        self.shared |= {
-            "SH_COLUMNS": self.shared["SH_INPUTS"],
-            "SH_DELTAS": self.shared["SH_INPUTS"] + 8 * above,
-        }
+        begin = self.shared["SH_INPUTS"]
+        self.shared |= {name: begin + place for name, place in self._place_backward().items()}
         self.scratch, self.scratch_floats = place_behind(self._list_scratch(), 32)
 
     @property
@@ -147,6 +146,7 @@ class ResidentLayout:
             ("SH_OWN_BIAS", 40 * divide_up(self.tiles, self.cut.blocks)),
             ("SH_VALUE_WEIGHTS", actions * (self.groups[-1] + 4)),
             ("SH_SQUARES", 32),
+            ("SH_OWN_UNITS", 8 * rows if self.is_ahead else 0),
         ]
         return sizes + self._list_stage()
 
@@ -159,9 +159,29 @@ class ResidentLayout:
         if self.fuses:
             forward += [("SH_FIRST_WEIGHTS", self.padded[1] * rows[0]), ("SH_FIRST_BIAS", self.padded[1])]
             forward += [("SH_X", 16 * rows[0])]
-        above = max(rows[2:], default=0)  # the rows of deltas that a layer below reads
-        backward = self.back_rows * above + 8 * above
-        return [*forward, ("SH_END", max(32, backward - sum(round_up(size, 4) for _, size in forward) + 32))]
+        room = self._place_backward()["SH_BACKWARD_END"] - sum(round_up(size, 4) for _, size in forward)
+        return [*forward, ("SH_END", max(32, room + 32))]
+
+    def _place_backward(self) -> dict[str, int]:
+        """Where the backward pass finds columns of weights, deltas and inputs, from the start of what is staged."""
+        rows, layers = [pad_row(stride) for stride in self.strides], self.network.layers
+        above = max(rows[2:], default=0)  # deltas that a layer below reads
+        places, end = place_behind([("SH_COLUMNS", 8 * above), ("SH_DELTAS", self.back_rows * above)], 4)
+        places["SH_AHEAD"] = end
+        if self.is_ahead:
+            below = rows[layers - 2] if layers > 1 else 0  # inputs of the last but one layer
+            last = max(rows[layers - 1], rows[layers])  # of the last hidden layer, and of the output
+            end = max(end + self.rows * below, self.rows * last)
+        return places | {"SH_BACKWARD_END": end}
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether all that a gradient reads is copied while the errors are found: if a block owns one tile, and all
+        rows have room."""
+        layers, rows = self.network.layers, [pad_row(stride) for stride in self.strides]
+        widest = max(rows[layers - 1], rows[layers], rows[layers] + rows[layers - 2] if layers > 1 else 0)
+        fits = 4 * self.rows * widest <= AHEAD_BYTES and self.back_rows >= self.rows
+        return fits and self.tiles <= self.cut.blocks
 
     def _list_scratch(self) -> list[tuple[str, int]]:
         task, cut, layers = self.task, self.cut, self.network.layers
@@ -196,7 +216,7 @@ class ResidentLayout:
             "SOURCE": task.source, "ENVS": task.envs, "RING_ROWS": task.ring_rows, "N_STEP": task.n_step,
             "TRIES": task.tries, "HUBER": task.huber, "CLIP": task.clip, "EPSILON": task.epsilon,
             "DECAY": task.decay, "TAU": task.tau, "TARGET_EVERY": task.target_every,
-            "VALUE_SIZE": self.value_size, "BACK_ROWS": self.back_rows, "SHARED_FLOATS": self.shared_bytes // 4,
+            "VALUE_SIZE": self.value_size, "BACK_ROWS": self.back_rows, "AHEAD": self.is_ahead, "SHARED_FLOATS": self.shared_bytes // 4,
         }  # fmt: skip
         for index in range(MOST_LAYERS + 2):
             constants[f"WIDTH_{index}"] = get_or_zero(network.widths, index)

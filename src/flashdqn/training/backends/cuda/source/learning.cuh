@@ -45,6 +45,19 @@ DEVICE void find_errors(const Arguments& given, int update, float* shared) {
   }
 }
 
+// Whether all that the gradient of a tile reads is copied to shared memory while the errors are found: inputs, deltas above,
+// and the tile's own units. The layers below the last two need deltas that come later.
+constexpr bool is_ahead(int l) { return AHEAD && l >= LAYERS - 1; }
+constexpr int ahead_inputs(int l) { return l < LAYERS ? SH_AHEAD : SH_COLUMNS; }
+constexpr int input_row(int l) { return is_ahead(l) ? pad_row(stride(l - 1)) : stride(l - 1); }
+
+// Four of the tile's own units in a row: activations, or for the last hidden layer ∂Q(s, a)/∂z.
+template <int l>
+DEVICE float4 read_own(const float* scratch, const float* shared, int row, int tile, int u) {
+  if (is_ahead(l)) return load4(shared + SH_OWN_UNITS + row * 8 + u);
+  return load4(scratch + (l < LAYERS ? scratch_hidden(l) : scratch_delta(l)) + row * stride(l) + 8 * tile + u);
+}
+
 // ∂loss/∂h of the eight units of a tile of layer l, from the deltas of layer l + 1: sums in parts, [CUTS, ROWS, 12]. The last
 // hidden layer's deltas come without the slope of their row, which is applied to the sum.
 template <int l>
@@ -62,12 +75,16 @@ struct Backward {
     }
   }
 
+  DEVICE static void stage_deltas(const float* scratch, int start, int rows, float* to) {
+    stage_rows(to, ROW, scratch + scratch_delta(l + 1) + start * WIDE, WIDE, rows, WIDE);
+  }
+
   DEVICE static void multiply(const float* scratch, float* shared, int tile) {
     const Lane lane = get_lane();
-    stage_columns(scratch, tile, shared + SH_COLUMNS);
+    if (!is_ahead(l)) stage_columns(scratch, tile, shared + SH_COLUMNS);
     for (int start = 0; start < ROWS; start += BACK_ROWS) {
       const int rows = smaller(BACK_ROWS, ROWS - start);
-      stage_rows(shared + SH_DELTAS, ROW, scratch + scratch_delta(l + 1) + start * WIDE, WIDE, rows, WIDE);
+      if (!is_ahead(l)) stage_deltas(scratch, start, rows, shared + SH_DELTAS);
       close_copies();
       wait_for_copies();
       sync_block();
@@ -83,14 +100,13 @@ struct Backward {
     }
   }
 
-  DEVICE static float4 add_parts(const float* scratch, const float* shared, int row, int unit, int u) {
+  DEVICE static float4 add_parts(const float* scratch, const float* shared, int row, int tile, int u) {
     const float* part = shared + SH_PART + row * 12 + u;
     float4 sum = load4(part);
 #pragma unroll
     for (int cut = 1; cut < CUTS; cut++) sum = add4(sum, load4(part + cut * ROWS * 12));
     const float slope = l + 1 == LAYERS ? shared[SH_SLOPE + row] : 1.0f;
-    const float4 h = load4(scratch + scratch_hidden(l) + row * stride(l) + unit + u);
-    return pass_active(h, {slope * sum.x, slope * sum.y, slope * sum.z, slope * sum.w});
+    return pass_active(read_own<l>(scratch, shared, row, tile, u), {slope * sum.x, slope * sum.y, slope * sum.z, slope * sum.w});
   }
 };
 
@@ -98,6 +114,10 @@ struct Backward {
 template <int l>
 DEVICE void leave_deltas(float* scratch, float* shared, int tile) {
   float* delta = shared + SH_DELTA;
+  if (is_ahead(l) && l >= LAYERS) {
+    wait_for_copies();
+    sync_block();
+  }
   if constexpr (l == OUTPUT) {
     const int* action = reinterpret_cast<const int*>(shared + SH_META) + META_ACTION * ROWS;
     for (int e = thread_index(); e < 8 * ROWS; e += THREADS) {
@@ -112,10 +132,10 @@ DEVICE void leave_deltas(float* scratch, float* shared, int tile) {
       const int row = e / 2, u = e % 2 * 4;
       float4 d;
       if constexpr (l < LAYERS) {
-        d = Backward<l>::add_parts(scratch, shared, row, 8 * tile, u);
+        d = Backward<l>::add_parts(scratch, shared, row, tile, u);
       } else {
         const float slope = shared[SH_SLOPE + row];
-        d = load4(scratch + scratch_delta(l) + row * stride(l) + 8 * tile + u);
+        d = read_own<l>(scratch, shared, row, tile, u);
         d = {round_tf32(slope * d.x), round_tf32(slope * d.y), round_tf32(slope * d.z), round_tf32(slope * d.w)};
       }
       float* own = delta + u * DELTA_ROW + row;
@@ -129,7 +149,7 @@ DEVICE void leave_deltas(float* scratch, float* shared, int tile) {
 // One piece of Σ_rows x[row, input] δ[row, output]: for each of two outputs the four inputs of this lane.
 template <int l>
 DEVICE void multiply_gradient(const float* x, const float* delta, int input, int tile, float (&sum)[8]) {
-  constexpr int ROW = stride(l - 1);
+  constexpr int ROW = input_row(l);
   const Lane lane = get_lane();
   x += 4 * lane.t * ROW + input + 4 * lane.g;
   delta += lane.g * DELTA_ROW + 4 * lane.t;

@@ -73,6 +73,33 @@ struct ShareTile {
   }
 };
 
+DEVICE const float* find_inputs(const float* scratch, int l, int update, int place) {
+  return scratch + place + (l == 1 ? (long long)update * X_SIZE : 0);
+}
+
+// Begin to copy what the gradient of a tile reads.
+struct StageTile {
+  const Arguments& given;
+  int update;
+  float* shared;
+  template <int l>
+  DEVICE void run(int own, int tile) {
+    if constexpr (is_ahead(l)) {
+      const float* x = find_inputs(given.scratch, l, update, scratch_hidden(l - 1));
+      if constexpr (l < LAYERS) {
+        Backward<l>::stage_columns(given.scratch, tile, shared + SH_COLUMNS);
+        Backward<l>::stage_deltas(given.scratch, 0, ROWS, shared + SH_DELTAS);
+      }
+      if constexpr (l <= LAYERS) {
+        const int from = l < LAYERS ? scratch_hidden(l) : scratch_delta(l);
+        stage_rows(shared + SH_OWN_UNITS, 8, given.scratch + from + 8 * tile, stride(l), ROWS, 8);
+      }
+      stage_rows(shared + ahead_inputs(l), input_row(l), x, stride(l - 1), ROWS, stride(l - 1));
+      close_copies();
+    }
+  }
+};
+
 struct FindGradient {
   const Arguments& given;
   int update;
@@ -84,7 +111,7 @@ struct FindGradient {
   DEVICE void run(int own, int tile) {
     leave_deltas<l>(given.scratch, shared, tile);
     clock.mark(70);
-    const float* x = given.scratch + scratch_hidden(l - 1) + (l == 1 ? (long long)update * X_SIZE : 0);
+    const float* x = is_ahead(l) ? shared + ahead_inputs(l) : find_inputs(given.scratch, l, update, scratch_hidden(l - 1));
     const float* delta = shared + SH_DELTA;
     float sum = 0.0f;
     state.for_each_piece<l>(given, own, [&](int piece, Piece& at) {
@@ -190,6 +217,8 @@ DEVICE void do_update(const Arguments& given, int update, float step, float rate
   close_copies();
   go_forward<FUSE ? 2 : 1>(given, update, shared, barrier);
   FindGradient find = {given, update, shared, state, barrier.clock, 0.0f};
+  StageTile stage = {given, update, shared};
+  State::for_each_tile<larger(LAYERS - 1, 1), OUTPUT>(stage);
   const bool counts = block_index() == BLOCKS - 1 || block_index() == 0;
   if (block_index() < ALL_TILES || counts) {
     add_values(given.scratch, shared);
