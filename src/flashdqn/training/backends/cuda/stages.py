@@ -29,7 +29,7 @@ from flashdqn.training.backends.cuda.plans import UpdatePlan
 
 
 @dataclass(frozen=True)
-class UpdateTask:
+class StageTask:
     """What is computed, and by which plan."""
 
     sizes: Sizes
@@ -61,7 +61,7 @@ class UpdateTask:
 class SplitStages:
     """Small batches: each network by slices of its units, then the gradient by parts of its matrices."""
 
-    def __init__(self, task: UpdateTask, exchanged: bool) -> None:
+    def __init__(self, task: StageTask, exchanged: bool) -> None:
         from flashdqn.training.backends.cuda import kernel_forward, kernel_gradient  # need Triton
 
         self._forward, self._gradient, self.task = kernel_forward, kernel_gradient, task
@@ -137,7 +137,7 @@ class JointStages:
     TRANSPOSED = 32  # the tile of a transposition
     SMALL = 32  # numbers of the small gradients that one program adds up
 
-    def __init__(self, task: UpdateTask) -> None:
+    def __init__(self, task: StageTask) -> None:
         from flashdqn.training.backends.cuda import kernel_gradient, kernel_joint  # need Triton
 
         self._gradient, self._joint, self.task = kernel_gradient, kernel_joint, task

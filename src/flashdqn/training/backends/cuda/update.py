@@ -30,7 +30,7 @@ from flashdqn.training.backends.cuda.arguments import (
 )
 from flashdqn.training.backends.cuda.network import flat_view, mlp_sizes
 from flashdqn.training.backends.cuda.plans import UpdatePlan, choose_update_plan
-from flashdqn.training.backends.cuda.stages import JointStages, SplitStages, UpdateTask
+from flashdqn.training.backends.cuda.stages import JointStages, SplitStages, StageTask
 
 
 class FusedUpdate:
@@ -78,7 +78,7 @@ class FusedUpdate:
         self.flat, self.target_flat, self.batch_size = flat, target_flat, batch_size
         self.state, self.statistics = AdamState(exp_avg, exp_avg_sq, step, lr), Statistics(sums, first_bad)
         self.plan = plan = plan or choose_update_plan(sizes, batch_size)
-        task = UpdateTask(
+        task = StageTask(
             sizes, batch_size, 3 if bootstrap is double_target else 2, float(head.huber), plan, flat, target_flat,
             step,
         )  # fmt: skip
