@@ -168,8 +168,8 @@ def multiply_all(works: Array, zero: Array) -> None:
 
 
 def tiled_floor(case: Case, plan: LayerPlan | None = None, passes: int = 3) -> Update:
-    """The products alone, by tiles; of a plain MLP, or of the layers of a plan. Double DQN and Munchausen go forward
-    three times: through one network twice, through the other once."""
+    """The products alone, by tiles; of a plain MLP, or of the layers of a plan. Double DQN and Munchausen go
+    forward three times: through one network twice, through the other once."""
     memory: list[Tensor] = []
     works: list[tuple[int, ...]] = []
 
