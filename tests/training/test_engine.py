@@ -143,7 +143,7 @@ def test_an_engine_compiles_once_for_each_number_of_threads(monkeypatch: pytest.
     monkeypatch.setattr(compiler, "compiled", noted)
     monkeypatch.setattr(compiled_backend, "compiler_missing", lambda device: None)
     engine, _ = make(small())
-    every = ["act", "pick", "record", "step"]
+    every = ["act", "apply", "goals", "gradients", "pick", "record"]
     warm_up_plan(engine, ExecutionPlan("compile"))
     assert sorted(asked) == every
     for plan in (ExecutionPlan("eager"), ExecutionPlan("compile")):
