@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import pickle
 import sys
@@ -133,10 +134,13 @@ def describe(value: Any) -> Any:
 class Ended:
     """A helper that has ended."""
 
-    waits = 0
+    waits = stops = 0
 
     def wait(self) -> None:
         self.waits += 1
+
+    def stop(self) -> None:
+        self.stops += 1
 
 
 def test_a_function_waits_for_its_helper_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +159,27 @@ def test_a_function_waits_for_its_helper_once(monkeypatch: pytest.MonkeyPatch) -
     assert not is_compiled_elsewhere("goals")
     wait_for("nobody compiles this")
     restart_log()
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_helpers_in_vain_are_stopped(found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are waited for only while what helpers compile is found."""
+    compile_fx = importlib.import_module("torch._inductor.compile_fx")
+    counters = importlib.import_module("torch._dynamo.utils").counters
+
+    def pretend(graph: Any, inputs: Any) -> Any:
+        counters["inductor"]["fxgraph_cache_hit"] += found
+        return graph.forward
+
+    monkeypatch.setattr(compile_fx, "compile_fx", pretend)
+    helper, waited = Ended(), []
+    monkeypatch.setattr(ahead, "_awaited", {"gradients": helper, "goals": helper})
+    double = graphs.compiled(lambda x: 2 * x, lambda: waited.append(1))
+    assert double(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert double(torch.zeros(2)).tolist() == [0.0, 0.0]
+    assert waited == [1]
+    assert helper.stops == (0 if found else 1)
+    assert is_compiled_elsewhere("goals") is found
 
 
 @pytest.mark.usefixtures("cache")

@@ -154,6 +154,13 @@ def wait_for(name: str) -> None:
             helper.wait()
 
 
+def stop_awaited() -> None:
+    """Wait for no helper any more: what they compile is not found."""
+    for helper in set(_awaited.values()):
+        helper.stop()
+    _awaited.clear()
+
+
 def find_missing(jobs: Sequence[J]) -> list[J]:
     """The jobs with kernels that are neither on disk nor being compiled elsewhere."""
     if find_cache_folder() is None:

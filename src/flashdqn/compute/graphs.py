@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 
+from flashdqn.compute.compile_ahead import stop_awaited
 from flashdqn.compute.tool_caches import guard_tool_cache
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +80,11 @@ def load_torch_compiler() -> None:
             importlib.import_module("torch._inductor.async_compile").AsyncCompile.use_process_pool()
 
 
+def count_cache_hits() -> int:
+    """How often PyTorch has found compiled code on disk, in this process."""
+    return int(importlib.import_module("torch._dynamo.utils").counters["inductor"]["fxgraph_cache_hit"])
+
+
 def reduce_memory_format(
     value: torch.memory_format,
 ) -> tuple[Callable[[str], torch.memory_format], tuple[str]]:
@@ -98,7 +104,8 @@ def find_memory_format(name: str) -> torch.memory_format:
 
 def compiled(function: F, before: Callable[[], None] | None = None) -> F:
     """`function` compiled as a whole; the compiled code is kept on disk for the next start. `before` is called when
-    PyTorch has read the function and begins to compile: it may wait for a helper that compiles the same."""
+    PyTorch has read the function and begins to compile: it waits for a helper that compiles the same. If that was
+    in vain, nobody waits for the other helpers."""
     guard_tool_cache("inductor")
     load_torch_compiler()
     # A user can do nothing about it.
@@ -107,7 +114,11 @@ def compiled(function: F, before: Callable[[], None] | None = None) -> F:
     def compile_later(graph: Any, inputs: Any) -> Any:
         assert before is not None
         before()
-        return importlib.import_module("torch._inductor.compile_fx").compile_fx(graph, inputs)
+        known = count_cache_hits()
+        code = importlib.import_module("torch._inductor.compile_fx").compile_fx(graph, inputs)
+        if count_cache_hits() == known:
+            stop_awaited()
+        return code
 
     backend = "inductor" if before is None else compile_later
     code = copy_function_code(function)
