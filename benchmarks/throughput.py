@@ -6,7 +6,7 @@
 
 Snake 10x10 with 11 features. `--work quarter`: 8 environments, MLP 2x256, batch 64, one gradient step per 4
 transitions. `--work purejaxrl`, the default on CUDA: 10 environments, MLP 120-84, batch 128, one per 10; the
-program in purejaxrl's style plays CartPole in JAX, and a row of ours plays CartPole, too. Every program is a separate
+program in purejaxrl's style plays CartPole in JAX, and a row of ours plays CartPole, too. Every program is its own
 process and is measured in a window after its warm-up; they take turns, in reverse order in every other round. A
 short trial first finds the best number of threads for each. peers/README.md says what each does. `since start` is
 all steps of a process by all its time, with imports, compilation and burn-in: it depends on --seconds.
