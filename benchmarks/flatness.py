@@ -326,8 +326,8 @@ def answer_without_machine(divided: list[Rows]) -> dict[str, dict[str, Any]]:
         times = [row["reference_us"] for row in rows]
         drifts.append(max(times) / min(times) - 1)
     said = (
-        f"the fixed work between the windows took up to {', '.join(f'{drift:.0%}' for drift in drifts)} longer than "
-        "at its fastest; with every window divided by it:"
+        f"the fixed work between the windows took up to {', '.join(f'{drift:.0%}' for drift in drifts)} longer "
+        "than at its fastest; with every window divided by it:"
     )
     machine = {"yes": None, "said": said, "drifts": drifts}
     return {"machine": machine, "a divided": first_windows(divided), "c divided": edge_answer(divided)}
