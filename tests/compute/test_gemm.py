@@ -146,7 +146,7 @@ def count_up(worker: Any, threads: Any, counters: Any, times: Any) -> None:
 
 @never_inlined
 def report_parts(worker: Any, threads: Any, counters: Any, seen: Any) -> None:
-    """Every thread reports another number of parts, and waits for its own; a thread with none waits for the rest."""
+    """Every thread reports another number of parts, and waits for its own; then it reports none."""
     for k in range(seen.shape[1]):
         finish_stage(counters + 64 * k, worker + 1, worker + 1)
         finish_stage(counters + 64 * k, 0, 1)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 #: in between stays zero, because its gradient is zero.
 ALIGNMENT = 16
 
-#: Unused numbers on both sides of a tensor that several cores work on. A processor also fetches what lies behind the
-#: part that it works on; if that belongs to another core, both wait. Unused memory is never touched, so it is free.
+#: Unused numbers on both sides of a tensor that several cores work on. A processor also fetches what lies behind
+#: the part that it works on; if that belongs to another core, both wait. Unused memory is never touched: it is free.
 GAP = 1 << 14
 
 
