@@ -10,7 +10,7 @@ from torch import Tensor, nn
 ALIGNMENT = 16
 
 #: Unused numbers on both sides of a tensor that several cores work on. A processor also fetches what lies behind
-#: the part that it works on; if that belongs to another core, both wait. Unused memory is never touched: it is free.
+#: the part that it works on; if that belongs to another core, both wait. Memory that nobody touches is free.
 GAP = 1 << 14
 
 
