@@ -14,6 +14,10 @@ about `--window` seconds by a probe. Three questions, each answered with yes or 
   (c) are the last 1000 episodes as fast per transition as the first 1000, within 5 %? By the windows that
       contain them.
 
+Whole runs show the machine, too: its speed changes by 10 % over minutes, and where two threads work, more. So a
+fixed piece of work is measured before every window, outside its time (machine_speed.py), and (a) and (c) are
+answered a second time with every window divided by it. The first answers stand as they are.
+
 The clock of the first window starts after the warm-up and after the replay was filled. It ends where the others
 end, at a multiple of their length: it may be shorter. Before the answers, a table shows where the time went, by
 phase.
@@ -25,6 +29,7 @@ transition.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -49,12 +54,22 @@ Rows = list[dict[str, float]]
 COMMON: dict[str, Any] = {"eval.every": 0, "log.checkpoint_every": 0}
 
 
-def train(preset: str, device: str, settings: dict[str, Any]) -> Rows:
-    """The reports of one training, with the transitions of each window."""
+def train(preset: str, device: str, settings: dict[str, Any], reference: float = 0.0) -> Rows:
+    """The reports of one training, with the transitions of each window; with the machine's speed, if it is to be
+    measured for `reference` seconds before each."""
     settings = COMMON | {"device": device} | settings
     with tempfile.TemporaryDirectory() as out:
-        run = train_apart(preset, settings, out)
+        before, times = "", Path(out) / "machine.json"
+        if reference:
+            given = preset, device, settings["runtime.threads"], reference, str(times)
+            before = f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+            before += f"import machine_speed; machine_speed.watch_windows(*{given!r})"
+        run = train_apart(preset, settings, out, before)
         rows, rates = windows(run, starts(preset)), read_rates(run)
+        if reference:
+            speeds = json.loads(times.read_text(encoding="utf-8"))
+            for row, one, other in zip(rows, speeds, speeds[1:], strict=False):
+                row["reference_us"] = (one + other) / 2
     for row in rows:
         row["wall_steps_per_second"] = rates["wall_steps_per_second"]
         row["episodes_per_second"] = row["steps_per_second"] / row["length"]
@@ -218,7 +233,7 @@ def repeat(arguments: argparse.Namespace, every: int, console: Console) -> list[
     for number in range(arguments.repeats):
         try:
             settings = {"episodes": arguments.episodes, "log.every": every, "seed": arguments.seed}
-            rows = whole(train(arguments.preset, arguments.device, settings), every)
+            rows = whole(train(arguments.preset, arguments.device, settings, arguments.reference), every)
         except (SystemExit, Exception) as error:  # SystemExit is how train_apart says that a training failed
             line = (str(error).strip() or type(error).__name__).splitlines()[-1]
             console.print(f"repeat {number + 1} failed: {line}", highlight=False, markup=False)
@@ -242,6 +257,18 @@ def tenth_table(tables: list[list[dict[str, float]]], title: str) -> Table:
         cells = [statistics.median(table[number][name] for table in tables) for name in tables[0][0]]
         grid.add_row(str(number + 1), f"{cells[0]:.2f}", f"{cells[1]:.1f}", f"{cells[2]:.1f}")
     return grid
+
+
+def divide_machine_out(rows: Rows) -> Rows:
+    """The windows as they would have been if the machine had always been as fast as in its median."""
+    rows = [row for row in rows if "reference_us" in row]
+    usual = statistics.median(row["reference_us"] for row in rows)
+    divided = []
+    for row in rows:
+        slower = row["reference_us"] / usual
+        times = {name: row[name] / slower for name in ("us_total", "window_seconds")}
+        divided.append(row | times | {"steps_per_second": row["steps_per_second"] * slower})
+    return divided
 
 
 def first_windows(runs: list[Rows]) -> dict[str, Any]:
@@ -292,6 +319,20 @@ def edge_answer(runs: list[Rows]) -> dict[str, Any]:
     return {"yes": yes, "said": said, "changes": changes, "us_per_transition": costs, "seconds": seconds}
 
 
+def answer_without_machine(divided: list[Rows]) -> dict[str, dict[str, Any]]:
+    """Questions (a) and (c) again, after a line that says how much the machine itself has changed."""
+    drifts = []
+    for rows in divided:
+        times = [row["reference_us"] for row in rows]
+        drifts.append(max(times) / min(times) - 1)
+    said = (
+        f"the fixed work between the windows took up to {', '.join(f'{drift:.0%}' for drift in drifts)} longer "
+        "than at its fastest; with every window divided by it:"
+    )
+    machine = {"yes": None, "said": said, "drifts": drifts}
+    return {"machine": machine, "a divided": first_windows(divided), "c divided": edge_answer(divided)}
+
+
 def answer(value: bool | None) -> str:
     return "too few windows to say" if value is None else "yes" if value else "NO"
 
@@ -306,6 +347,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0, help="with one thread, other programs disturb less")
+    parser.add_argument(
+        "--reference", type=float, default=0.1, help="seconds of fixed work before every window; 0: none"
+    )
     parser.add_argument("--json", type=Path, default=HERE / "results" / "flatness.json")
     parser.add_argument("--picture", type=Path, default=HERE.parent / "docs" / "images" / "flatness.png")
     arguments = parser.parse_args()
@@ -324,6 +368,8 @@ def main() -> None:
     growths = [table[-1]["memory_mb"] / table[0]["memory_mb"] for table in tables]
     phases, where = phase_table(runs)
     answers = {"a": first_windows(runs), "b": memory_answer(preset, device), "c": edge_answer(runs)}
+    if arguments.reference:
+        answers |= answer_without_machine([divide_machine_out(rows) for rows in runs])
     console.print(tenth_table(tables, title))
     console.print(phases)
     each = ", ".join(f"{ratio:.3f}" for ratio in times)
@@ -343,6 +389,7 @@ def main() -> None:
         "us_sample",
         "memory_mb",
         "length",
+        *(("reference_us",) if arguments.reference else ()),
     )
     data = {
         **context(device),
@@ -354,7 +401,7 @@ def main() -> None:
         "memory": growths,
         "phases_first_and_rest": where,
         "tenths": tables,
-        "windows": [[{name: row[name] for name in kept} for row in rows] for rows in runs],
+        "windows": [[{name: row.get(name) for name in kept} for row in rows] for rows in runs],
     }
     write_json(arguments.json, data)
     draw(runs, title, arguments.picture)

@@ -69,9 +69,9 @@ def read_rates(run: Path) -> dict[str, Any]:
     return {name: summary[name] for name in RATES}
 
 
-def train_apart(preset: str, settings: dict[str, Any], out: str) -> Path:
-    """Train in a separate process; returns the run folder, inside `out`."""
-    return _run_apart({"preset": preset, "out": out} | settings)
+def train_apart(preset: str, settings: dict[str, Any], out: str, before: str = "") -> Path:
+    """Train in a separate process, which first runs the statements `before`; returns the run folder in `out`."""
+    return _run_apart({"preset": preset, "out": out} | settings, before)
 
 
 def resume_apart(run: Path, settings: dict[str, Any]) -> Path:
@@ -79,8 +79,8 @@ def resume_apart(run: Path, settings: dict[str, Any]) -> Path:
     return _run_apart({"resume": str(run)} | settings)
 
 
-def _run_apart(settings: dict[str, Any]) -> Path:
-    code = f"import flashdqn; print(flashdqn.train(progress=False, **{settings!r}).path)"
+def _run_apart(settings: dict[str, Any], before: str = "") -> Path:
+    code = f"{before}\nimport flashdqn; print(flashdqn.train(progress=False, **{settings!r}).path)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)

@@ -1,14 +1,16 @@
 """How fast is training, side by side with other libraries: the same task, the same work, in one run.
 
     make bench-setup
-    python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx] [--algo rainbow]
+    python benchmarks/throughput.py [--rounds 3] [--seconds 15] [--only sb3,sbx] [--work rainbow]
+    python benchmarks/throughput.py --device cuda [--python FILE]     # on a GPU: purejaxrl's own work
 
-Snake 10x10 with 11 features, MLP 2x256, batch 64, one gradient step per 4 transitions; with `--algo rainbow` ours
-and Tianshou's Rainbow: 256 boards, 2x128 with dueling streams, batch 256, one gradient step per 32 transitions.
-Every program is a separate process and is measured in a window after its warm-up; they take turns, in reverse
-order in every other round. A short trial first finds the best number of threads for each. peers/README.md says
-what each does. `since start` is all steps of a process by all its time, with imports, compilation and burn-in: it
-depends on --seconds.
+Snake 10x10 with 11 features. `--work quarter`: 8 environments, MLP 2x256, batch 64, one gradient step per 4
+transitions. `--work purejaxrl`, the default on CUDA: 10 environments, MLP 120-84, batch 128, one per 10; the
+program in purejaxrl's style plays CartPole in JAX, and a row of ours plays CartPole, too. `--work rainbow`: ours
+and Tianshou's Rainbow with 256 boards, 2x128 with dueling streams, batch 256, one per 32. Every program is its own
+process and is measured in a window after its warm-up; they take turns, in reverse order in every other round. A
+short trial first finds the best number of threads for each. peers/README.md says what each does. `since start` is
+all steps of a process by all its time, with imports, compilation and burn-in: it depends on --seconds.
 """
 
 from __future__ import annotations
@@ -32,54 +34,70 @@ from rich.table import Table
 from flashdqn.compute.core_count import cores
 from flashdqn.core.errors import ConfigError
 from measure import context, write_json
+from peers.task import WORKS, Work
 
 HERE = Path(__file__).parent
 PYTHON = HERE.parent / ".venv-bench" / "bin" / "python"
-RATIO = 0.25
 
 
 @dataclass(frozen=True)
 class Program:
-    """A row of the table: what is run, and the settings it must keep."""
+    """A row of the table: what is run, on which devices, and the settings it must keep if not those of the work."""
 
     label: str
     module: str
-    envs: int = 8
-    ratio: float = RATIO
+    envs: int = 0
+    own_ratio: float = 0.0
     flags: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu",)
+
+    def count_envs(self, work: Work) -> int:
+        """Its environments."""
+        return self.envs or work.envs
+
+    def find_ratio(self, work: Work) -> float:
+        """Its gradient steps per transition."""
+        return self.own_ratio or work.ratio
 
 
+BOTH = ("cpu", "cuda")
 PROGRAMS = {
-    "ours": Program("flashdqn", "ours"),
+    "ours": Program("flashdqn", "ours", devices=BOTH),
     "ours-256": Program("flashdqn, 256 boards", "ours", envs=256),
     "sbx": Program("SBX (JAX)", "sbx"),
-    "sb3": Program("Stable-Baselines3", "sb3"),
+    "sb3": Program("Stable-Baselines3", "sb3", devices=BOTH),
     "tianshou": Program("Tianshou", "tianshou"),
     "torchrl": Program("TorchRL", "torchrl"),
     "torchrl-compiled": Program("TorchRL, compiled", "torchrl", flags=("--compile",)),
-    "cleanrl": Program("CleanRL's style", "cleanrl", envs=1),
-    "naive": Program("naive loop", "naive", envs=1, ratio=1.0),
+    "cleanrl": Program("CleanRL's style", "cleanrl", envs=1, devices=BOTH),
+    "leanrl": Program("LeanRL's style", "leanrl", devices=("cuda",)),
+    "ours-cartpole": Program("flashdqn, CartPole", "ours", flags=("--game", "cartpole"), devices=("cuda",)),
+    "purejax": Program("purejaxrl's style, CartPole", "purejax", devices=("cuda",)),
+    "naive": Program("naive loop", "naive", envs=1, own_ratio=1.0),
 }
+#: With `--work rainbow`.
 RAINBOW = {
-    "ours": Program("flashdqn", "ours", envs=256, ratio=1 / 32, flags=("--algo", "rainbow")),
-    "tianshou": Program("Tianshou", "tianshou", envs=256, ratio=1 / 32, flags=("--algo", "rainbow")),
-    "tianshou-32": Program("Tianshou, 32 boards", "tianshou", 32, 1 / 32, ("--algo", "rainbow")),
+    "ours": Program("flashdqn", "ours"),
+    "tianshou": Program("Tianshou", "tianshou"),
+    "tianshou-32": Program("Tianshou, 32 boards", "tianshou", envs=32),
 }
-OURS = ("ours", "ours-256")
-TITLES = {
-    "dqn": "DQN on Snake: batch 64, MLP 2x256",
-    "rainbow": "Rainbow on Snake: batch 256, 2x128 with dueling streams, 51 atoms",
-}
+OURS = ("ours", "ours-256", "ours-cartpole")
+#: Those that are compared with a row of ours other than the first.
+BESIDE = {"purejax": "ours-cartpole"}
 
 
 class ProgramError(Exception):
     """A program failed, or did not do the work it was asked for."""
 
 
-def measure(program: Program, threads: int | None, seconds: float, device: str) -> dict[str, Any]:
+def measure(
+    program: Program, threads: int | None, seconds: float, options: argparse.Namespace
+) -> dict[str, Any]:
     """Run a program once; returns its JSON line with steps and updates per second."""
-    command = [str(PYTHON), "-m", f"peers.{program.module}", "--seconds", str(seconds), "--device", device]
-    command += ["--envs", str(program.envs), *program.flags]
+    work = WORKS[options.work]
+    command = [str(options.python), "-m", f"peers.{program.module}", "--seconds", str(seconds)]
+    command += ["--device", options.device, "--work", options.work]
+    command += ["--envs", str(program.count_envs(work)), *program.flags]
     env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     if threads is not None:
         command += ["--threads", str(threads)]
@@ -96,7 +114,7 @@ def measure(program: Program, threads: int | None, seconds: float, device: str) 
     if done.returncode or not lines:
         raise ProgramError(f"{program.label} failed:\n{done.stderr[-2000:]}")
     row: dict[str, Any] = json.loads(lines[-1])
-    check_work(program, threads, row)
+    check_work(program, work, threads, row)
     return row | {
         "steps_per_second": row["steps"] / row["seconds"],
         "updates_per_second": row["updates"] / row["seconds"],
@@ -105,23 +123,31 @@ def measure(program: Program, threads: int | None, seconds: float, device: str) 
     }
 
 
-def check_work(program: Program, threads: int | None, row: dict[str, Any]) -> None:
+def check_work(program: Program, work: Work, threads: int | None, row: dict[str, Any]) -> None:
     """Check the ratio within the window (except for rounding at its two ends), environments and threads."""
-    rounding = program.ratio * program.envs + 1
-    if abs(row["updates"] - program.ratio * row["steps"]) > rounding:
+    ratio, envs = program.find_ratio(work), program.count_envs(work)
+    if abs(row["updates"] - ratio * row["steps"]) > ratio * envs + 1:
         raise ProgramError(
-            f"{program.label} should have done {program.ratio:g} gradient steps per transition, and did "
+            f"{program.label} should have done {ratio:g} gradient steps per transition, and did "
             f"{row['updates']} in {row['steps']}."
         )
-    if row["envs"] != program.envs or (threads is not None and row["threads"] != threads):
-        raise ProgramError(f"{program.label} did not use the environments and threads it was given: {row}")
+    if (
+        row["batch"] != work.batch
+        or row["envs"] != envs
+        or (threads is not None and row["threads"] != threads)
+    ):
+        raise ProgramError(
+            f"{program.label} did not use the batch, environments and threads it was given: {row}"
+        )
 
 
-def best_threads(program: Program, seconds: float, device: str) -> tuple[int, dict[int, float]]:
-    """The best number of threads for a program, and the speed with each."""
+def best_threads(program: Program, options: argparse.Namespace) -> tuple[int, dict[int, float]]:
+    """The best number of threads for a program, and the speed with each; on CUDA one, without a trial."""
+    if options.device == "cuda":
+        return 1, {}
     found = {}
     for threads in sorted({1, 2, cores()} & set(range(1, cores() + 1))):
-        found[threads] = measure(program, threads, seconds, device)["steps_per_second"]
+        found[threads] = measure(program, threads, options.trial_seconds, options)["steps_per_second"]
     return max(found, key=lambda threads: found[threads]), found
 
 
@@ -148,15 +174,30 @@ def summarize(
 
 
 def compare(summaries: list[dict[str, Any]]) -> None:
-    """Ours over theirs, by gradient steps. With the same ratio this is the same as by steps."""
-    ours = next((s["updates_per_second"] for s in summaries if s["name"] == "ours"), None)
+    """Ours over theirs, by gradient steps. With the same ratio this is the same as by steps. Least and most: over
+    the rounds that both have."""
+    by_name = {s["name"]: s for s in summaries}
     for summary in summaries:
-        summary["ours_over_theirs"] = ours / summary["updates_per_second"] if ours else None
+        ours = by_name.get(BESIDE.get(summary["name"], "ours"))
+        summary["ours_over_theirs"] = (
+            ours["updates_per_second"] / summary["updates_per_second"] if ours else None
+        )
+        theirs = {row["round"]: row["updates_per_second"] for row in summary["rounds"]}
+        rounds = [] if ours is None else ours["rounds"]
+        pairs = [row["updates_per_second"] / theirs[row["round"]] for row in rounds if row["round"] in theirs]
+        summary["ours_over_theirs_by_round"] = pairs
 
 
-def table(summaries: list[dict[str, Any]], title: str) -> Table:
+def describe_work(work: Work) -> str:
+    """The work in words."""
+    network = "-".join(map(str, work.hidden))
+    return f"one gradient step per {work.every} transitions, batch {work.batch}, MLP {network}"
+
+
+def table(summaries: list[dict[str, Any]], work: Work) -> Table:
     """The table that is printed."""
-    grid = Table(title=title, caption_justify="left")
+    name = "Rainbow" if work == WORKS["rainbow"] else "DQN"
+    grid = Table(title=f"{name} on Snake: {describe_work(work)}", caption_justify="left")
     grid.caption = (
         "ours ÷ theirs compares gradient steps per second: the naive loop takes one after every step. "
         "reuse: batch x gradient steps per transition."
@@ -164,7 +205,7 @@ def table(summaries: list[dict[str, Any]], title: str) -> Table:
     for name in ("", "version", "algorithm"):
         grid.add_column(name)
     columns = ("envs", "threads", "ratio", "batch", "reuse", "steps/s", "min – max", "since start")
-    for name in (*columns, "updates/s", "ours ÷ theirs"):
+    for name in (*columns, "updates/s", "ours ÷ theirs", "by rounds"):
         grid.add_column(name, justify="right")
     for s in summaries:
         factor = s["ours_over_theirs"]
@@ -182,11 +223,12 @@ def table(summaries: list[dict[str, Any]], title: str) -> Table:
             f"{s['wall_steps_per_second']:,.0f}",
             f"{s['updates_per_second']:,.0f}",
             "" if factor is None or s["name"] in OURS else f"{factor:.1f}",
+            "" if s["name"] in OURS else ", ".join(f"{x:.1f}" for x in s["ours_over_theirs_by_round"]),
         )
     return grid
 
 
-def draw(summaries: list[dict[str, Any]], machine: str, path: Path) -> None:
+def draw(summaries: list[dict[str, Any]], work: Work, machine: str, path: Path) -> None:
     """A bar per program; whiskers from the slowest round to the fastest."""
     import matplotlib
 
@@ -202,7 +244,7 @@ def draw(summaries: list[dict[str, Any]], machine: str, path: Path) -> None:
     labels = []
     for s in ordered:
         boards = "1 environment" if s["envs"] == 1 else f"{s['envs']} environments"
-        own_ratio = "" if PROGRAMS[s["name"]].ratio == RATIO else f", ratio {PROGRAMS[s['name']].ratio:g}"
+        own_ratio = f", ratio {PROGRAMS[s['name']].own_ratio:g}" if PROGRAMS[s["name"]].own_ratio else ""
         labels.append(
             f"{s['label'].partition(',')[0] if s['name'] in OURS else s['label']}\n{boards}{own_ratio}"
         )
@@ -221,9 +263,7 @@ def draw(summaries: list[dict[str, Any]], machine: str, path: Path) -> None:
     axes.set_xlim(0, max(s["steps_per_second_max"] for s in ordered) * 1.15)
     axes.set_xlabel(f"transitions per second while learning ({machine})")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.set_title(
-        "DQN on Snake: one gradient step per 4 transitions (ratio 0.25), batch 64, MLP 2x256", fontsize=10
-    )
+    axes.set_title(f"DQN on Snake: {describe_work(work)}", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,7 +285,9 @@ def run_all(
 
     for name in programs:
         try:
-            threads[name], trials[name] = best_threads(programs[name], options.trial_seconds, options.device)
+            threads[name], trials[name] = best_threads(programs[name], options)
+            if not trials[name]:
+                continue
             tried = ", ".join(f"{count}: {speed:,.0f}" for count, speed in trials[name].items())
             console.print(f"trial    {name:<17} steps/s by threads: {tried}")
         except ProgramError as error:
@@ -253,7 +295,7 @@ def run_all(
     for number in range(options.rounds):
         for name in in_order(list(found), number):
             try:
-                row = measure(programs[name], threads[name], options.seconds, options.device)
+                row = measure(programs[name], threads[name], options.seconds, options)
             except ProgramError as error:
                 drop(name, error)
                 continue
@@ -270,14 +312,16 @@ def in_order(names: list[str], number: int) -> Iterable[str]:
     return names if number % 2 == 0 else reversed(names)
 
 
-def choose(programs: dict[str, Program], only: str | None) -> dict[str, Program]:
-    """All programs, or ours and those that were named."""
-    if only is None:
-        return programs
-    named = only.split(",")
-    if unknown := [name for name in named if name not in programs]:
-        raise SystemExit(f"Unknown: {', '.join(unknown)}. There are {', '.join(programs)}.")
-    return {name: program for name, program in programs.items() if name in named or name in OURS}
+def choose(options: argparse.Namespace) -> dict[str, Program]:
+    """All programs of a device and a work, or ours and those that were named."""
+    programs = RAINBOW if options.work == "rainbow" else PROGRAMS
+    there = {name: program for name, program in programs.items() if options.device in program.devices}
+    if options.only is None:
+        return there
+    named = options.only.split(",")
+    if unknown := [name for name in named if name not in there]:
+        raise SystemExit(f"Unknown: {', '.join(unknown)}. On {options.device} there are {', '.join(there)}.")
+    return {name: program for name, program in there.items() if name in named or name in OURS}
 
 
 def main() -> None:
@@ -288,38 +332,40 @@ def main() -> None:
     )
     parser.add_argument("--trial-seconds", type=float, default=5.0, help="window of the trials for threads")
     parser.add_argument("--only", help="peers by name, separated by commas; ours always runs")
-    parser.add_argument("--algo", choices=list(TITLES), default="dqn")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--work", choices=WORKS, help="default: quarter, on CUDA purejaxrl")
+    parser.add_argument("--python", type=Path, default=PYTHON, help="the interpreter that has the peers")
     parser.add_argument("--machine", help="name for the files; default: the number of cores")
     parser.add_argument("--json", type=Path, help="default: benchmarks/results/throughput-MACHINE.json")
     parser.add_argument("--picture", type=Path, help="default: docs/images/throughput.png")
     options = parser.parse_args()
-    if not PYTHON.exists():
+    options.work = options.work or ("purejaxrl" if options.device == "cuda" else "quarter")
+    if not options.python.exists():
         raise SystemExit("The peers are not installed: run `make bench-setup` first.")
     try:
         measured = context(options.device)
     except ConfigError as error:
         raise SystemExit(str(error)) from None
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    rainbow = options.algo == "rainbow"
-    programs = choose(RAINBOW if rainbow else PROGRAMS, options.only)
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    programs, work = choose(options), WORKS[options.work]
     found, trials = run_all(programs, options, console)
     summaries = [summarize(name, programs[name], rows, trials[name]) for name, rows in found.items()]
     compare(summaries)
-    console.print(table(summaries, TITLES[options.algo]))
+    console.print(table(summaries, work))
 
-    complete = options.only is None
-    machine = f"{'rainbow-' * rainbow}{options.machine or f'{cores()}cores'}"
-    results = options.json or (HERE / "results" / f"throughput-{machine}.json" if complete else None)
-    usual = HERE.parent / "docs" / "images" / "throughput.png" if complete and not rainbow else None
-    picture = options.picture or usual
+    complete, rainbow = options.only is None, options.work == "rainbow"
+    machine = options.machine or (f"{cores()}cores" if options.device == "cpu" else "cuda")
+    file = f"throughput-{'rainbow-' * rainbow}{machine}.json"
+    results = options.json or (HERE / "results" / file if complete else None)
+    chart = "throughput.png" if options.device == "cpu" else "throughput-cuda.png"
+    picture = options.picture or (
+        HERE.parent / "docs" / "images" / chart if complete and not rainbow else None
+    )
     if results:
         command = shlex.join(["python", *sys.argv])
-        write_json(
-            results, {**measured, "command": command, "ratio": programs["ours"].ratio, "results": summaries}
-        )
+        write_json(results, {**measured, "command": command, "ratio": work.ratio, "results": summaries})
     if picture:
-        draw(summaries, f"{measured['device']}, {measured['cores']} cores", picture)
+        draw(summaries, work, f"{measured['device']}, {measured['cores']} cores", picture)
     if len(found) < len(programs):
         raise SystemExit(f"Left out: {', '.join(sorted(set(programs) - set(found)))}.")
 

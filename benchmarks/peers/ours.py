@@ -17,6 +17,7 @@ from flashdqn.runs.rows import MetricsRow
 from flashdqn.runs.tables import read_metrics
 from peers import task
 
+GAMES = {"snake": "snake", "cartpole": "peers.cartpole_game:CartPole"}
 REPORT_EVERY = 2_000  # transitions: the window begins and ends at a report
 
 
@@ -28,7 +29,7 @@ def settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
         "train_ratio": task.RATIO,
         "device": asked.device,
         "out": out,
-        "env": {"features": "basic", "size": 10},
+        **({"env": {"features": "basic", "size": 10}} if asked.game == "snake" else {}),
         "network": {"hidden": task.HIDDEN},
         "replay": {"capacity": task.REPLAY},
         "learn": {
@@ -42,7 +43,7 @@ def settings(asked: argparse.Namespace, out: str) -> dict[str, Any]:
         "runtime": {"threads": asked.threads},
         "explore": {"start": task.EPS, "end": task.EPS},
         "eval": {"every": 0, "episodes": 1},
-        "log": {"every": REPORT_EVERY, "checkpoint_every": 0},
+        "log": {"every": REPORT_EVERY if asked.device == "cpu" else 10 * REPORT_EVERY, "checkpoint_every": 0},
     }
 
 
@@ -81,8 +82,8 @@ def window(rows: list[MetricsRow]) -> dict[str, Any]:
 def main() -> None:
     asked = task.arguments()
     with tempfile.TemporaryDirectory() as out:
-        made = rainbow_settings(asked, out) if asked.algo == "rainbow" else settings(asked, out)
-        run = flashdqn.train("snake", progress=False, **made)
+        made = rainbow_settings(asked, out) if asked.work == "rainbow" else settings(asked, out)
+        run = flashdqn.train(GAMES[asked.game], progress=False, **made)
         result = window(read_metrics(run.path))
         hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
     result["all_steps"] = run.summary["steps"]

@@ -9,26 +9,45 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-NUM_ENVS = 8
-HIDDEN = (256, 256)
-BATCH = 64
 LR = 5e-4
 GAMMA = 0.99
 EPS = 0.05  # constant, so that every policy is asked for its opinion equally often
 REPLAY = 100_000
 STARTS = 10_000  # transitions before the first gradient step
-EVERY = 4  # transitions per gradient step: a ratio of 0.25
-RATIO = 1 / EVERY
 TARGET_EVERY = 1_000  # gradient steps between copies into the target network
 
-# Rainbow: the work that replaces the above with --algo rainbow (Hessel et al. 2018, at the size of our own preset).
-RAINBOW = {"HIDDEN": (128, 128), "BATCH": 256, "EVERY": 32, "RATIO": 1 / 32}
+# Of Rainbow (Hessel et al. 2018, at the size of our own preset).
 ATOMS, V_MIN, V_MAX = 51, -10.0, 10.0
 N_STEP, ALPHA, BETA, NOISE = 3, 0.5, 0.4, 0.5
+
+
+class Work(NamedTuple):
+    """What a program does: environments where it takes several, the network, the batch, transitions per update."""
+
+    envs: int
+    hidden: tuple[int, int]
+    batch: int
+    every: int
+
+    @property
+    def ratio(self) -> float:
+        """Gradient steps per transition."""
+        return 1 / self.every
+
+
+WORKS = {
+    "quarter": Work(8, (256, 256), 64, 4),
+    "purejaxrl": Work(10, (120, 84), 128, 10),
+    "rainbow": Work(256, (128, 128), 256, 32),
+}
+
+# Those of the work that was asked for; `arguments` sets them.
+NUM_ENVS, HIDDEN, BATCH, EVERY = WORKS["quarter"]
+RATIO = 1 / EVERY
 
 # The window opens when both are behind it, counted from the end of the first update: that is where compilers work.
 BURN_IN_SECONDS = 2.0
@@ -41,14 +60,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of the measured window")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, or of XLA")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--envs", type=int, default=NUM_ENVS)
+    parser.add_argument("--work", choices=WORKS, default="quarter")
+    parser.add_argument("--envs", type=int, default=0, help="0: those of the work")
     parser.add_argument("--compile", action="store_true", help="compile the update (TorchRL)")
-    parser.add_argument("--algo", choices=["dqn", "rainbow"], default="dqn")
+    parser.add_argument("--game", choices=["snake", "cartpole"], default="snake", help="of ours")
     asked = parser.parse_args()
-    if asked.algo == "rainbow":
-        globals().update(RAINBOW)
+    use_work(asked.work)
+    asked.envs = asked.envs or NUM_ENVS
     torch.set_num_threads(asked.threads)
     return asked
+
+
+def use_work(name: str) -> None:
+    """Set the constants of this module to those of a work."""
+    global NUM_ENVS, HIDDEN, BATCH, EVERY, RATIO
+    NUM_ENVS, HIDDEN, BATCH, EVERY = WORKS[name]
+    RATIO = 1 / EVERY
 
 
 def synchronize() -> None:

@@ -101,7 +101,7 @@ def make_rainbow(device: str) -> RainbowDQN:
 def main() -> None:
     asked = task.arguments()
     window = task.Window(asked.seconds)
-    rainbow = asked.algo == "rainbow"
+    rainbow = asked.work == "rainbow"
     algorithm = make_rainbow(asked.device) if rainbow else make_algorithm(asked.device)
     buffer = VectorReplayBuffer(task.REPLAY, asked.envs)
     if rainbow:

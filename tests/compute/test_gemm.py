@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flashdqn.compute.gemm import (
     LANES,
+    finish_stage,
     increment_counter,
     make_tile,
     make_transpose,
@@ -143,6 +144,15 @@ def count_up(worker: Any, threads: Any, counters: Any, times: Any) -> None:
     wait_for_counter(counters + 64, 1)
 
 
+@never_inlined
+def report_parts(worker: Any, threads: Any, counters: Any, seen: Any) -> None:
+    """Every thread reports another number of parts, and waits for its own; then it reports none."""
+    for k in range(seen.shape[1]):
+        finish_stage(counters + 64 * k, worker + 1, worker + 1)
+        finish_stage(counters + 64 * k, 0, 1)
+        seen[worker, k] = read_counter(counters + 64 * k)
+
+
 @numba.njit
 def read(address):  # type: ignore[no-untyped-def]
     return read_counter(address)
@@ -156,3 +166,12 @@ def test_counters_are_everybodys(threads: int) -> None:
     assert counters[0] == 100_000 * threads
     assert counters[8] == threads
     assert read(at(counters)) == counters[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_finished_parts_are_reported_at_once(threads: int) -> None:
+    counters, seen = np.zeros(8 * 1000, dtype=np.int64), np.zeros((threads, 1000), dtype=np.int64)
+    arguments = (at(counters), seen)
+    compile_for_threads(report_parts, arguments)(threads, *arguments)
+    assert (counters[0::8] == threads * (threads + 1) // 2).all()
+    assert (seen > np.arange(threads)[:, None]).all()

@@ -233,7 +233,9 @@ def test_auto_takes_the_first_unless_another_is_clearly_faster(monkeypatch: pyte
     for eager, expected in ((1.0, "native"), (0.9, "native"), (0.5, "eager")):
         engine, _ = make(config)
         monkeypatch.setattr(
-            choosing, "time_updates", lambda engine, t=eager: 1.0 if engine.plan.way == "native" else t
+            choosing,
+            "time_updates",
+            lambda engine, best=0.0, t=eager: 1.0 if engine.plan.way == "native" else t,
         )
         choice = choose_execution_plan(config, engine, note=pytest.fail)
         assert choice.plan == engine.plan == ExecutionPlan(expected)  # type: ignore[arg-type]

@@ -304,11 +304,35 @@ def read_counter(typing: Any, counter: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+@intrinsic
+def add_to_counter(typing: Any, counter: Any, amount: Any) -> Any:
+    """Add to the counter at this address, atomically."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        place = build.inttoptr(arguments[0], _INT.as_pointer())
+        build.atomic_rmw("add", place, arguments[1], "acq_rel")
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 @never_inlined
 def wait_for_counter(counter: Scalar, total: Scalar) -> None:
     """Wait until the counter has reached `total`. This spins, because the threads that count are at work."""
     while read_counter(counter) < total:
         pass
+
+
+@never_inlined
+def finish_stage(counter: Scalar, finished: Scalar, total: Scalar) -> None:
+    """Report all parts that this thread has finished, and wait until the threads together have finished `total`.
+
+    One report for all: the counter's memory moves from core to core with every report, which takes a third of a
+    microsecond where they are far apart.
+    """
+    if finished:
+        add_to_counter(counter, finished)
+    wait_for_counter(counter, total)
 
 
 def _generate_view(kind: Any) -> Any:

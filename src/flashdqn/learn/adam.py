@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flashdqn.config import LearnConfig
 from flashdqn.core.saved import require_finite
-from flashdqn.learn.flat import Flat
+from flashdqn.learn.flat import Flat, make_zeros_apart
 
 BETA1, BETA2 = 0.9, 0.999
 #: The length of RAdam's longest moving average, ρ_∞.
@@ -31,8 +31,8 @@ class Adam:
 
     def __init__(self, config: LearnConfig, flat: Flat, lr: Tensor) -> None:
         self.config, self.flat, self.lr = config, flat, lr
-        self.first = torch.zeros_like(flat.values)  # m: mean of the gradients
-        self.second = torch.zeros_like(flat.values)  # v: mean of their squares
+        self.first = make_zeros_apart(flat.values)  # m: mean of the gradients
+        self.second = make_zeros_apart(flat.values)  # v: mean of their squares
         self.steps = torch.zeros((), device=flat.values.device)
 
     @property

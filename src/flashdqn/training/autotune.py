@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -36,6 +37,10 @@ from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_eva
 
 #: A trial repeats the work of an iteration for this long, and the best time counts: the machine may be busy.
 TRIAL_SECONDS = 0.3
+
+#: A trial is over sooner if its best time has not fallen by `LESS` for `PATIENCE` seconds, or if after `FEW` rounds
+#: that time is still `HOPELESS` times that of the best candidate before it.
+PATIENCE, LESS, FEW, HOPELESS = 0.1, 0.02, 5, 2.0
 
 #: A later candidate of a trial must take less than this share of the best time. So a busy machine does not decide
 #: by chance; otherwise the same seed would not give the same weights. And while another program runs, threads can
@@ -140,7 +145,7 @@ def try_plans(config: Config, engine: Engine, note: Note) -> Choice:
         choice.plan = plan
         if not trial or plan.graph:  # on a GPU, nothing that is launched operation by operation beats a graph
             return choice
-        seconds = choice.seconds[str(plan)] = time_updates(engine)
+        seconds = choice.seconds[str(plan)] = time_updates(engine, best[0] if best else math.inf)
         if best is None or seconds < WORTH * best[0]:
             best = seconds, plan
     assert best is not None
@@ -222,14 +227,15 @@ def set_torch_threads(engine: Engine, count: int) -> None:
         warm_up_plan(engine, engine.plan)
 
 
-def time_updates(engine: Engine) -> float:
+def time_updates(engine: Engine, best: float = math.inf) -> float:
     """Best time of a group of updates, in seconds; with a step of the environments if a graph can hold that too.
 
-    Other environments do not play for a trial: they may be slow, or fail.
+    `best` is the time of another candidate. Other environments do not play for a trial: they may be slow, or fail.
     """
     parts, device = engine.parts, engine.parts.learner.device
-    least, stop = float("inf"), time.perf_counter() + TRIAL_SECONDS
-    while time.perf_counter() < stop:
+    least, rounds = math.inf, 0
+    began = improved = now = time.perf_counter()
+    while now < min(began + TRIAL_SECONDS, improved + PATIENCE) or not rounds:
         parts.sampler.draw_again()
         start = time.perf_counter()
         if is_capturable(parts.collector.env):
@@ -237,5 +243,10 @@ def time_updates(engine: Engine) -> float:
         with suppress(BadNumbersError, DivergedError):  # the run itself reports it
             engine.learn(engine.largest)
         synchronize_device(device)
-        least = min(least, time.perf_counter() - start)
+        now, rounds = time.perf_counter(), rounds + 1
+        if now - start < (1 - LESS) * least:
+            improved = now
+        least = min(least, now - start)
+        if rounds >= FEW and least > HOPELESS * best:
+            break
     return least

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -16,6 +17,9 @@ Numbers: TypeAlias = np.ndarray[Any, Any]
 
 #: Up to this many inputs, every thread computes the whole first layer itself.
 FEW_INPUTS = 64
+
+#: Unused bytes behind a tensor. They are never touched, so they take no memory.
+GAP = 1 << 16
 
 
 class BySamples:
@@ -108,14 +112,19 @@ class ByHalves:
 
 
 class Memory:
-    """Tensors at fixed addresses."""
+    """Tensors at fixed addresses, far enough apart.
+
+    A processor that walks through a matrix also fetches what lies behind it. If another core writes there, both
+    wait for each other.
+    """
 
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
 
     def new(self, *shape: int, dtype: torch.dtype = torch.float32) -> int:
         """The address of a new tensor of zeros."""
-        self._tensors.append(torch.zeros(shape, dtype=dtype))
+        gap = GAP // dtype.itemsize
+        self._tensors.append(torch.zeros(math.prod(shape) + gap, dtype=dtype))
         return self._tensors[-1].data_ptr()
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from flashdqn.compute.gemm import (
+    finish_stage,
     increment_counter,
     multiply_matrices,
     never_inlined,
@@ -29,7 +30,6 @@ from flashdqn.compute.gemm import (
     view_bool_matrix,
     view_float_matrix,
     view_matrix_like,
-    wait_for_counter,
     with_fast_sums,
 )  # fmt: skip
 from flashdqn.compute.kernels import Array, Scalar, inner
@@ -93,35 +93,35 @@ def run_updates(
     stage = (threads + 1) * APART  # bytes of counters
     for u in range(len(batches)):
         counters = places[COUNTERS] + STAGES * stage * u
-        part = take_next_part(counters, shares[0], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
             forward_and_backward(
                 layers, batches[u], sizes, places[ZERO], huber, like, chosen, terms, part * at_once
             )
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[0], worker, threads)
-        wait_for_counter(counters, shares[0, threads])
+        finish_stage(counters, finished, shares[0, threads])
         loss, q = sum_terms(terms[0]), sum_terms(terms[1]) / samples
         if applied and not np.isfinite(SINGLE(loss)):
             results[u, 0] = loss
             return
 
         counters += stage
-        part = take_next_part(counters, shares[1], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
             layer, first, rows = layers[blocks[part, 0]], blocks[part, 1], blocks[part, 2]
             delta = layer[DELTA] + 4 * first * sizes[WIDTH]
             squares[part] = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, places[ZERO])
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[1], worker, threads)
-        wait_for_counter(counters, shares[1, threads])
+        finish_stage(counters, finished, shares[1, threads])
         norm = np.sqrt(sum_terms(squares))
         if not applied:
             results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
             return
 
         counters += stage
-        part = take_next_part(counters, shares[2], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[2], worker, threads)
         while part >= 0:
             if part == 0:
                 results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
@@ -129,9 +129,9 @@ def run_updates(
                     sums[k] += results[u, k]
                 done[0] = u + 1
             apply_adam(part * PIECE, places, lengths, settings, norm, u + 1)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[2], worker, threads)
-        wait_for_counter(counters, shares[2, threads])
+        finish_stage(counters, finished, shares[2, threads])
 
 
 @never_inlined

@@ -25,14 +25,13 @@ import numpy as np
 
 from flashdqn.compute.gemm import (
     LANES,
-    increment_counter,
+    finish_stage,
     multiply_matrices,
     never_inlined,
     read_counter,
     transpose_matrix,
     view_float_matrix,
     view_matrix_like,
-    wait_for_counter,
 )
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.training.backends.cpu.mlp import (
@@ -121,12 +120,12 @@ def run_updates_by_halves(
         if u + 1 < len(batches) and read_counter(counters + STAGES * stage) > 0:
             continue  # this thread is late: the others are ahead
         first_layer(layers, batches[u], sizes, mine, zero, like)
-        part = take_next_part(counters, shares[0], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
             second_layer_block(layers, sizes, mine, shared, zero, part)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[0], worker, threads)
-        wait_for_counter(counters, blocks)
+        finish_stage(counters, finished, blocks)
         td_error(layers, batches[u], sizes, mine, shared, huber, blocks, terms)
         loss, q = sum_terms(terms[0]), sum_terms(terms[1]) / samples
 
@@ -135,37 +134,37 @@ def run_updates_by_halves(
             if take_next_part(counters, shares[1], worker, threads) == 0:
                 results[u, 0] = loss
             return
-        part = take_next_part(counters, shares[1], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
             if part == 0:
                 results[u, 0], results[u, 1] = loss, q
                 write_priorities(mine, batches[u], samples)
             squares[part] = second_layer_gradient(layers, sizes, mine, shared, zero, part)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[1], worker, threads)
-        wait_for_counter(counters, blocks)
+        finish_stage(counters, finished, blocks)
 
         counters += stage
-        part = take_next_part(counters, shares[2], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[2], worker, threads)
         while part >= 0:
             input_gradient_half(layers, sizes, shared, zero, part, shares[2, threads] // 2)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[2], worker, threads)
-        wait_for_counter(counters, shares[2, threads])
+        finish_stage(counters, finished, shares[2, threads])
 
         counters += stage
-        part = take_next_part(counters, shares[3], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[3], worker, threads)
         while part >= 0:
             squares[blocks + part] = first_layer_gradient(layers, sizes, mine, shared, zero, part)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[3], worker, threads)
-        wait_for_counter(counters, shares[3, threads])
+        finish_stage(counters, finished, shares[3, threads])
         norm = np.sqrt(sum_terms(squares))
         if not applied:
             return
 
         counters += stage
-        part = take_next_part(counters, shares[4], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[4], worker, threads)
         while part >= 0:
             if part == 0:
                 results[u, 2] = norm
@@ -173,9 +172,9 @@ def run_updates_by_halves(
                     sums[k] += results[u, k]
                 done[0] = u + 1
             apply_adam(part * PIECE, places, lengths, settings, norm, u + 1)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[4], worker, threads)
-        wait_for_counter(counters, shares[4, threads])
+        finish_stage(counters, finished, shares[4, threads])
 
 
 @inner

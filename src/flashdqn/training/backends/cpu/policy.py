@@ -9,14 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.compute.compile_ahead import KernelJob
-from flashdqn.compute.gemm import (
-    LANES,
-    increment_counter,
-    never_inlined,
-    never_inlined_as,
-    view_float_matrix,
-    wait_for_counter,
-)
+from flashdqn.compute.gemm import LANES, finish_stage, never_inlined, never_inlined_as, view_float_matrix
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import Views, compile_for_threads
 from flashdqn.compute.threads import Team
@@ -65,16 +58,16 @@ def run_policy(
     last = len(layers) - 1
     x = view_float_matrix(layers[0, mlp_cpu.X], layers[0, mlp_cpu.IN], width)
     q = view_float_matrix(layers[last, mlp_cpu.Y], layers[last, mlp_cpu.OUT], width)
-    part = take_next_part(counters, shares, worker, threads)
+    finished, part = 0, take_next_part(counters, shares, worker, threads)
     while part >= 0:
         first = part * at_once
         end = min(first + at_once, len(action))
         load_observations(obs, first, end, x, bytes_)
         forward_pass(layers, mlp_cpu.WEIGHT, mlp_cpu.BIAS, mlp_cpu.X, mlp_cpu.Y, first, at_once, width)
         choose_actions(q, action, legal, eps, luck, first, end)
-        increment_counter(counters)
+        finished += 1
         part = take_next_part(counters, shares, worker, threads)
-    wait_for_counter(counters, shares[threads])
+    finish_stage(counters, finished, shares[threads])
 
 
 @inner
@@ -125,16 +118,16 @@ def make_variant_policy(name: str, find_q: Any) -> Any:
         action: Array,
     ) -> None:
         width, counters = sizes[mlp_cpu.WIDTH], sizes[VARIANT_COUNTERS]
-        part = take_next_part(counters, shares[0], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[0], worker, threads)
         while part >= 0:
             form_noisy_block(layers, blocks, 0, part)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[0], worker, threads)
-        wait_for_counter(counters, shares[0, threads])
+        finish_stage(counters, finished, shares[0, threads])
         counters += (threads + 1) * APART
         x = view_float_matrix(layers[0, mlp_cpu.NEXT_X], layers[0, mlp_cpu.IN], width)
         q = view_float_matrix(rooms[Q], sizes[ACTIONS], width)
-        part = take_next_part(counters, shares[1], worker, threads)
+        finished, part = 0, take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
             first = part * sizes[mlp_cpu.AT_ONCE]
             end = min(first + sizes[mlp_cpu.AT_ONCE], len(action))
@@ -142,9 +135,9 @@ def make_variant_policy(name: str, find_q: Any) -> Any:
             forward_layers(layers, sizes, rooms, False, True, False, first)
             find_q(layers[len(layers) - 1, mlp_cpu.NEXT_Y], rooms[Q], sizes, atoms, rooms, first)
             choose_actions(q, action, legal, eps, luck, first, end)
-            increment_counter(counters)
+            finished += 1
             part = take_next_part(counters, shares[1], worker, threads)
-        wait_for_counter(counters, shares[1, threads])
+        finish_stage(counters, finished, shares[1, threads])
 
     return never_inlined_as(name, run)
 

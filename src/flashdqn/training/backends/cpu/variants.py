@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from flashdqn.compute.gemm import (
-    increment_counter,
+    finish_stage,
     never_inlined,
     never_inlined_as,
     view_float_matrix,
     view_matrix_like,
-    wait_for_counter,
 )
 from flashdqn.compute.kernels import Array, Scalar
 from flashdqn.training.backends.cpu.head_categorical import (
@@ -218,15 +217,15 @@ def make_updates(name: str, find_q: Any, make_goal: Any, find_slopes: Any, add_s
         stage = (threads + 1) * APART
         for u in range(len(batches)):
             counters = places[COUNTERS] + STAGES * stage * u
-            part = take_next_part(counters, shares[0], worker, threads)
+            finished, part = 0, take_next_part(counters, shares[0], worker, threads)
             while part >= 0:
                 form_noisy_block(layers, blocks, batches[u, NOISE], part)
-                increment_counter(counters)
+                finished += 1
                 part = take_next_part(counters, shares[0], worker, threads)
-            wait_for_counter(counters, shares[0, threads])
+            finish_stage(counters, finished, shares[0, threads])
 
             counters += stage
-            part = take_next_part(counters, shares[1], worker, threads)
+            finished, part = 0, take_next_part(counters, shares[1], worker, threads)
             while part >= 0:
                 first = part * at_once
                 end = min(first + at_once, samples)
@@ -239,30 +238,30 @@ def make_updates(name: str, find_q: Any, make_goal: Any, find_slopes: Any, add_s
                     find_q(outputs, rooms[Q], sizes, atoms, rooms, first)
                     add_margin(outputs, slopes, batches[u], sizes, numbers, atoms, rooms, terms, first, end)
                 backward_layers(layers, sizes, rooms, first, end, places[ZERO])
-                increment_counter(counters)
+                finished += 1
                 part = take_next_part(counters, shares[1], worker, threads)
-            wait_for_counter(counters, shares[1, threads])
+            finish_stage(counters, finished, shares[1, threads])
             loss, q = sum_terms(terms[0]), sum_terms(terms[1]) / samples
             if applied and not np.isfinite(SINGLE(loss)):
                 results[u, 0] = loss
                 return
 
             counters += stage
-            part = take_next_part(counters, shares[2], worker, threads)
+            finished, part = 0, take_next_part(counters, shares[2], worker, threads)
             while part >= 0:
                 squares[part] = gradient_of_block(
                     layers, blocks, batches[u, NOISE], sizes, places[ZERO], part
                 )
-                increment_counter(counters)
+                finished += 1
                 part = take_next_part(counters, shares[2], worker, threads)
-            wait_for_counter(counters, shares[2, threads])
+            finish_stage(counters, finished, shares[2, threads])
             norm = np.sqrt(sum_terms(squares))
             if not applied:
                 results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
                 return
 
             counters += stage
-            part = take_next_part(counters, shares[3], worker, threads)
+            finished, part = 0, take_next_part(counters, shares[3], worker, threads)
             while part >= 0:
                 if part == 0:
                     results[u, 0], results[u, 1], results[u, 2] = loss, q, norm
@@ -270,9 +269,9 @@ def make_updates(name: str, find_q: Any, make_goal: Any, find_slopes: Any, add_s
                         sums[k] += results[u, k]
                     done[0] = u + 1
                 apply_adam(part * PIECE, places, lengths, settings, norm, u + 1)
-                increment_counter(counters)
+                finished += 1
                 part = take_next_part(counters, shares[3], worker, threads)
-            wait_for_counter(counters, shares[3, threads])
+            finish_stage(counters, finished, shares[3, threads])
 
     return never_inlined_as(name, run_updates)
 
