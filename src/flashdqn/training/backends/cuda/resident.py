@@ -84,7 +84,7 @@ class ResidentUpdates:
         self.parts, self.most, self._load = parts, most, load
         self.network = read_network(parts)
         self.task = describe_task(parts, most)
-        self.cut = cut or choose_cut(self.network, self.task)
+        self.cut = cut or choose_cut(self.network, self.task, count_multiprocessors(parts.learner.device))
         self.batch, device = self.task.batch, parts.learner.device
         self.layout = ResidentLayout(self.network, self.task, self.cut)
         self.scratch = torch.zeros(self.layout.scratch_floats, device=device)
@@ -200,7 +200,7 @@ def explain_misfit(parts: Parts) -> str | None:
         return "the resident update reads observations in float32 or bytes as the ring stores them, without stacks"
     if config.update_size > LARGEST_BATCH:
         return f"the resident update is for batches of at most {LARGEST_BATCH:,}"
-    cut = choose_cut(read_network(parts), describe_task(parts, 1))
+    cut = choose_cut(read_network(parts), describe_task(parts, 1), count_multiprocessors(learner.device))
     needed = ResidentLayout(read_network(parts), describe_task(parts, 1), cut).shared_bytes
     if needed > SHARED_BYTES:
         return (
@@ -257,15 +257,20 @@ def describe_task(parts: Parts, most: int) -> UpdateTask:
     )  # fmt: skip
 
 
-def choose_cut(network: Network, task: UpdateTask) -> Cut:
-    """As many blocks as there is work for, but one for each of an H200's 132 multiprocessors at most; groups of units
-    that fit into shared memory."""
+def choose_cut(network: Network, task: UpdateTask, multiprocessors: int = 132) -> Cut:
+    """As many blocks as there is work for, but at most one for each multiprocessor; groups of units that fit into
+    shared memory."""
     for group in (32, 16, 8):
         layout = ResidentLayout(network, task, Cut(1, 8, False, group=group))
-        cut = Cut(max(1, min(128, max(layout.tasks, layout.tiles))), 8, False, group=group)
+        cut = Cut(max(1, min(multiprocessors, max(layout.tasks, layout.tiles))), 8, False, group=group)
         if ResidentLayout(network, task, cut).shared_bytes <= SHARED_BYTES:
             break
     return cut
+
+
+def count_multiprocessors(device: torch.device) -> int:
+    """Those of a GPU; elsewhere those of an H200."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
 
 
 def lie_behind_each_other(batches: list[Batch]) -> bool:

@@ -216,7 +216,8 @@ class ResidentLayout:
             "SOURCE": task.source, "ENVS": task.envs, "RING_ROWS": task.ring_rows, "N_STEP": task.n_step,
             "TRIES": task.tries, "HUBER": task.huber, "CLIP": task.clip, "EPSILON": task.epsilon,
             "DECAY": task.decay, "TAU": task.tau, "TARGET_EVERY": task.target_every,
-            "VALUE_SIZE": self.value_size, "BACK_ROWS": self.back_rows, "AHEAD": self.is_ahead, "SHARED_FLOATS": self.shared_bytes // 4,
+            "VALUE_SIZE": self.value_size, "BACK_ROWS": self.back_rows, "AHEAD": self.is_ahead,
+            "SHARED_FLOATS": self.shared_bytes // 4,
         }  # fmt: skip
         for index in range(MOST_LAYERS + 2):
             constants[f"WIDTH_{index}"] = get_or_zero(network.widths, index)
