@@ -1,5 +1,5 @@
-"""The resident update on a GPU, by size: is it right, how fast is it in a CUDA graph, where do its cycles go; and the
-three kernels of Triton beside it where they fit.
+"""The resident update on a GPU, by size: is it right, how fast is it in a CUDA graph, and where its cycles go;
+beside it the three kernels of Triton, where they fit.
 
     python benchmarks/resident.py [--json PATH] [--profile]
 
