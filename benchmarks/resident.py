@@ -1,7 +1,7 @@
 """The resident update on a GPU, by size: is it right, how fast is it in a CUDA graph, and where its cycles go;
 beside it the three kernels of Triton, where they fit.
 
-    python benchmarks/resident.py [--json PATH] [--profile]
+    python benchmarks/resident.py [--only "2x256 b64" …] [--json PATH] [--profile]
 
 Every time is the median of 30 replays of a graph with ten launches. A launch draws its samples, and does eight
 updates; or one.
@@ -150,9 +150,14 @@ def show_phases(case: Case, cut: Cut | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, default=HERE / "results" / "resident-h200.json")
+    parser.add_argument("--only", nargs="*", choices=CASES, help="some of the cases")
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    rows = [row for name in CASES for row in show_case(name, [None], arguments.profile, triton=True)]
+    rows = [
+        row
+        for name in arguments.only or CASES
+        for row in show_case(name, [None], arguments.profile, triton=True)
+    ]
     write_json(arguments.json, {"context": context("cuda"), "rows": rows})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,6 +137,34 @@ def test_a_failed_call_of_the_driver_is_one_sentence() -> None:
     failed = type("Failed", (), {"__int__": lambda self: 1, "name": "CUDA_ERROR_INVALID_VALUE"})()
     with pytest.raises(ExecutionError, match="CUDA cannot launch a kernel: CUDA_ERROR_INVALID_VALUE"):
         nvrtc._check((failed,), "launch")
+
+
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_a_launch_names_kernel_grid_memory_stream_and_arguments(
+    monkeypatch: pytest.MonkeyPatch, cooperative: bool
+) -> None:
+    seen: list[Any] = []
+
+    def launch(kernel: Any, *numbers: int) -> tuple[int]:
+        arguments = (ctypes.c_void_p * 2).from_address(numbers[8])
+        values = (
+            ctypes.c_int32.from_address(arguments[0]).value,
+            ctypes.c_float.from_address(arguments[1]).value,
+        )
+        seen.append((kernel, numbers[:8], numbers[9:], values))
+        return (0,)
+
+    kernel = CompiledCuda.__new__(CompiledCuda)
+    kernel._kernel, kernel._launch, kernel.cooperative, kernel.shared_bytes = (
+        "kernel",
+        launch,
+        cooperative,
+        64,
+    )
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=9))
+    kernel(3, 32, [7, 0.5])
+    extra = () if cooperative else (0,)  # the driver's other way to give arguments
+    assert seen == [("kernel", (3, 1, 1, 32, 1, 1, 64, 9), extra, (7, 0.5))]
 
 
 @pytest.mark.skipif(explain_missing_nvrtc() is not None, reason="needs CUDA and NVRTC")

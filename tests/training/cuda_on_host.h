@@ -27,7 +27,14 @@ struct Warp {
   int arrived = 0, turn = 0;
   float in[32][10], out[32][4];
 };
+struct Copy {
+  float* to;
+  const float* from;
+  int bytes;
+};
 struct Fiber {
+  std::vector<Copy> open;
+  std::vector<std::vector<Copy>> closed;
   ucontext_t start;
   jmp_buf here;
   int thread, block;
@@ -45,6 +52,7 @@ inline std::vector<Fiber*> fibers;
 inline Fiber* now;
 inline jmp_buf scheduler;
 inline int cluster_arrived, cluster_turn;
+inline bool eager;
 inline void (*entry)();
 
 inline void yield() {
@@ -69,7 +77,7 @@ void meet(Work work) {
 // Runs all fibers to their end, in an order that `seed` chooses for every round: results must not depend on it.
 inline void run(int block_count, int threads, size_t floats, int seed, void (*work)()) {
   blocks.assign(block_count, {});
-  entry = work, cluster_arrived = cluster_turn = 0;
+  eager = seed % 2, entry = work, cluster_arrived = cluster_turn = 0;
   for (auto& block : blocks) {
     block.memory.assign(floats + 4, std::numeric_limits<float>::quiet_NaN());
     block.warps.resize(threads / 32);
@@ -103,7 +111,10 @@ inline void run(int block_count, int threads, size_t floats, int seed, void (*wo
       }
     }
   } while (left);
-  for (Fiber* fiber : fibers) delete fiber;
+  for (Fiber* fiber : fibers) {
+    if (!fiber->open.empty() || !fiber->closed.empty()) std::fprintf(stderr, "copies were not waited for\n"), std::abort();
+    delete fiber;
+  }
   fibers.clear();
 }
 }  // namespace host
@@ -170,11 +181,27 @@ inline void multiply_add(float (&c)[4], float a0, float a1, float a2, float a3, 
   });
   std::memcpy(c, warp.out[lane], 16);
 }
-inline void copy_async(float* shared, const float* from) { std::memcpy(shared, from, 16); }
-inline void copy_one_async(float* shared, const float* from) { *shared = *from; }
-inline void close_copies() {}
+// Copies happen as late as they may, when they are waited for, or (with an odd seed) at once: so a missing wait shows, and
+// a copy over what others still read.
+inline void copy_later(float* shared, const float* from, int bytes) {
+  if (reinterpret_cast<uintptr_t>(shared) % bytes || reinterpret_cast<uintptr_t>(from) % bytes) std::abort();
+  if (host::eager) std::memcpy(shared, from, bytes);
+  else host::now->open.push_back({shared, from, bytes});
+}
+inline void copy_async(float* shared, const float* from) { copy_later(shared, from, 16); }
+inline void copy_one_async(float* shared, const float* from) { copy_later(shared, from, 4); }
+inline void close_copies() {
+  host::now->closed.push_back(std::move(host::now->open));
+  host::now->open.clear();
+}
 template <int N = 0>
-void wait_for_copies() {}
+void wait_for_copies() {
+  auto& closed = host::now->closed;
+  while (int(closed.size()) > N) {
+    for (const auto& copy : closed.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+    closed.erase(closed.begin());
+  }
+}
 struct Clock {
   long long *times, last;
   void start() {}

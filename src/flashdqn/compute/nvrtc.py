@@ -69,8 +69,9 @@ class CompiledCuda:
         packed = [pack_argument(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(packed))(*[ctypes.addressof(value) for value in packed])
         stream = torch.cuda.current_stream().cuda_stream
-        sizes = (blocks, 1, 1, threads, 1, 1, self.shared_bytes, stream, ctypes.addressof(pointers))
-        _check(self._launch(*sizes) if self.cooperative else self._launch(*sizes, 0), "launch")
+        grid, address = (blocks, 1, 1, threads, 1, 1), ctypes.addressof(pointers)
+        given = (self._kernel, *grid, self.shared_bytes, stream, address)
+        _check(self._launch(*given) if self.cooperative else self._launch(*given, 0), "launch")
 
 
 def pack_argument(argument: Argument) -> Any:

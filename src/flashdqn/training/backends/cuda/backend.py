@@ -28,10 +28,8 @@ Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
 Record = Callable[[Tensor, Step, Tensor], None]
 #: The largest group that the engine asks for, see `flashdqn.training.engine.GROUP`.
 LARGEST_GROUP = 16
-#: From here on the three kernels use more of the GPU than the one that stays on a few multiprocessors.
-LARGE_BATCH = 512
-#: From here on acting needs matrix units.
-MANY_BOARDS = 1024
+#: From here on the three kernels are preferred, which were tuned for large batches (compare: benchmarks/resident.py).
+LARGE_BATCH = 256
 
 
 class CudaBackend:
