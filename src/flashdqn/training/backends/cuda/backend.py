@@ -28,7 +28,7 @@ Act = Callable[[Tensor, Tensor | None, Tensor, Tensor], Tensor]
 Record = Callable[[Tensor, Step, Tensor], None]
 #: The largest group that the engine asks for, see `flashdqn.training.engine.GROUP`.
 LARGEST_GROUP = 16
-#: From here on the three kernels are preferred, which were tuned for large batches (compare: benchmarks/resident.py).
+#: From here on the three kernels are preferred: they were tuned for large batches. Compare: benchmarks/resident.py.
 LARGE_BATCH = 256
 
 
