@@ -30,6 +30,8 @@ Record = Callable[[Tensor, Step, Tensor], None]
 LARGEST_GROUP = 16
 #: From here on the three kernels are preferred: they were tuned for large batches. Compare: benchmarks/resident.py.
 LARGE_BATCH = 256
+#: From here on acting needs matrix units.
+MANY_BOARDS = 1024
 
 
 class CudaBackend:
