@@ -54,6 +54,8 @@ SLOW = (
     "tests/training/test_engine.py::test_a_run_can_go_on_in_another_mode",
     "tests/training/test_fuelbreaks_runs.py",
     "tests/training/test_gym_runs.py",
+    "tests/training/test_iterations.py::test_recording_equals_the_collector",
+    "tests/training/test_iterations.py::test_several_iterations_equal_single_ones",
     "tests/training/test_memory.py::test_presets_fit",
     "tests/training/test_modes.py::test_compiled_learns_what_eager_learns",
     "tests/training/test_modes.py::test_preparing_leaves_no_trace",

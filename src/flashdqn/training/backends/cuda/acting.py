@@ -21,6 +21,8 @@ MOST_HIDDEN, MOST_NUMBERS = 4, 6144
 BLOCKS = 128
 MOST_ROWS = 16
 CACHE_BYTES = 160 * 1024
+#: Threads of a block that acts; eight share an output.
+THREADS = 512
 
 
 class RateSchedules(ctypes.Structure):
@@ -63,7 +65,7 @@ class SetRates:
 class ActingKernel:
     """Actions of a network that `list_matrices` knows."""
 
-    def __init__(self, parts: Parts, action: Tensor | None = None, threads: int = 512) -> None:
+    def __init__(self, parts: Parts, action: Tensor | None = None) -> None:
         """`action`: where the actions are to be written, [N] int64."""
         learner, collector, envs = parts.learner, parts.collector, parts.config.envs
         matrices = list_matrices(learner.online)
@@ -72,12 +74,12 @@ class ActingKernel:
         rows = choose_rows(envs, max(sizes))
         constants = {
             "ENVS": envs, "INPUTS": sizes[0], "ACTIONS": sizes[-1], "MASKED": collector.mask is not None,
-            "LAYERS": len(matrices), "ROWS": rows, "THREADS": threads, "AHEAD": count_ahead(learner.flat.values),
+            "LAYERS": len(matrices), "ROWS": rows, "THREADS": THREADS, "AHEAD": count_ahead(learner.flat.values),
             **{f"W{k}": size for k, size in enumerate(sizes + [0] * (MOST_HIDDEN + 2 - len(sizes)))},
         }  # fmt: skip
         kind = f"-DOBS_T={'byte' if collector.obs.dtype == torch.uint8 else 'float'}"
         self._kernel = CompiledCuda(SOURCE.read_text(), "act", constants, options=(kind,))
-        self._blocks, self._threads = -(-envs // rows), threads
+        self._blocks, self._threads = -(-envs // rows), THREADS
         self._flat, self._places = learner.flat.values, make_places(matrices, learner.flat.values)
         self._rates = make_rates(parts.config), parts.counts.totals, learner.lr
         self.action = (

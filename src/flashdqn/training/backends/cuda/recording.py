@@ -79,7 +79,7 @@ class RecordingKernel:
             "ACTIONS": 1 if collector.mask is None else collector.mask.shape[1], "MASKED": masked,
             "STORED_MASKS": ring.mask is not None, "RING_ROWS": ring.rows, "STACK": ring.stack,
         }  # fmt: skip
-        self._blocks, self._threads = choose_grid(envs, envs * inputs)
+        self._blocks, self._threads = choose_grid(envs, envs * inputs, 3 + outcomes)
         constants |= {"BLOCKS": self._blocks, "RECORDERS": self._threads}
         types = OBS_TYPES[ring.obs.dtype], ACTION_TYPES[ring.action.dtype]
         options = (f"-DOBS_T={types[0]}", f"-DACTION_T={types[1]}", "--device-int128")
@@ -108,10 +108,11 @@ class RecordingKernel:
         self._kernel(self._blocks, self._threads, arguments)
 
 
-def choose_grid(envs: int, numbers: int) -> tuple[int, int]:
-    """Blocks and threads for so many boards, whose observations have so many numbers together."""
-    if envs <= ALONE:
-        wanted = max(envs, min(ALONE // 2, numbers // 4))
+def choose_grid(envs: int, numbers: int, figures: int) -> tuple[int, int]:
+    """Blocks and threads for `envs` boards, whose observations have `numbers` together; one thread for each of the
+    `figures` of an episode at least."""
+    if max(envs, figures) <= ALONE:
+        wanted = max(envs, figures, min(ALONE // 2, numbers // 4))
         return 1, max(64, -(-wanted // 32) * 32)
     return max(-(-envs // THREADS), min(MOST_BLOCKS, -(-numbers // (4 * THREADS)))), THREADS
 

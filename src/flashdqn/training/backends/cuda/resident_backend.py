@@ -32,6 +32,7 @@ from flashdqn.training.backends.cuda.backend import (
 )
 from flashdqn.training.backends.cuda.recording import OBS_TYPES, RecordingKernel, make_decision
 from flashdqn.training.backends.cuda.resident import ResidentUpdates
+from flashdqn.training.iterations import SEVERAL
 from flashdqn.training.ratio import TrainRatio, build_ratio
 
 #: Updates that one iteration can do.
@@ -59,9 +60,7 @@ class ResidentBackend:
         self._record = RecordingKernel(parts)
         self._due = torch.zeros(1, dtype=torch.int32, device=device)
         self._decision = make_decision(ratio, self.most, self._due)
-        self._asked = {
-            n: torch.full((1,), n, dtype=torch.int32, device=device) for n in range(1, self.most + 1)
-        }
+        self._numbers = torch.arange(self.most + 1, dtype=torch.int32, device=device)
         self._drawn = Draws(parts, self.most)
 
     @classmethod
@@ -98,7 +97,8 @@ class ResidentBackend:
 
     def update(self, batches: list[Batch]) -> None:
         """All updates in one kernel."""
-        self._resident.updates(cast(list[Tensor], batches)[0], self._asked[len(batches)])
+        count = len(batches)
+        self._resident.updates(cast(list[Tensor], batches)[0], self._numbers[count : count + 1])
 
     @torch.no_grad()
     def iterate(self, count: int) -> None:
@@ -120,14 +120,20 @@ class Draws:
 
     def __init__(self, parts: Parts, most: int) -> None:
         self.generators = parts.collector.generator, parts.generators["replay"]
-        self.device, self._like = parts.learner.device, parts.collector.luck
-        self._shape = TRIES, most * parts.config.update_size
-        self._buffers: list[tuple[Tensor, Tensor]] = []
+        self.device, shape = parts.learner.device, (TRIES, most * parts.config.update_size)
+        # Each iteration of a graph has its own, made before: what is made while a graph is captured belongs to it.
+        self._buffers = [
+            (
+                torch.zeros_like(parts.collector.luck),
+                torch.zeros(shape, dtype=torch.int64, device=self.device),
+            )
+            for _ in range(SEVERAL)
+        ]
         self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call,unused-ignore]
 
     def draw_bits(self, place: int) -> Tensor:
         """Numbers for the samples of one iteration, [TRIES, most · batch], in the buffers of a place."""
-        return self._get_buffers(place)[1].random_(generator=self.generators[1])
+        return self._buffers[place][1].random_(generator=self.generators[1])
 
     def draw_all(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Numbers for `count` iterations, one after the other: [2, N] for actions, and those for samples."""
@@ -147,15 +153,8 @@ class Draws:
             yield drawn
 
     def _draw(self, place: int) -> tuple[Tensor, Tensor]:
-        luck, _ = self._get_buffers(place)
+        luck, _ = self._buffers[place]
         return luck.uniform_(generator=self.generators[0]), self.draw_bits(place)
-
-    def _get_buffers(self, place: int) -> tuple[Tensor, Tensor]:
-        """Each place has its own, which stay where they are: a graph uses their addresses."""
-        while len(self._buffers) <= place:
-            bits = torch.zeros(self._shape, dtype=torch.int64, device=self.device)
-            self._buffers.append((torch.zeros_like(self._like), bits))
-        return self._buffers[place]
 
 
 def count_most_updates(config: Config) -> int:

@@ -86,7 +86,7 @@ __device__ inline void copy_answer(RingColumns ring, Answer answer, int64 after,
             if (place >= 0) ring.obs[(after * ENVS + i) * FRAME + place] = number;
         }
     }
-    for (int64 k = at; MASKED && k < (int64)ENVS * ACTIONS; k += all) {
+    for (int64 k = at; MASKED && answer.mask && k < (int64)ENVS * ACTIONS; k += all) {
         seen_mask[k] = answer.mask[k];
         if (STORED_MASKS) ring.mask[after * ENVS * ACTIONS + k] = answer.mask[k];
     }
