@@ -15,10 +15,11 @@ from flashdqn.networks import flops
 from flashdqn.networks.flops import count_any_flops, count_flops
 
 
-@given(st.lists(st.integers(1, 70), min_size=1, max_size=4), st.booleans(), st.booleans())
-@settings(max_examples=20, deadline=None)
-def test_plain_networks_are_counted_as_pytorch_does(hidden: list[int], norm: bool, dueling: bool) -> None:
-    config = tiny_config(network__hidden=tuple(hidden), network__layer_norm=norm, network__dueling=dueling)
+@given(st.lists(st.integers(1, 70), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_mlps_are_counted_as_pytorch_does(hidden: list[int], norm: bool, dueling: bool, noisy: bool) -> None:
+    kinds = {"network__layer_norm": norm, "network__dueling": dueling, "network__noisy": noisy}
+    config = tiny_config(network__hidden=tuple(hidden), **kinds)
     env = build_env(config.env, 2, torch.device("cpu"))
     network = build_learner(config, env, torch.device("cpu")).online
     assert count_flops(network, env.obs_spec) == count_any_flops(network, env.obs_spec) > 0

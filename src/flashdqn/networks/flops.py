@@ -7,6 +7,8 @@ from torch import nn
 
 from flashdqn.core.contract import ObsSpec
 from flashdqn.networks.build import QNetwork
+from flashdqn.networks.noisy import NoisyLinear
+from flashdqn.networks.outputs import Dueling
 from flashdqn.networks.torsos import MLP
 
 
@@ -14,10 +16,11 @@ def count_flops(network: nn.Module, obs_spec: ObsSpec) -> int:
     """Floating-point operations of the products for one observation: two for each multiplication and addition."""
     if type(network) is not QNetwork or type(network.torso) is not MLP or network.decoder is not None:
         return count_any_flops(network, obs_spec)
-    if type(network.output) is not nn.Linear:
+    if type(network.output) not in (nn.Linear, NoisyLinear, Dueling):
         return count_any_flops(network, obs_spec)
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
-    return sum(2 * layer.in_features * layer.out_features for layer in layers)
+    sizes = [layer.weight.numel() for layer in network.modules() if isinstance(layer, nn.Linear)]
+    sizes += [layer.weight_mean.numel() for layer in network.modules() if isinstance(layer, NoisyLinear)]
+    return 2 * sum(sizes)
 
 
 def count_any_flops(network: nn.Module, obs_spec: ObsSpec) -> int:
