@@ -197,9 +197,9 @@ def joint_reduce(
         tl.store(work.gradient + net.weight2 + entry, result, mask=inside)
         tl.store(work.squares + program, tl.sum(result * result, axis=0))
     else:
-        entry = (program - tile.product_programs) * SMALL + tl.arange(0, SMALL)
-        inside = entry < net.small_parameters
-        result = _add_parts(work.gradients, entry, inside, net.small_stride, PARTS, SMALL, 128)
-        place = tl.where(entry < net.weight2, entry, entry + PRODUCTS)
-        tl.store(work.gradient + place, result, mask=inside)
-        tl.store(work.squares + program, tl.sum(result * result, axis=0))
+        number = (program - tile.product_programs) * SMALL + tl.arange(0, SMALL)
+        there = number < net.small_parameters
+        total = _add_parts(work.gradients, number, there, net.small_stride, PARTS, SMALL, 128)
+        spot = tl.where(number < net.weight2, number, number + PRODUCTS)
+        tl.store(work.gradient + spot, total, mask=there)
+        tl.store(work.squares + program, tl.sum(total * total, axis=0))
