@@ -194,6 +194,19 @@ def test_steps_are_those_of_the_learner(case: Variant, hidden: tuple[int, ...]) 
         assert torch.equal(ours, theirs)  # the noise that the policy goes on with
 
 
+def test_groups_of_other_sizes_may_come_between() -> None:
+    """As with `NativePick.again`, whose batches come again: one for each size of a group."""
+    case = Variant(noisy=True, dueling=True)
+    plain, fast = case.learner(), case.learner()
+    written, batches = make_updates(fast), [case.batch(seed) for seed in range(8)]
+    groups = {count: join(batches[:count]) for count in (1, 8, 2)}
+    for count in (1, 8, 1, 2, 8, 1):
+        written.steps(groups[count], count, fast.sums)
+        for batch in batches[:count]:
+            plain.step(batch)
+    torch.testing.assert_close(fast.flat.values, plain.flat.values, rtol=5e-3, atol=5e-4)
+
+
 def join(batches: list[Batch]) -> Batch:
     """One after the other in one, with the experts' actions."""
     whole = joined(batches)

@@ -35,12 +35,12 @@ FIRST_GUESSES = {
     "run_policy": 1.6,
     "run_updates": 3.5,
     "run_updates_by_halves": 4.5,
-    "run_scalar_policy": 2.0,
-    "run_scalar_updates": 5.0,
-    "run_categorical_policy": 2.0,
-    "run_categorical_updates": 5.5,
-    "run_quantile_policy": 2.0,
-    "run_quantile_updates": 5.0,
+    "run_scalar_policy": 1.5,
+    "run_scalar_updates": 6.5,
+    "run_categorical_policy": 1.5,
+    "run_categorical_updates": 6.5,
+    "run_quantile_policy": 1.5,
+    "run_quantile_updates": 6.5,
     "adam_step": 0.2,
 }
 USUAL_SECONDS = 3.0

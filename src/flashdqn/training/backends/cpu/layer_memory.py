@@ -177,13 +177,13 @@ class NoiseRows:
     def __init__(self, buffers: list[Tensor], generator: torch.Generator | None) -> None:
         self.buffers, self.generator = buffers, generator
         self.sizes = [len(buffer) for buffer in buffers]
-        self.rows = torch.zeros(0, sum(self.sizes))
+        self._held: dict[int, Tensor] = {}
 
     def hold(self, count: int) -> Tensor:
-        """Memory for `count` updates, [count, all noise]; a larger `count` than before moves it."""
-        if len(self.rows) < count:
-            self.rows = torch.zeros(count, sum(self.sizes))
-        return self.rows[:count]
+        """Memory for `count` updates, [count, all noise]: always the same for the same `count`."""
+        if count not in self._held:
+            self._held[count] = torch.zeros(count, sum(self.sizes))
+        return self._held[count]
 
     def take_current(self) -> None:
         """One update with the noise that the layers have now."""
