@@ -286,7 +286,7 @@ def test_an_optimizer_in_one_function_does_the_same() -> None:
     env = build_env(config.env, 4, CPU)
     eager, whole = (build_learner(config, env, CPU) for _ in range(2))
     assert isinstance(eager.adam, UserOptimizer)
-    step = WholeStep(whole).step
+    step = WholeStep(whole)
     generator = torch.Generator().manual_seed(3)
     shape = env.obs_spec.shape
     for _ in range(5):
@@ -294,7 +294,7 @@ def test_an_optimizer_in_one_function_does_the_same() -> None:
         action, number = torch.randint(3, (8,), generator=generator), torch.rand(8, generator=generator)
         batch = Batch(Transition(obs, action, number, number, following), torch.ones(8), action)
         eager.update(batch)
-        step(batch)
+        step.apply(*step.gradient(batch))
         whole.counted(1)
     assert torch.allclose(eager.flat.values, whole.flat.values, atol=1e-6)
     assert int(eager.adam.steps) == 5

@@ -39,6 +39,7 @@ CPU = torch.device("cpu")
 
 #: What a warm-up may leave as it likes: written before it is read, or never read again.
 SCRATCH = {
+    "env.action_buffer",
     "collector.obs",  # `collector.start` and `resume` write it
     "collector.mask",
     "collector.luck",  # drawn before every use
