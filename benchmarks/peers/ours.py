@@ -88,7 +88,7 @@ def main() -> None:
         hardware = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["hardware"]
     result["all_steps"] = run.summary["steps"]
     about = {"envs": asked.envs, "threads": hardware["threads"], "version": flashdqn.__version__}
-    task.report(result, algorithm="Rainbow" if asked.algo == "rainbow" else "DQN", **about)
+    task.report(result, algorithm="Rainbow" if asked.work == "rainbow" else "DQN", **about)
 
 
 if __name__ == "__main__":
