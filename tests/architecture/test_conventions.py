@@ -25,7 +25,9 @@ MAY_PUT_IN = ("flashdqn.doctor", "flashdqn.compute.link_once")
 VALUES = {
     "flashdqn.core.signals": "sys.unraisablehook",  # Python's own place for such a function, restored afterwards
     "flashdqn.export.int8": "root.manager.disable",  # logging's level
+    "flashdqn.learn.flat": "parameter.grad",  # a tensor
     "flashdqn.networks.build": "network.decoder",  # a module of PyTorch's
+    "flashdqn.training.backends.cpu.update": "parameter.grad",
     "flashdqn.training.warmup": "parts.collector.env",  # other games, while the own ones must not be touched
 }
 

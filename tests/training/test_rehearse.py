@@ -19,6 +19,7 @@ from flashdqn.compute.compilation import get_log, restart_log
 from flashdqn.compute.compile_ahead import CallJob, is_compiled_elsewhere, wait_for
 from flashdqn.config.presets import base_config
 from flashdqn.config.settings import apply_settings
+from flashdqn.learn.learner import Learner
 from flashdqn.training import rehearse as rehearse_module
 from flashdqn.training.backends import compiler
 from flashdqn.training.backends.compiled import CompiledBackend
@@ -43,19 +44,23 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("preset", "changes", "planned"),
     [
-        ("snake-grid", {}, True),
-        ("fuelbreaks-20", {}, True),
-        ("sfc", {}, True),
-        ("snake-flood", {}, False),  # written by hand
-        ("snake-grid", {"runtime.mode": "eager"}, False),
-        ("cartpole", {"learn.head": "categorical"}, False),  # somebody else's games are not started twice
-        ("snake-grid", {"network.torso": "mine:Torso"}, False),
+        ("snake-grid", {}, (ahead.FUSED_LAYERS,)),
+        ("fuelbreaks-20", {}, (ahead.FUSED_LAYERS,)),
+        ("snake-grid", {"runtime.mode": "eager"}, (ahead.FUSED_LAYERS,)),
+        ("snake-grid", {"network.layer_norm": False}, FUNCTIONS),
+        ("snake-grid", {"runtime.mode": "compile"}, FUNCTIONS),
+        ("sfc", {}, FUNCTIONS),
+        ("snake-flood", {}, ()),  # written by hand
+        ("cartpole", {"learn.head": "categorical"}, ()),  # somebody else's games are not started twice
+        ("snake-grid", {"network.torso": "mine:Torso"}, ()),
     ],
 )
-def test_networks_that_pytorch_compiles_are_rehearsed(preset: str, changes: Any, planned: bool) -> None:
+def test_networks_with_much_to_compile_are_rehearsed(
+    preset: str, changes: Any, planned: tuple[str, ...]
+) -> None:
     config = apply_settings(base_config(preset), changes)
     jobs = plan_rehearsals(config)
-    assert [job.kernels for job in jobs] == ([(name,) for name in FUNCTIONS] if planned else [])
+    assert [job.kernels for job in jobs] == [(name,) for name in planned]
     assert json.dumps([job.to_json() for job in jobs])
 
 
@@ -103,6 +108,22 @@ def test_a_rehearsal_calls_what_the_training_will_call(
     rehearsed = called.pop()
     play_once(config)
     assert rehearsed in called
+
+
+@pytest.mark.parametrize("preset", ["snake-grid", "fuelbreaks-small"])
+def test_a_rehearsal_of_fused_layers_learns_once(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the batch, the boards and the network of the training; the games may be smaller."""
+    learned: list[int] = []
+    step = Learner.step
+
+    def watched(self: Learner, batch: Any, *others: Any) -> Any:
+        learned.append(len(batch.transition.reward))
+        return step(self, batch, *others)
+
+    monkeypatch.setattr(Learner, "step", watched)
+    config = apply_settings(base_config(preset), SMALL | {"network.channels": [4]})
+    rehearse(json.loads(json.dumps(rehearse_module.to_dict(config))), ahead.FUSED_LAYERS, "cpu")
+    assert learned == [8]
 
 
 def play_once(config: Any) -> None:

@@ -22,6 +22,9 @@ from flashdqn.compute.cache_folder import find_cache_folder
 from flashdqn.compute.compilation import get_log, list_compiled, note_elsewhere, report_waiting
 from flashdqn.compute.core_count import cores
 
+#: What a helper compiles for `networks/fused`.
+FUSED_LAYERS = "fused layers"
+
 #: How many seconds to wait for a helper.
 LONGEST = 120.0
 

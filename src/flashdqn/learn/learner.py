@@ -26,6 +26,7 @@ from flashdqn.learn.heads import Head
 from flashdqn.learn.loss import Margin, TDLoss, td_loss
 from flashdqn.networks import build_network
 from flashdqn.networks.boards.torso import use_kernels
+from flashdqn.networks.fused.fit import use_fused
 from flashdqn.networks.noisy import Noise, is_noisy
 from flashdqn.networks.roles import make_policy, make_target, set_fraction_generator
 
@@ -55,6 +56,7 @@ class Learner:
         self.online = network.to(device)
         if precision == "bf16":
             use_kernels(self.online, device)
+        use_fused(self.online, device)
         self.target = self.online  # PQN has no separate one
         if config.method == "replay":
             self.target = make_target(self.online, chooses=not has_trait(self.bootstrap, "online_chooses"))

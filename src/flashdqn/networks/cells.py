@@ -13,12 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.networks.fused.operations import AddContext
 from flashdqn.networks.outputs import apply_output_layer, make_stream
 from flashdqn.networks.torsos import (
     BoardNorm,
     MakeLinear,
     ResidualBlock,
+    fits_fused,
     hidden_layers,
+    normalize_and_cut,
     require_planes,
     to_cells,
     to_planes,
@@ -30,6 +33,8 @@ DILATIONS = (1, 2, 4)
 
 class SpatialAttention(nn.Module):
     """x + W c, where c joins the heads' sums Σ_cells softmax(scores) · x. It starts as the identity."""
+
+    uses_fused = False
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
@@ -47,7 +52,10 @@ class SpatialAttention(nn.Module):
         flat = cells.flatten(1, 2)  # [B, N, C]
         weights = torch.softmax(self.score(flat).float(), 1).to(flat.dtype)  # [B, N, heads]
         context = torch.einsum("bnh,bnc->bhc", weights, flat).flatten(1)
-        return to_planes(cells + self.tell(context)[:, None, None])
+        told = self.tell(context)
+        if fits_fused(self, cells):
+            return to_planes(AddContext.apply(cells, told))  # type: ignore[no-untyped-call]
+        return to_planes(cells + told[:, None, None])
 
 
 class CellNet(nn.Module):
@@ -80,7 +88,7 @@ class CellNet(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         """[B, C, H, W] → [B, H · W, features]."""
         planes = to_planes(to_cells(obs).contiguous())
-        planes = torch.relu(self.norm(self.blocks(self.stem(planes))))
+        planes = normalize_and_cut(self.norm, self.blocks(self.stem(planes)))
         return self.each(to_cells(planes).flatten(1, 2))  # type: ignore[no-any-return]
 
 

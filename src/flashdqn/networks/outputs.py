@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from flashdqn.networks.torsos import MakeLinear, hidden_layers
+from flashdqn.networks.torsos import MakeLinear, apply_layers, fits_fused, hidden_layers
 
 
 def make_stream(
@@ -23,6 +23,7 @@ class Stream(nn.Sequential):
     """Hidden layers, and a last one that computes in float32."""
 
     answers_itself = True
+    uses_fused = False
 
     def forward(self, features: Tensor) -> Tensor:
         """[…, features] → […, outputs]."""
@@ -31,9 +32,7 @@ class Stream(nn.Sequential):
     def finish(self, numbers: Tensor) -> Tensor:
         """What follows the first layer."""
         _, *hidden, output = self
-        for layer in hidden:
-            numbers = layer(numbers)
-        return apply_output_layer(output, numbers)
+        return apply_output_layer(output, apply_layers(hidden, numbers, fits_fused(self, numbers)))
 
 
 def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.networks.boards.torso import board_shape, compute_features, fits_boards
+from flashdqn.networks.fused.fit import follows_plain
+from flashdqn.networks.fused.operations import MOST_WIDTH, AddResidual, NormalizeCells, NormalizeRows
 
 #: Makes a fully connected layer from its numbers of inputs and outputs: plain or noisy.
 MakeLinear = Callable[[int, int], nn.Module]
@@ -97,7 +99,7 @@ class ResNet(nn.Module):
         if fits_boards(self, obs):
             return self.mlp(compute_features(self, obs))  # type: ignore[no-any-return]
         planes = to_planes(to_cells(obs).contiguous())
-        planes = torch.relu(self.norm(self.blocks(self.stem(planes))))
+        planes = normalize_and_cut(self.norm, self.blocks(self.stem(planes)))
         return self.mlp(to_cells(planes))  # type: ignore[no-any-return]
 
 
@@ -123,9 +125,19 @@ class ResidualBlock(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         """[B, C, H, W] → [B, width, H, W]."""
+        if fits_fused(self.norm1, planes):
+            return self._forward_fused(planes)
         inner = self.convolution1(torch.relu(self.norm1(planes)))
         inner = self.convolution2(torch.relu(self.norm2(inner)))
         return self.skip(planes) + inner  # type: ignore[no-any-return]
+
+    def _forward_fused(self, planes: Tensor) -> Tensor:
+        """The same. The first convolution leaves its bias to the normalization, the second to the sum."""
+        inner = convolve_without_bias(self.convolution1, normalize_and_cut(self.norm1, planes))
+        inner = normalize_and_cut(self.norm2, inner, self.convolution1.bias)
+        inner = convolve_without_bias(self.convolution2, inner)
+        cells = to_cells(self.skip(planes)), to_cells(inner)
+        return to_planes(AddResidual.apply(*cells, self.convolution2.bias))  # type: ignore[no-untyped-call]
 
 
 class BoardNorm(nn.Module):
@@ -136,6 +148,9 @@ class BoardNorm(nn.Module):
     planes in the other memory format, and every convolution would have to convert them back.
     """
 
+    uses_fused = False  # whether it and the ReLU after it are one operation (`networks/fused`)
+    eps = 1e-5
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(channels))
@@ -144,8 +159,26 @@ class BoardNorm(nn.Module):
     def forward(self, planes: Tensor) -> Tensor:
         """[B, C, H, W] → the same."""
         cells = to_cells(planes)
-        normal = F.layer_norm(cells, cells.shape[1:])
+        normal = F.layer_norm(cells, cells.shape[1:], eps=self.eps)
         return to_planes(torch.addcmul(self.bias, normal, self.weight))
+
+
+def fits_fused(norm: nn.Module, x: Tensor) -> bool:
+    """Whether a normalization and the ReLU after it are one operation for these numbers."""
+    return bool(getattr(norm, "uses_fused", False)) and not follows_plain(x)
+
+
+def normalize_and_cut(norm: nn.Module, planes: Tensor, shift: Tensor | None = None) -> Tensor:
+    """ReLU(norm(planes + shift)), [B, C, H, W]; `shift` has a number for each channel."""
+    if isinstance(norm, BoardNorm) and fits_fused(norm, planes):
+        cells = NormalizeCells.apply(to_cells(planes), shift, norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]
+        return to_planes(cells)
+    return torch.relu(norm(planes if shift is None else planes + shift[:, None, None]))
+
+
+def convolve_without_bias(layer: nn.Conv2d, planes: Tensor) -> Tensor:
+    """The convolution; its bias is added elsewhere."""
+    return F.conv2d(planes, layer.weight, None, layer.stride, layer.padding, layer.dilation)
 
 
 def to_cells(planes: Tensor) -> Tensor:
@@ -167,9 +200,33 @@ def require_planes(torso: str, shape: tuple[int, ...]) -> None:
         )
 
 
+class HiddenLayers(nn.Sequential):
+    """Layers one after the other; layer normalization and ReLU are one operation where that works."""
+
+    uses_fused = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, inputs] → […, outputs]."""
+        return apply_layers(list(self), x, fits_fused(self, x))
+
+
+def apply_layers(layers: list[nn.Module], x: Tensor, fused: bool) -> Tensor:
+    """Layers one after the other; if `fused`, layer normalization and the ReLU after it are one operation."""
+    if not fused:
+        for layer in layers:
+            x = layer(x)
+        return x
+    for before, layer in zip([None, *layers], layers, strict=False):
+        if isinstance(layer, nn.LayerNorm) and x.shape[-1] <= MOST_WIDTH:
+            x = NormalizeRows.apply(x, layer.weight, layer.bias, layer.eps)  # type: ignore[no-untyped-call]
+        elif not isinstance(before, nn.LayerNorm) or x.shape[-1] > MOST_WIDTH:
+            x = layer(x)
+    return x
+
+
 def hidden_layers(
     width: int, hidden: tuple[int, ...], layer_norm: bool, linear: MakeLinear
-) -> tuple[nn.Sequential, int]:
+) -> tuple[HiddenLayers, int]:
     """Fully connected layers with ReLU over the last axis, and the width that they end with."""
     layers: list[nn.Module] = []
     for size in hidden:
@@ -178,4 +235,4 @@ def hidden_layers(
             layers.append(nn.LayerNorm(size))
         layers.append(nn.ReLU())
         width = size
-    return nn.Sequential(*layers), width
+    return HiddenLayers(*layers), width

@@ -24,6 +24,7 @@ from flashdqn.compute.graphs import ExecutionPlan
 from flashdqn.config import Config
 from flashdqn.core.contract import is_capturable
 from flashdqn.core.errors import BadNumbersError, DivergedError, ExecutionError, FlashDQNError
+from flashdqn.networks.fused.fit import has_fused_layers
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.catalog import explain_misfit
 from flashdqn.training.compile_budget import (
@@ -184,13 +185,17 @@ def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
     native = explain_misfit(ExecutionPlan("native"), parts) is None
     compiles = explain_misfit(ExecutionPlan("compile"), parts) is None
     eager, graph = ExecutionPlan("eager"), ExecutionPlan("eager", graph=True)
+    fused = has_fused_layers(parts.learner.online)
     if cuda and mode in ("auto", "graph"):
         return (
             # it says itself why it does not fit
             [ExecutionPlan("native", graph=True, several=True)]
             + [ExecutionPlan("native", graph=True)] * native
+            # The work around convolutions is hand-written: the compiler would gain little, and take a minute.
+            + [graph] * fused
             + [ExecutionPlan("compile", graph=True)] * compiles
-            + [graph, eager]
+            + [graph] * (not fused)
+            + [eager]
         )
     if mode in ("auto", "graph"):  # a requested graph reports itself that it needs CUDA
         worth_compiling = compiles and not native and is_long_training(config)

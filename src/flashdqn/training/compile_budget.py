@@ -57,7 +57,13 @@ def list_native_kernels(config: Config) -> tuple[str, ...]:
 def may_use_torch_compiler(config: Config) -> bool:
     """Whether PyTorch's compiler will probably be needed on a GPU, as far as the settings say; only an estimate."""
     hand_written = may_be_native(config) and config.runtime.precision == "fp32" and not config.demos.kept
-    return config.runtime.mode in ("auto", "graph", "compile") and not hand_written
+    compiles = config.runtime.mode == "compile" or not may_be_fused(config)
+    return config.runtime.mode in ("auto", "graph", "compile") and not hand_written and compiles
+
+
+def may_be_fused(config: Config) -> bool:
+    """Whether the layers around convolutions are probably hand-written on a GPU (`networks/fused`)."""
+    return config.network.torso in ("resnet", "cells") and config.network.layer_norm
 
 
 def is_worth_waiting(config: Config, wait: float, update: float) -> bool:

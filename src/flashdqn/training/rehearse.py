@@ -1,4 +1,5 @@
-"""Let helper processes compile a training's functions by PyTorch, several at the same time, before they are needed.
+"""Let helper processes compile a training's functions by PyTorch, several at the same time, before they are needed;
+or, where layers are hand-written, the kernels of these layers by Triton.
 
 PyTorch's compiler is Python code: one process compiles one function after the other. A helper makes the same
 functions from the same settings, and compiles one of them. The compiled code is in PyTorch's cache then, where this
@@ -18,13 +19,13 @@ from dataclasses import replace
 from typing import Any
 
 from flashdqn.compute.cache_folder import find_cache_folder
-from flashdqn.compute.compile_ahead import CallJob
+from flashdqn.compute.compile_ahead import FUSED_LAYERS, CallJob
 from flashdqn.compute.core_count import cores
 from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings, list_named_code, to_dict
 from flashdqn.core.files import read_json_object, write_signed_json
 from flashdqn.envs.tasks import find_task
-from flashdqn.training.compile_budget import may_use_torch_compiler
+from flashdqn.training.compile_budget import may_be_fused, may_use_torch_compiler
 
 #: The functions of `backends/compiled.py` that contain a network, the slowest first.
 FUNCTIONS = ("gradients", "goals", "act")
@@ -40,18 +41,13 @@ def plan_rehearsals(config: Config) -> list[CallJob]:
     """The work of helpers for a training on a GPU. Nothing if its code is compiled already, as far as is known; nor
     if it imports a user's code, or plays outside games: these are not started twice."""
     own = bool(find_task(config.env.task).kernels(config.env))
-    if (
-        cores() < LEAST_CORES
-        or not own
-        or list_named_code(config)
-        or not may_use_torch_compiler(config)
-        or is_done(config)
-    ):
+    names = list(FUNCTIONS) if may_use_torch_compiler(config) else [FUSED_LAYERS] * may_be_fused(config)
+    if cores() < LEAST_CORES or not own or list_named_code(config) or not names or is_done(config):
         return []
     settings = to_dict(config)
     return [
         CallJob(__name__, "rehearse", {"settings": settings, "name": name}, (name,), wait=True)
-        for name in FUNCTIONS
+        for name in names
     ]
 
 
@@ -95,9 +91,13 @@ def rehearse(settings: Mapping[str, Any], name: str, device: str = "cuda") -> No
     from flashdqn.training.assemble import assemble_parts
     from flashdqn.training.backends.compiled import CompiledBackend
     from flashdqn.training.backends.compiler import Compiler
+    from flashdqn.training.backends.eager import EagerBackend
 
-    load_torch_compiler()
     config = apply_settings(Config(), settings)
+    if name == FUSED_LAYERS:  # they do not depend on what is played
+        config = replace(config, env=find_task(config.env.task).smallest(config.env))
+    else:
+        load_torch_compiler()
     place = choose_device(device)
     if place.type == "cuda":
         free, total = torch.cuda.mem_get_info(place)
@@ -112,5 +112,8 @@ def rehearse(settings: Mapping[str, Any], name: str, device: str = "cuda") -> No
         parts.collector.start(0)
         for _ in range(parts.sampler.least_rows):
             parts.collector.collect()
-        backend = CompiledBackend(parts, Compiler())
-        backend.call_once(name)
+        if name == FUSED_LAYERS:
+            plain = EagerBackend(parts, Compiler())
+            plain.update(plain.sample(1))
+        else:
+            CompiledBackend(parts, Compiler()).call_once(name)

@@ -111,7 +111,7 @@ class Session:
                     note(said)
                 parts = assemble_parts(config, env)
                 engine, choice = prepare_engine(config, parts, note)
-                if device.type == "cuda" and choice.plan.way == "compile":
+                if device.type == "cuda":
                     note_done(config)
             except BaseException:
                 close_env(env)

@@ -43,7 +43,8 @@ class BoardWeights:
         rows = zip(convolutions, (*norms, torso.norm), strict=True)
         self.stem = torso.stem.weight
         self.layers = torch.stack([layer.weight for layer in layers])
-        self.constants = torch.stack([torch.stack((c.bias, n.weight, n.bias)) for c, n in rows])
+        vectors = [vector for c, n in rows for vector in (c.bias, n.weight, n.bias)]
+        self.constants = torch.stack(vectors).view(-1, 3, CHANNELS)
 
 
 def compute_features(torso: ResNet, obs: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -76,6 +77,7 @@ class BoardFeatures(torch.autograd.Function):
         ctx.sizes, ctx.number_format = list(find_shape(obs, packed)), packed.dtype
         ctx.save_for_backward(layers, constants, *output[1:])
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # otherwise large tensors of zeros are made for what is only saved
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *unused: object) -> tuple[Tensor | None, ...]:
