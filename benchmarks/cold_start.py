@@ -61,6 +61,13 @@ def put_in():
         tell("update")
         os._exit(0)
     module.Loop.learn = watched
+    iterate = module.Loop.iterate
+    def watched_iterate(self):
+        iterate(self)
+        if self.engine.decides_on_device:  # it learns without the host
+            self.engine.settle()
+            watched(self)
+    module.Loop.iterate = watched_iterate
     from flashdqn.training import demonstrate
     def learn_once(config, parts, engine, stop):
         tell("transition")

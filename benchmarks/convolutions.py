@@ -1,10 +1,11 @@
-"""The update of `snake-grid` on a GPU in parts: time, TFLOP/s, and the share of a large bfloat16 product.
+"""Updates of networks with convolutions on a GPU: time, TFLOP/s, and the share of a large bfloat16 product.
 
-    python benchmarks/convolutions.py [--json FILE] [--batch 4096] [--preset snake-grid] [--no-plain]
+    python benchmarks/convolutions.py [--json FILE] [--presets snake-grid fuelbreaks-20] [--no-torso] [--no-compiled]
 
-First the torso alone: by the hand-written kernels (`networks/boards`), and by PyTorch, compiled. Then the products
-of the streams. Then what training runs: a step of all boards and an update, each as a CUDA graph, by the kernels
-and without them; and which kernels of the GPU take the time of an update.
+First the torso of `snake-grid` alone: by the hand-written kernels (`networks/boards`), and by PyTorch, compiled. Then
+the products of its streams. Then what trainings run: a step of all boards and an update, each as a CUDA graph: by
+the hand-written kernels as they are trained, the same compiled by PyTorch, and PyTorch's compiler alone; and which
+kernels of the GPU take the time of an update.
 """
 
 from __future__ import annotations
@@ -128,57 +129,72 @@ def measure_streams(report: Report, batch: int, features: int, width: int) -> No
         report.add(f"streams, {name}", time_calls(call), flops)
 
 
-def measure_training(report: Report, preset: str, batch: int, kernels: bool) -> None:
+#: Ways to run an update: whether by hand-written kernels, and the plan.
+WAYS = {
+    "by the kernels": (True, ExecutionPlan("eager", graph=True)),
+    "by the kernels, compiled": (True, ExecutionPlan("compile", graph=True)),
+    "by PyTorch": (False, ExecutionPlan("compile", graph=True)),
+}
+
+
+def measure_training(report: Report, preset: str, name: str) -> None:
     """A step of all boards and an update, as CUDA graphs."""
-    config = base_config(preset)
-    learn, buffer = replace(config.learn, batch_size=batch), replace(config.replay, capacity=200_000)
-    config = replace(config, learn=learn, replay=buffer)
+    config, (kernels, plan) = base_config(preset), WAYS[name]
+    smaller = replace(config.replay, capacity=min(config.replay.capacity, 200_000))
+    config = replace(config, replay=smaller)
     parts = assemble_parts(config, build_env(config.env, config.envs, DEVICE))
-    for network in (parts.learner.online, parts.learner.target):
-        network.torso.uses_kernels &= kernels  # type: ignore
+    batch = config.update_size
+    if not kernels:
+        for network in (parts.learner.online, parts.learner.target):
+            for module in network.modules():
+                for flag in ("uses_kernels", "uses_fused"):
+                    if hasattr(module, flag):
+                        setattr(module, flag, False)
     engine = Engine(config, parts)
     begun = time.perf_counter()
-    warm_up_plan(engine, ExecutionPlan("compile", graph=True))
+    warm_up_plan(engine, plan)
     torch.cuda.synchronize()
     warm = time.perf_counter() - begun
     for _ in range(20):
         engine.collect()
     flops = count_flops(parts.learner.online, parts.env.obs_spec)
-    name = "by the kernels" if kernels else "by PyTorch"
-    report.add(
-        f"update {name}", time_calls(lambda: engine.learn(1)), PASSES * batch * flops, warm_up_seconds=warm
-    )
-    report.add(f"step of all boards {name}", time_calls(engine.collect), config.envs * flops)
+    spent = time_calls(lambda: engine.learn(1))
+    more = {"preset": preset, "batch": batch, "warm_up_seconds": warm}
+    report.add(f"{preset}, update {name}", spent, PASSES * batch * flops, **more)
+    report.add(f"{preset}, step of all boards {name}", time_calls(engine.collect), config.envs * flops)
     print(f"{'':44} compiled and captured in {warm:.0f} s")
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         engine.learn(1)
         torch.cuda.synchronize()
-    spent = {event.key: event.device_time_total for event in profiler.key_averages()}
-    largest = sorted(spent.items(), key=lambda item: -item[1])[:15]
+    times = {event.key: event.device_time_total for event in profiler.key_averages()}
+    largest = sorted(times.items(), key=lambda item: -item[1])[:15]
     report.rows[-2]["kernels_us"] = dict(largest)
     for kernel, microseconds in largest:
         print(f"    {kernel[:84]:<84} {microseconds:9.1f} µs")
-    print(f"    {'all kernels of the update':<84} {sum(spent.values()):9.1f} µs", flush=True)
+    print(f"    {'all kernels of the update':<84} {sum(times.values()):9.1f} µs", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--preset", default="snake-grid")
-    parser.add_argument("--batch", type=int, default=4096)
-    parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--presets", nargs="+", default=["snake-grid", "fuelbreaks-20"])
+    parser.add_argument("--torso", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     torch.manual_seed(1)
     with allow_tf32(DEVICE):
         report = Report(measure_product(DEVICE, "bf16"), asked.json)
         print(f"a product of 8192 x 8192 in bfloat16: {report.peak / 1e12:.0f} TFLOP/s")
-        measure_torso(report, ResNet((3, 10, 10), (64, 64, 64), (), True).to(DEVICE), asked.batch)
-        measure_streams(report, asked.batch, 6400, 1024)
-        measure_training(report, asked.preset, asked.batch, kernels=True)
-        if asked.plain:
-            measure_training(report, asked.preset, asked.batch, kernels=False)
+        if asked.torso:
+            batch = base_config("snake-grid").update_size
+            measure_torso(report, ResNet((3, 10, 10), (64, 64, 64), (), True).to(DEVICE), batch)
+            measure_streams(report, batch, 6400, 1024)
+        for preset in asked.presets:
+            for name in WAYS if asked.compiled else list(WAYS)[:1]:
+                measure_training(report, preset, name)
+                torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
