@@ -1,11 +1,12 @@
 """Updates of networks with convolutions on a GPU: time, TFLOP/s, and the share of a large bfloat16 product.
 
-    python benchmarks/convolutions.py [--json FILE] [--presets snake-grid fuelbreaks-20] [--no-torso] [--no-compiled]
+    python benchmarks/convolutions.py [--json FILE] [--presets snake-grid fuelbreaks-20] [--no-torso]
+        [--no-compiled]
 
-First the torso of `snake-grid` alone: by the hand-written kernels (`networks/boards`), and by PyTorch, compiled. Then
-the products of its streams. Then what trainings run: a step of all boards and an update, each as a CUDA graph: by
-the hand-written kernels as they are trained, the same compiled by PyTorch, and PyTorch's compiler alone; and which
-kernels of the GPU take the time of an update.
+First the torso of `snake-grid` alone: by the hand-written kernels (`networks/boards`), and by PyTorch, compiled.
+Then the products of its streams. Then what trainings run: a step of all boards and an update, each as a CUDA graph:
+by the hand-written kernels as they are trained, the same compiled by PyTorch, and PyTorch's compiler alone; and
+which kernels of the GPU take the time of an update.
 """
 
 from __future__ import annotations
