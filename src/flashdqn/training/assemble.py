@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.compute.seeds import make_generator
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, count_actions, get_decoder, is_resumable, stores_masks
@@ -45,6 +46,8 @@ class Parts:
     demonstrations: DemonstrationBuffer | None = None
     #: what ranks do with the flat gradient between backward and Adam; None in a single process
     exchange: Exchange | None = None
+    #: the processes of this training
+    ranks: Ranks = ALONE
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a resumed run needs besides the weights and the counters."""
