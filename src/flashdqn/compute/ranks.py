@@ -156,7 +156,8 @@ class Ranks:
     def end(self) -> None:
         """Leave the group, if it was made here."""
         if self._owned:
-            self._owned, self._group = False, None
+            self._owned = False
+            self._group = self._host = None  # a group that outlives this call would abort the process
             torch.distributed.destroy_process_group()
 
     def _reduce(self, tensor: Tensor, by: str) -> None:
@@ -205,14 +206,16 @@ def read_place(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
     defaults = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     try:
-        rank, world, local_rank, local_world, _ = (int(environment.get(n, defaults.get(n, ""))) for n in names)
+        rank, world, local_rank, local_world, _ = (
+            int(environment.get(n, defaults.get(n, ""))) for n in names
+        )
     except ValueError:
         given = ", ".join(f"{name}={environment[name]}" for name in names if name in environment)
         raise ConfigError(f"The rank's environment variables must be numbers, and are {given}.") from None
     if not (0 <= rank < world and 0 <= local_rank < max(1, local_world) <= world):
         raise ConfigError(
-            f"Rank {rank} of {world} (number {local_rank} of {local_world} here) does not exist: RANK must be below "
-            "WORLD_SIZE, and LOCAL_RANK below LOCAL_WORLD_SIZE."
+            f"Rank {rank} of {world} (number {local_rank} of {local_world} here) does not exist: RANK must be "
+            "below WORLD_SIZE, and LOCAL_RANK below LOCAL_WORLD_SIZE."
         )
     return RankPlace(rank, world, local_rank, local_world)
 
@@ -222,18 +225,20 @@ def start_ranks(place: RankPlace, device: torch.device, patience: timedelta = PA
     gloo."""
     own_gpu = device.type == "cuda" and place.local_world <= torch.cuda.device_count()
     backend = "cpu:gloo,cuda:nccl" if own_gpu else "gloo"
-    bound = {"device_id": device} if own_gpu else {}
     try:
         torch.distributed.init_process_group(
-            backend, rank=place.rank, world_size=place.world, timeout=patience, **bound
+            backend,
+            rank=place.rank,
+            world_size=place.world,
+            timeout=patience,
+            device_id=device if own_gpu else None,
         )
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise RankLostError(
             f"Rank {place.rank} of {place.world} cannot meet the others at {where}: {first_line(error)}"
         ) from None
-    group = torch.distributed.group.WORLD
-    return Ranks(place, group, owned=True)
+    return Ranks(place, torch.distributed.group.WORLD, owned=True)
 
 
 def adopt_ranks() -> Ranks:
@@ -251,7 +256,7 @@ def adopt_ranks() -> Ranks:
 
 
 def name_backend(group: Any, device: str = "") -> str:
-    """What carries a group's tensors of one kind of device: that of CUDA, if it has one, or else that of the CPU."""
+    """What carries a group's tensors of one kind of device: of CUDA, if it can, or else of the CPU."""
     config = str(torch.distributed.get_backend_config(group))  # "cpu:gloo,cuda:nccl"
     by_device = dict(part.split(":") for part in config.split(",") if ":" in part)
     if device:
