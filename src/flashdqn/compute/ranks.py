@@ -12,32 +12,25 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from flashdqn.core.errors import ConfigError, RankLostError
+from flashdqn.core.errors import RankLostError
+from flashdqn.core.rank_place import RankPlace
 
-#: What torchrun, Kubernetes' PyTorchJob and the script in docs/slurm.md set.
-NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 #: A rank that says nothing for this long is given up. One whose process ends is noticed at once.
 PATIENCE = timedelta(minutes=30)
+#: torchrun says with this that its store, at MASTER_PORT, lives as long as torchrun does; and where the first rank
+#: writes down there which run it trains.
+OUTLIVES, RUN_KEY = "TORCHELASTIC_USE_AGENT_STORE", "flashdqn/run"
 #: Bytes that are sent at a time.
 PIECE = 2**26
-
-
-class RankPlace(NamedTuple):
-    """Which of the ranks this process is."""
-
-    rank: int
-    world: int
-    local_rank: int = 0
-    local_world: int = 1
 
 
 @dataclass
@@ -57,11 +50,20 @@ class Waiting:
 class Ranks:
     """This process among the ranks of its training."""
 
-    def __init__(self, place: RankPlace, group: Any = None, host: Any = None, owned: bool = False) -> None:
-        """`group` is for tensors of the learner's device, `host` for those of the CPU; None: no exchange at all."""
+    def __init__(
+        self,
+        place: RankPlace,
+        group: Any = None,
+        host: Any = None,
+        owned: bool = False,
+        device: torch.device | None = None,
+    ) -> None:
+        """`group` is for tensors of the learner's `device`, `host` for those of the CPU; None: no exchange."""
         self.rank, self.world, self.local_rank, self.local_world = place
+        self.device = device
         self._group, self._host, self._owned = group, host or group, owned
         self.waited = Waiting()
+        self._muted = False
 
     @property
     def many(self) -> bool:
@@ -76,7 +78,12 @@ class Ranks:
     @property
     def capturable(self) -> bool:
         """Whether a CUDA graph can hold an exchange: NCCL's, but not gloo's."""
-        return not self.many or "nccl" in self.backend
+        return not self.many or self.captures
+
+    @property
+    def captures(self) -> bool:
+        """Whether CUDA graphs will hold exchanges."""
+        return self.many and self.backend == "nccl"
 
     @property
     def backend(self) -> str:
@@ -91,7 +98,7 @@ class Ranks:
         """Replace a tensor by its mean over all ranks, in place."""
         if self.many:
             self._reduce(tensor, "SUM")
-            tensor.div_(self.world)
+            tensor.div_(1 if self._muted else self.world)
 
     def minimum_(self, tensor: Tensor) -> None:
         """Replace a tensor by its smallest values over all ranks, in place."""
@@ -161,7 +168,7 @@ class Ranks:
             torch.distributed.destroy_process_group()
 
     def _reduce(self, tensor: Tensor, by: str) -> None:
-        if not self.many:
+        if not self.many or self._muted:
             return
         operation = getattr(torch.distributed.ReduceOp, by)
         group = self._host if tensor.device.type == "cpu" else self._group
@@ -171,6 +178,15 @@ class Ranks:
     def _broadcast(self, tensor: Tensor) -> None:
         with self._noticing_losses():
             torch.distributed.broadcast(tensor, group_src=0, group=self._host)
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Sums, means and minima are this rank's own in here: for trials, which other ranks do not make."""
+        before, self._muted = self._muted, True
+        try:
+            yield
+        finally:
+            self._muted = before
 
     @contextmanager
     def _noticing_losses(self) -> Iterator[None]:
@@ -194,32 +210,6 @@ def is_capturing() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
-def read_place(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
-    """Which rank the environment variables of a launcher say that this is; None if there are none."""
-    if "RANK" not in environment and "WORLD_SIZE" not in environment:
-        return None
-    if missing := [name for name in NEEDED if not environment.get(name)]:
-        raise ConfigError(
-            f"The environment names a rank, but lacks {', '.join(missing)}: start with torchrun, or unset RANK and "
-            "WORLD_SIZE."
-        )
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-    defaults = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    try:
-        rank, world, local_rank, local_world, _ = (
-            int(environment.get(n, defaults.get(n, ""))) for n in names
-        )
-    except ValueError:
-        given = ", ".join(f"{name}={environment[name]}" for name in names if name in environment)
-        raise ConfigError(f"The rank's environment variables must be numbers, and are {given}.") from None
-    if not (0 <= rank < world and 0 <= local_rank < max(1, local_world) <= world):
-        raise ConfigError(
-            f"Rank {rank} of {world} (number {local_rank} of {local_world} here) does not exist: RANK must be "
-            "below WORLD_SIZE, and LOCAL_RANK below LOCAL_WORLD_SIZE."
-        )
-    return RankPlace(rank, world, local_rank, local_world)
-
-
 def start_ranks(place: RankPlace, device: torch.device, patience: timedelta = PATIENCE) -> Ranks:
     """Join the others by the launcher's environment variables: NCCL where every rank has a GPU of its own, else
     gloo."""
@@ -238,12 +228,12 @@ def start_ranks(place: RankPlace, device: torch.device, patience: timedelta = PA
         raise RankLostError(
             f"Rank {place.rank} of {place.world} cannot meet the others at {where}: {first_line(error)}"
         ) from None
-    return Ranks(place, torch.distributed.group.WORLD, owned=True)
+    return Ranks(place, torch.distributed.group.WORLD, owned=True, device=device)
 
 
-def adopt_ranks() -> Ranks:
+def adopt_ranks(device: torch.device | None = None) -> Ranks:
     """The ranks of the process group that somebody else, such as Ray Train, has initialized; alone if there is
-    none, or only one rank."""
+    none, or only one rank. `device` is this rank's."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() < 2:
         return ALONE
@@ -252,7 +242,7 @@ def adopt_ranks() -> Ranks:
     place = RankPlace(distributed.get_rank(), distributed.get_world_size(), *local)
     group = distributed.group.WORLD
     host = None if "gloo" in name_backend(group, "cpu") else distributed.new_group(backend="gloo")
-    return Ranks(place, group, host)
+    return Ranks(place, group, host, device=device)
 
 
 def name_backend(group: Any, device: str = "") -> str:
@@ -282,6 +272,29 @@ def time_exchange(ranks: Ranks, tensor: Tensor, rounds: int = 10) -> float:
         synchronize()
         times.append(time.perf_counter() - start)
     return sorted(times[2:])[rounds // 2]
+
+
+def remember_run(path: str) -> None:
+    """Write down which run is trained, for ranks that torchrun starts again."""
+    with suppress(Exception):  # without it, a restart begins a new run
+        if (store := find_store()) is not None:
+            store.set(RUN_KEY, path)
+
+
+def recall_run() -> str | None:
+    """What `remember_run` has written down before torchrun started the ranks again; None if there is nothing."""
+    store = find_store()
+    return store.get(RUN_KEY).decode() if store is not None and store.check([RUN_KEY]) else None
+
+
+def find_store() -> Any:
+    """torchrun's store, without the prefix that every restart has of its own; None if it would not last."""
+    if os.environ.get(OUTLIVES) != "True" or not torch.distributed.is_initialized():
+        return None
+    store = torch.distributed.distributed_c10d._get_default_store()
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return store
 
 
 def as_bytes(tensor: Tensor) -> Tensor:

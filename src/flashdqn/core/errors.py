@@ -64,9 +64,11 @@ class CallbackError(FlashDQNError):
 
 
 class RankLostError(FlashDQNError):
-    """Another process of the same training has ended, or cannot be reached."""
+    """Another process of the same training has failed, or cannot be reached."""
 
-    exit_code = 1
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class ToldByLeaderError(FlashDQNError):
