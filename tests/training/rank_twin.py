@@ -1,7 +1,7 @@
 """One process that learns as two ranks must: two halves of the boards, two rings, two halves of every batch.
 
-Naive on purpose: nothing in it exchanges anything. There is one learner, and totals, weights and gradients of the two
-halves are put together by the formula.
+Naive on purpose: nothing in it exchanges anything. There is one learner, and totals, weights and gradients of the
+two halves are put together by the formula.
 """
 
 from __future__ import annotations
