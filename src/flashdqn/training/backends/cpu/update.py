@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.calls import BoundCall, load_crew
 from flashdqn.compute.compile_ahead import KernelJob
 from flashdqn.compute.gemm import LANES
 from flashdqn.compute.native import compile_for_threads
@@ -82,6 +83,8 @@ class NativeUpdates:
         if adam is not None and old is not None and tau > 0:
             self._flat.append(old)
         self._spaces: dict[tuple[int, torch.dtype], _Workspace] = {}  # one or a few
+        if self.team.most > 1:
+            load_crew()
 
     @staticmethod
     def fits(network: nn.Module, head: Head, bootstrap: Bootstrap) -> bool:
@@ -175,9 +178,7 @@ class _Workspace:
         call.done[0] = 0
         if owner._settings is not None:
             owner._settings.now()
-        if self._crew is None:
-            self._crew = compile_for_threads(self.kernel, call.arguments)
-        self._crew(threads, *call.arguments)
+        call.bound(threads)
         owner.team.stop(count)
         return call.priority, call.results, int(call.done[0])
 
@@ -206,7 +207,10 @@ class _Workspace:
             *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, *self.constants,
             self.like, results, sums.numpy(), done,
         )  # fmt: skip
-        return _Call(batch, sums, [*columns.values()], copied, arguments, priority, results, done)
+        if self._crew is None:
+            self._crew = compile_for_threads(self.kernel, arguments)
+        bound = self._crew.bind(*arguments)
+        return _Call(batch, sums, [*columns.values()], copied, bound, priority, results, done)
 
 
 def choose_at_once(rows: int, plain: bool) -> int:
@@ -223,7 +227,7 @@ class _Call(NamedTuple):
     sums: Tensor
     columns: list[Tensor]  # whose addresses are used
     copied: bool  # some of them are copies
-    arguments: tuple[Any, ...]
+    bound: BoundCall
     priority: Tensor
     results: np.ndarray[Any, Any]
     done: np.ndarray[Any, Any]
