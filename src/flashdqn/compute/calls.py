@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from flashdqn.compute.gemm import intrinsic
 from flashdqn.compute.kernel_cache import load_driver, lock_driver
-from flashdqn.compute.kernels import Scalar, inner
+from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.link_once import compile_driver_alone
 
 _WORD = ir.IntType(64)
@@ -38,7 +39,7 @@ from flashdqn.compute.calls import make_taker
 
 TAKERS
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", _nrt=False)
 def driver(worker, threads, table):
     CALL
 """
@@ -47,14 +48,16 @@ _CREW = """\
 from numba import int64, njit, prange
 
 @njit(parallel=True, nogil=True, error_model="numpy")
-def driver(threads, function, table):
+def driver(threads, mode, function, table):
     for worker in prange(threads):
-        play(int64(worker), int64(threads), function, table)
+        play(int64(worker), int64(threads), mode, function, table)
 """
 
 #: How `play` is called, with the arguments of a table: by every worker, once, or for every board.
 BY_WORKERS, ONCE = "play(worker, threads, {})", "play({})"
 FOR_BOARDS = "for i in range({0}):\n        play(i, {1})"
+
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 #: The type of an argument: its name, and the number of axes; none: a number.
 ArgumentType = tuple[str, int]
@@ -120,19 +123,72 @@ def read_cycles(typing: Any) -> Any:
     return types.int64(), generate
 
 
+def _call_control(build: Any, name: str, value: Any) -> Any:
+    """Read or write the control word of floating-point numbers, which x86 has for every thread."""
+    place = cgutils.alloca_once_value(build, value)
+    pointer = build.bitcast(place, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
+    build.call(cgutils.get_or_insert_function(build.module, kind, f"llvm.x86.sse.{name}"), [pointer])
+    return build.load(place)
+
+
+@intrinsic
+def read_float_mode(typing: Any) -> Any:
+    """How this thread computes: whether it flushes subnormal numbers. 0 where the processor is not x86."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        if not IS_X86:
+            return _WORD(0)
+        return build.zext(_call_control(build, "stmxcsr", ir.IntType(32)(0)), _WORD)
+
+    return types.int64(), generate
+
+
+@intrinsic
+def set_float_mode(typing: Any, mode: Any) -> Any:
+    """Compute as the thread does that has read this mode."""
+
+    def generate(context: Any, build: Any, signature: Any, arguments: Any) -> Any:
+        if IS_X86:
+            _call_control(build, "ldmxcsr", build.trunc(arguments[0], ir.IntType(32)))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 @inner
-def call_workers(worker: Scalar, threads: Scalar, function: Scalar, table: Scalar) -> None:
-    """What every thread of a crew does."""
+def call_workers(worker: Scalar, threads: Scalar, mode: Scalar, function: Scalar, table: Scalar) -> None:
+    """What every thread of a crew does. It computes as the thread that asks: a thread that was started before that
+    one began to flush subnormal numbers would keep them, and be slow where Adam's moments decay."""
+    set_float_mode(mode)
     call_address(function, worker, threads, table)
 
 
+@inner
+def note_float_mode(mode: Array) -> None:
+    """Write this thread's mode."""
+    mode[0] = read_float_mode()
+
+
+class _Crew:
+    """All threads call the function at an address."""
+
+    def __init__(self) -> None:
+        self._mode = np.zeros(1, dtype=np.int64)
+        self._note = AddressedKernel(note_float_mode, [("int64", 1)], ONCE).bind(self._mode)
+        self._driver = load_driver(call_workers, _CREW)
+        with lock_driver(self._driver), compile_driver_alone():
+            self._driver.compile((numba.int64,) * 4)
+
+    def __call__(self, threads: int, function: int, table: int) -> None:
+        self._note()
+        self._driver(threads, int(self._mode[0]), function, table)
+
+
 @functools.cache
-def load_crew() -> Any:
-    """`crew(threads, function, table)`: all threads call the function at an address. Compiled once for all."""
-    driver = load_driver(call_workers, _CREW)
-    with lock_driver(driver), compile_driver_alone():
-        driver.compile((numba.int64, numba.int64, numba.int64))
-    return driver
+def load_crew() -> _Crew:
+    """Compiled once for all kernels."""
+    return _Crew()
 
 
 def find_type(argument: Any) -> ArgumentType:
@@ -169,10 +225,8 @@ def compile_to_address(function: Callable[..., None], kinds: Sequence[ArgumentTy
     takers = [f"{name} = make_taker({kind[0]!r}, {kind[1]})" for kind, name in names.items()]
     places = find_places(kinds)
     taken = [f"{names[kind]}(table, {place})" for kind, place in zip(kinds, places, strict=True)]
-    if how == FOR_BOARDS:
-        call = how.format(taken[0], ", ".join(taken[1:]))
-    else:
-        call = how.format(", ".join(taken))
+    given = (taken[0], ", ".join(taken[1:])) if how == FOR_BOARDS else (", ".join(taken),)
+    call = how.format(*given)
     driver = load_driver(function, _TABLE_DRIVER.replace("TAKERS", "\n".join(takers)).replace("CALL", call))
     with lock_driver(driver), compile_driver_alone():
         driver.compile((numba.int64,) * 3)
@@ -208,6 +262,7 @@ class BoundCall:
         self._call = kernel.call
 
     def __call__(self, threads: int = 1) -> None:
+        """Call it from Python, and wait until all threads are done."""
         if threads == 1:
             self._call(0, 1, self.table)
         else:

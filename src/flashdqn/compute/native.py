@@ -66,6 +66,7 @@ class Crew:
         return self._kernel.bind(*arguments)
 
     def __call__(self, threads: int, *arguments: Any) -> None:
+        """Call it once."""
         self.bind(*arguments)(threads)
 
 

@@ -199,7 +199,11 @@ class NativePolicy:
         seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)
         threads = self.team.start()
         known = self._bound.get(threads)
-        if known is None or known[0] is not seen or any(a is not b for a, b in zip(known[1], others, strict=True)):
+        if (
+            known is None
+            or known[0] is not seen
+            or any(a is not b for a, b in zip(known[1], others, strict=True))
+        ):
             known = seen, others, self._bind(threads, seen, others)
             if all(array.flags.c_contiguous for array in (seen, *others)):  # a copy would not see new numbers
                 self._bound[threads] = known
