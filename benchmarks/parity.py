@@ -105,6 +105,7 @@ class Training(NamedTuple):
     variant: str
     way: str
     seed: int
+    steps: int = SMALL["steps"]
 
     def list_settings(self, device: str) -> dict[str, Any]:
         """All settings."""
@@ -113,7 +114,13 @@ class Training(NamedTuple):
             return common | WAYS[device][self.way]
         chosen = DEMONSTRATIONS if self.variant == SHOWN else {"algo": self.variant}
         fast = "compile" if device == "cpu" and self.variant in COMPILED else FAST[device]
-        return common | SMALL | chosen | {"runtime.mode": "eager" if self.way == "eager" else fast}
+        return (
+            common
+            | SMALL
+            | {"steps": self.steps}
+            | chosen
+            | {"runtime.mode": "eager" if self.way == "eager" else fast}
+        )
 
 
 def train(training: Training, device: str) -> dict[str, Any]:
@@ -128,7 +135,7 @@ def train(training: Training, device: str) -> dict[str, Any]:
         scores = [row.mean_score for row in read_evaluations(path)]
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
     return {
-        **training._asdict(),
+        **{name: getattr(training, name) for name in ("variant", "way", "seed")},
         "mode": config["hardware"]["mode"].split(" (")[0],
         "score": games.mean_score,
         "on_the_way": statistics.fmean(scores),
@@ -210,6 +217,9 @@ def main() -> None:
         metavar="NAME",
         help=f"algorithms instead of ways; all, if none is named: {', '.join(VARIANTS)}",
     )
+    parser.add_argument(
+        "--steps", type=int, default=SMALL["steps"], help="transitions of a variant's training"
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
     parser.add_argument("--resume", action="store_true", help="keep the results in the file")
@@ -222,7 +232,7 @@ def main() -> None:
     if arguments.resume and path.exists():
         rows = [{"variant": "", **row} for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
     done = {(row["variant"], row["way"], row["seed"]) for row in rows}
-    work = [training for training in trainings if tuple(training) not in done]
+    work = [training for training in trainings if training[:3] not in done]
     lock, console = threading.Lock(), Console(width=130)
     torch.set_num_threads(1)
 
@@ -231,7 +241,8 @@ def main() -> None:
         with lock:
             rows.append(row)
             rows.sort(key=place_of)
-            settings = SETTINGS if arguments.variants is None else SETTINGS | SMALL
+            small = SMALL | {"steps": arguments.steps}
+            settings = SETTINGS if arguments.variants is None else SETTINGS | small
             write_json(path, {**context(arguments.device), "settings": settings, "rows": rows})
             name = f"{row['variant']} {row['way']}".strip()
             about = f"{name:<22} seed {row['seed']}: {row['score']:.2f} in {row['seconds']:.0f} s"
@@ -243,7 +254,8 @@ def main() -> None:
     if arguments.variants is None:
         console.print(table(rows, f"{title}, double DQN, 400,000 transitions"))
     else:
-        console.print(tabulate_variants(rows, f"{title}, 100,000 transitions, last score of 1000 games"))
+        budget = f"{arguments.steps:,} transitions"
+        console.print(tabulate_variants(rows, f"{title}, {budget}, last score of 1000 games"))
 
 
 def list_trainings(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Training]:
@@ -255,7 +267,8 @@ def list_trainings(arguments: argparse.Namespace, parser: argparse.ArgumentParse
         parser.error("--variants compares eager and the fastest way: leave --ways out")
     names = check_names("variants", arguments.variants, VARIANTS, parser)
     both = ("eager", "fast")
-    return [Training(name, way, seed) for seed in range(arguments.seeds) for name in names for way in both]
+    seeds, steps = range(arguments.seeds), arguments.steps
+    return [Training(name, way, seed, steps) for seed in seeds for name in names for way in both]
 
 
 def check_names(
