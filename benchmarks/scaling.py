@@ -95,7 +95,7 @@ def configure(arguments: argparse.Namespace, setting: str, value: float) -> Conf
 
 def start(config: Config, value: float, device: torch.device, folder: Path) -> Point:
     """A training that is warm and has filled its replay."""
-    with use_run_threads(config, check_settings(config, device)):
+    with use_run_threads(config, check_settings(config, device)[0]):
         parts = assemble_parts(config, build_env(config.env, config.envs, device))
         engine, choice = prepare_engine(config, parts, lambda _: None)
         loop = Loop(config, parts, RunFolder(folder), Silent(), parts.env, engine)

@@ -17,10 +17,11 @@ from cache_fixture import cache  # noqa: F401
 
 from conftest import tiny_config
 from flashdqn.compute import compile_ahead as ahead
+from flashdqn.compute.calls import make_type
 from flashdqn.compute.compilation import get_log, list_compiled, restart_log
 from flashdqn.compute.compile_ahead import Helper, KernelJob, compile_ahead
 from flashdqn.compute.kernels import Array, Kernel, Scalar, inner, skip_kernels
-from flashdqn.compute.native import compile_for_types, make_type
+from flashdqn.compute.native import compile_for_types
 from flashdqn.envs import build_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.training.backends.cpu import policy, update

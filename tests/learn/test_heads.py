@@ -160,6 +160,26 @@ def test_categorical_by_hand() -> None:
 # ---- quantiles
 
 
+@settings(max_examples=100)
+@given(atoms=st.integers(2, 101), v_min=st.floats(-200, 50), width=st.floats(1.0, 400))
+def test_the_first_expected_return_is_near_zero(atoms: int, v_min: float, width: float) -> None:
+    head = CategoricalHead(atoms, v_min, v_min + width, CPU)
+    start = head.start_at_zero()
+    nearest = min(max(0.0, v_min), v_min + width)  # a support may not contain 0
+    likely = head.support[start.argmax()].item()
+    assert abs(likely - nearest) <= head.step / 2 + 1e-3
+    middle, mean = v_min + width / 2, head.q(start[None])[0, 0].item()
+    # Closer than the middle, where it would be if all atoms were equally likely; or within an atom or two.
+    assert abs(mean - nearest) <= max(0.1 * abs(middle - nearest), 2 * head.step) + 1e-3
+
+
+def test_the_first_expected_return_by_hand() -> None:
+    head = CategoricalHead(3, -1.0, 1.0, CPU)
+    assert head.start_at_zero().tolist() == [-1.0, 0.0, -1.0]
+    snake = CategoricalHead(51, -20.0, 320.0, CPU)
+    assert 0.0 < snake.q(snake.start_at_zero()[None])[0, 0] < 3.0
+
+
 def naive_quantile_huber(
     value: list[float], tau: list[float], target: list[float], kappa: float
 ) -> tuple[float, float]:

@@ -44,6 +44,7 @@ SCRATCH = {
     "collector.mask",
     "collector.luck",  # drawn before every use
     "env._action",
+    "env._launch.arguments.1",  # the same memory
     "learner.flat.gradient",
     "learner._one_pass.settings.array",  # written before every pass
     "sampler._rows",

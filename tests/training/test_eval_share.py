@@ -232,7 +232,7 @@ def test_games_that_go_on_are_cut_off_when_enough_have_ended() -> None:
     assert (result.episodes, result.unfinished, env.steps) == (FEWEST_GAMES, 1, 32)
 
 
-@pytest.mark.parametrize(("ended", "steps"), [(FEWEST_GAMES, 128), (FEWEST_GAMES - 1, 320)])
+@pytest.mark.parametrize(("ended", "steps"), [(FEWEST_GAMES, 128), (FEWEST_GAMES - 1, 928)])
 def test_it_waits_longer_where_hardly_any_game_has_ended(
     ended: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,8 @@ class Kernel:
     def _bind_cpu(self, num_boards: int, tensors: tuple[Tensor, ...]) -> Callable[[], None]:
         arrays = [tensor.numpy() for tensor in tensors]
         threads = self._worthwhile_threads(num_boards)
+        if threads == 1 and self._is_own and all(array.flags.c_contiguous for array in arrays):
+            return bind_boards(self.function, num_boards, arrays)  # also for compiled code that calls it
         if threads == 1:
             template, counts = _SERIAL_DRIVER, [num_boards]
         else:
@@ -193,6 +195,12 @@ class Kernel:
         with lock_driver(driver), compile_driver_alone():
             driver.compile((*[numba.int64] * len(counts), *map(numba.typeof, arrays)))
         return functools.partial(driver, *counts, *arrays)
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether it is one of ours. A user's game may raise an exception, which only Numba's own calls pass on."""
+        plain = getattr(self.function, "py_func", self.function)
+        return str(plain.__module__).startswith("flashdqn.")
 
     def _worthwhile_threads(self, num_boards: int) -> int:
         before = torch.get_num_threads()
@@ -216,6 +224,16 @@ class Kernel:
             )
         driver = _load(self.function, _CUDA_DRIVER, len(tensors))
         return _CudaLaunch(driver, num_boards, tensors, device)
+
+
+def bind_boards(
+    function: Callable[..., None], num_boards: int, arrays: list[np.ndarray[Any, Any]]
+) -> Callable[[], None]:
+    """A launch of a game's function by one thread, as a `calls.BoundCall`."""
+    from flashdqn.compute.calls import FOR_BOARDS, AddressedKernel, find_type
+
+    arguments = (num_boards, *arrays)
+    return AddressedKernel(function, list(map(find_type, arguments)), FOR_BOARDS).bind(*arguments)
 
 
 class BlockKernel:

@@ -13,6 +13,7 @@ from typing import Any
 import numba
 from torch import Tensor
 
+from flashdqn.compute.calls import BY_WORKERS, AddressedKernel, ArgumentType, BoundCall, find_type
 from flashdqn.compute.kernel_cache import load_driver, lock_driver
 from flashdqn.compute.link_once import compile_driver_alone
 
@@ -22,18 +23,6 @@ from numba import njit
 @njit(nogil=True, error_model="numpy")
 def driver(ARGUMENTS):
     play(ARGUMENTS)
-"""
-
-_CREW = """\
-from numba import int64, njit, prange
-
-@njit(parallel=True, nogil=True, error_model="numpy")
-def driver(threads, ARGUMENTS):
-    if threads == 1:
-        play(int64(0), int64(1), ARGUMENTS)
-    else:
-        for worker in prange(threads):
-            play(int64(worker), int64(threads), ARGUMENTS)
 """
 
 
@@ -47,32 +36,38 @@ def compile_native(function: Callable[..., None], signature: tuple[Any, ...]) ->
     return driver
 
 
-def compile_for_threads(function: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
+def compile_for_threads(function: Callable[..., None], arguments: tuple[Any, ...]) -> Crew:
     """A function `f(worker, threads, *arguments)` that all threads call at once: `result(threads, *arguments)`.
 
     The threads share the work among themselves. A thread that starts after the others are done must do no harm.
     It is compiled for arguments like these.
     """
-    return _compile_crew(function, tuple(map(numba.typeof, arguments)))
+    return Crew(function, [find_type(argument) for argument in arguments])
 
 
-def compile_for_types(function: Callable[..., None], types: Sequence[tuple[str, int]]) -> Any:
+def compile_for_types(function: Callable[..., None], kinds: Sequence[ArgumentType]) -> Crew:
     """Like `compile_for_threads`, for arguments of these types: numbers, and arrays with some axes."""
-    return _compile_crew(function, tuple(make_type(*named) for named in types))
+    return Crew(function, kinds)
 
 
-def make_type(name: str, axes: int) -> Any:
-    """Numba's type of a number, or of an array whose rows lie one after the other."""
-    number = getattr(numba.types, name)
-    return numba.types.Array(number, axes, "C") if axes else number
+class Crew:
+    """A kernel that threads share. What is called again and again is bound once."""
 
+    def __init__(self, function: Callable[..., None], kinds: Sequence[ArgumentType]) -> None:
+        self._kernel = AddressedKernel(function, kinds, BY_WORKERS)
 
-def _compile_crew(function: Callable[..., None], signature: tuple[Any, ...]) -> Any:
-    names = ", ".join(f"a{k}" for k in range(len(signature)))
-    driver = load_driver(function, _CREW.replace("ARGUMENTS", names))
-    with lock_driver(driver), compile_driver_alone():
-        driver.compile((numba.int64, *signature))
-    return driver
+    @property
+    def stats(self) -> Any:
+        """Numba's record of what was compiled or loaded."""
+        return self._kernel.driver.stats
+
+    def bind(self, *arguments: Any) -> BoundCall:
+        """A call with these arguments, which needs only the number of threads."""
+        return self._kernel.bind(*arguments)
+
+    def __call__(self, threads: int, *arguments: Any) -> None:
+        """Call it once."""
+        self.bind(*arguments)(threads)
 
 
 def bind_native(function: Callable[..., None], own: list[Tensor], given: list[Tensor]) -> Callable[..., None]:

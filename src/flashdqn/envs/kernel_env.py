@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from flashdqn.compute.calls import BoundCall
 from flashdqn.compute.kernels import cuda_available
 from flashdqn.core.errors import CheckpointError, EnvError
+from flashdqn.core.types import Step
+
+
+class NativeStep(NamedTuple):
+    """A step for compiled code that has written the actions into `action_buffer`: the call, and what it writes."""
+
+    call: BoundCall
+    step: Step
+
+
+def find_native_step(launch: Callable[[], None], step: Step) -> NativeStep | None:
+    """A launch as such a step, if it is one thread's on the CPU."""
+    return NativeStep(launch, step) if isinstance(launch, BoundCall) else None
 
 
 def resolve_kernel_device(device: torch.device, name: str) -> torch.device:

@@ -9,6 +9,9 @@ from torch.nn import functional as F
 
 from flashdqn.networks.implicit import Fractions
 
+#: How much less likely, as a power of e, the farthest atoms are at first.
+LEAST_LIKELY = 8.0
+
 
 class CategoricalHead:
     """Probabilities of `atoms` returns in equal steps from v_min to v_max (C51: Bellemare et al. 2017).
@@ -22,6 +25,17 @@ class CategoricalHead:
         self.size, self.v_min = atoms, v_min
         self.step = (v_max - v_min) / (atoms - 1)  # Δz
         self.support = torch.linspace(v_min, v_max, atoms, device=device)  # z, [atoms]
+
+    def start_at_zero(self) -> Tensor:
+        """What the biases of the logits begin with, [atoms]: returns near 0 are likely, and each atom farther away
+        is e times less so.
+
+        If all atoms were equally likely, a network would begin with the value in the middle of the support. On
+        Snake that is 150, more than it ever reaches: staying alive would be worth more than any food until many
+        copies into the target have discounted that away.
+        """
+        nearest = min(max(0.0, self.v_min), self.v_min + self.step * (self.size - 1))
+        return -((self.support - nearest).abs() / self.step).clamp(max=LEAST_LIKELY)
 
     def q(self, output: Tensor) -> Tensor:
         """Σ_i z_i p_i(s, a), [B, A]."""

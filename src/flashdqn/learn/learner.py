@@ -20,6 +20,7 @@ from flashdqn.learn.adam_cpu import NativeAdam
 from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.branching import wrap_bootstrap, wrap_head
 from flashdqn.learn.build import build_bootstrap, build_head, build_optimizer, check_variants
+from flashdqn.learn.distributional import CategoricalHead
 from flashdqn.learn.divergence import DivergenceWatch
 from flashdqn.learn.flat import Flat
 from flashdqn.learn.heads import Head
@@ -28,6 +29,7 @@ from flashdqn.networks import build_network
 from flashdqn.networks.boards.torso import use_kernels
 from flashdqn.networks.fused.fit import use_fused
 from flashdqn.networks.noisy import Noise, is_noisy
+from flashdqn.networks.outputs import add_to_biases
 from flashdqn.networks.roles import make_policy, make_target, set_fraction_generator
 
 #: Changes the flat gradient, [P], in place, between backward and Adam.
@@ -228,7 +230,7 @@ def _strip_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     """Build a learner: head, network and optimizer."""
     branches = get_branches(env)
-    head = build_head(config.learn, device)
+    head = plain = build_head(config.learn, device)
     check_variants(config, head, max(branches, default=env.num_actions), device)
     if branches and config.demos.source != "none":
         raise ConfigError(
@@ -238,6 +240,8 @@ def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions
     network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env), branches=branches)
+    if isinstance(plain, CategoricalHead):
+        add_to_biases(network.output, plain.start_at_zero())
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
     generators = {name: make_generator(config.seed, name, device) for name, needed in used.items() if needed}
     demos = config.demos

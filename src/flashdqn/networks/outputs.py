@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.networks.torsos import MakeLinear, apply_layers, fits_fused, hidden_layers
 
 
@@ -43,6 +44,16 @@ def apply_output_layer(output: nn.Module, features: Tensor) -> Tensor:
         return output(features)  # type: ignore[no-any-return]
     with torch.autocast(features.device.type, enabled=False):
         return output(features.float())  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def add_to_biases(output: nn.Module, start: Tensor) -> None:
+    """Add to the biases of an output, the same for every action: [size]. Where there is a value stream, to its."""
+    stream = getattr(output, "value", getattr(output, "stream", output))
+    last = stream[-1] if isinstance(stream, nn.Sequential) else stream
+    bias = last.bias_mean if isinstance(last, NoisyLinear) else last.bias
+    assert isinstance(bias, Tensor)
+    bias.view(-1, len(start)).add_(start.to(bias.device))
 
 
 def can_join(one: nn.Module, other: nn.Module, features: Tensor) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from flashdqn.compute.calls import ONCE, AddressedKernel, BoundCall, find_type
 from flashdqn.compute.gemm import prefetch
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import bind_native
@@ -99,8 +101,20 @@ class NativePick:
         ]  # fmt: skip
         bits = torch.zeros((1, 1), dtype=torch.int64)
         self._pick = bind_native(pick_batch, own, [bits, *self._columns(1)])
+        self._own = [tensor.numpy() for tensor in own]
         self.sampler = sampler
         self._kept: dict[int, tuple[Tensor, list[Any], Batch]] = {}
+
+    def make_columns(self, size: int) -> tuple[list[Tensor], Batch]:
+        """Memory for a batch, and the batch; without masks that follow from observations."""
+        columns = self._columns(size)
+        return columns, self._batch(columns)
+
+    def bind_part(self, bits: np.ndarray[Any, Any], columns: list[Tensor], size: int) -> BoundCall:
+        """For compiled code: pick `size` samples, by the first random numbers, into the first rows of columns."""
+        given = (bits[: TRIES * size].reshape(TRIES, size), *(column[:size].numpy() for column in columns))
+        arguments = (*self._own, *given)
+        return AddressedKernel(pick_batch, list(map(find_type, arguments)), ONCE).bind(*arguments)
 
     def _columns(self, size: int) -> list[Tensor]:
         """obs, action, reward, discount, next_obs, next_mask, mask, weight, index."""

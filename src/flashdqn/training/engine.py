@@ -19,6 +19,8 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.backend import Backend, DecidingBackend
 from flashdqn.training.backends.catalog import explain_misfit, find_backend
 from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.cpu.backend import CpuBackend
+from flashdqn.training.backends.cpu.several import SeveralIterations
 from flashdqn.training.budget import Limits
 from flashdqn.training.iterations import SEVERAL, Iterations
 
@@ -40,6 +42,7 @@ class Engine:
         self._iterations: Iterations | None = (
             None  # graphs of whole iterations, if the device decides everything
         )
+        self._several: SeveralIterations | None = None  # the same on the CPU, in one native call
         self.vector_steps = 0  # steps of all environments so far
 
     @property
@@ -60,8 +63,12 @@ class Engine:
         if reason := explain_misfit(plan, self.parts):
             raise ExecutionError(reason)
         self._graphs.clear()
-        self._collect = self._iterations = None
-        self._backend = find_backend(plan.way, learner.device, plan.several)(self.parts, self.compiler)
+        self._collect = self._iterations = self._several = None
+        self._backend = backend = find_backend(plan.way, learner.device, plan.several)(
+            self.parts, self.compiler
+        )
+        if isinstance(backend, CpuBackend):
+            self._several = backend.make_iterations(self.largest)
         self.plan = plan
 
     @property
@@ -71,6 +78,10 @@ class Engine:
 
     def iterate(self, limits: Limits) -> bool:
         """One iteration, or several that come to none of the limits; False if the host must decide in each."""
+        if self._several is not None:
+            count = self._several.launch(limits)
+            self.vector_steps += count
+            return count > 0
         if self._iterations is None:
             return False
         with self.parts.phases("iterate"):

@@ -17,7 +17,7 @@ from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import Learner
 from flashdqn.training.clock import RunClock
-from flashdqn.training.eval_share import PATIENCE, EvaluationShare
+from flashdqn.training.eval_share import EvaluationShare
 from flashdqn.training.evaluate import Evaluation, PlayedGames, evaluate, play_games, summarize_games
 from flashdqn.training.progress import Progress, watch_work
 from flashdqn.training.rank_share import share_games
@@ -137,7 +137,7 @@ class Evaluator:
                 f"{what} plays {count} of {games} games: all would take about {expected:.1f} s "
                 f"(--eval.max-share {self.share.share:g})"
             )
-        return count, PATIENCE * self.share.find_last_allowance(total)
+        return count, self.share.find_last_allowance(total)
 
     @property
     def _seed(self) -> int:

@@ -13,7 +13,13 @@ from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.contract import ObsSpec
 from flashdqn.core.errors import EnvError
 from flashdqn.core.types import Step
-from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
+from flashdqn.envs.kernel_env import (
+    copy_actions,
+    copy_state,
+    find_native_step,
+    resolve_kernel_device,
+    restore_state,
+)
 from flashdqn.envs.snake import rules
 from flashdqn.envs.snake.board import MASK, SHIFT
 from flashdqn.envs.snake.config import SnakeConfig
@@ -119,6 +125,7 @@ class Snake:
             *self._step[:4],
             self.outcomes,
         )
+        self.native_step = find_native_step(self._launch, self._step)
         self.reset(0)
 
     def _allocate(self) -> None:

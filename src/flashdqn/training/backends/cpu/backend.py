@@ -12,9 +12,11 @@ from flashdqn.replay.samplers import SamplerBase, split_batch
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
+from flashdqn.training.backends.cpu import several
 from flashdqn.training.backends.cpu.networks import explain_unknown
 from flashdqn.training.backends.cpu.policy import NativePolicy
 from flashdqn.training.backends.cpu.record import NativeRecord
+from flashdqn.training.backends.cpu.several import SeveralIterations
 from flashdqn.training.backends.cpu.update import NativeUpdates
 
 
@@ -37,6 +39,13 @@ class CpuBackend:
             learner.online, learner.target, learner.head, learner.bootstrap, adam,
             learner.target_flat.values, learner.tau, make_team(asked), learner.noise, learner.margin,
         )  # fmt: skip
+
+    def make_iterations(self, largest: int) -> SeveralIterations | None:
+        """Several iterations in one call, with groups of up to `largest` updates, where that is possible and may be
+        worth it."""
+        if self._one_by_one or self._pick is None or not several.fits(self.parts, self._updates):
+            return None
+        return SeveralIterations(self.parts, self._updates, self._record, self._pick, largest)
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.calls import BoundCall, find_type, load_crew
 from flashdqn.compute.compile_ahead import KernelJob
 from flashdqn.compute.gemm import LANES, finish_stage, never_inlined, never_inlined_as, view_float_matrix
 from flashdqn.compute.kernels import Array, Scalar, inner
-from flashdqn.compute.native import Views, compile_for_threads
+from flashdqn.compute.native import Crew, Views, compile_for_threads
 from flashdqn.compute.threads import Team
 from flashdqn.learn.bootstraps import greedy_target
 from flashdqn.learn.distributional import CategoricalHead, QuantileHead
@@ -186,7 +187,10 @@ class NativePolicy:
         self._all_legal = torch.ones((num_envs, plan.layers[-1].outputs // head.size), dtype=torch.bool)
         self._views = Views()
         self.action = torch.zeros(num_envs, dtype=torch.int64)
-        self._crews: dict[torch.dtype, Any] = {}
+        self._crews: dict[Any, Crew] = {}
+        self._bound: dict[int, tuple[Any, list[Any], BoundCall]] = {}  # by threads, for the same arrays
+        if self.team.most > 1:
+            load_crew()
 
     def __call__(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The actions, [N] int64, in a buffer that the next call overwrites."""
@@ -194,15 +198,26 @@ class NativePolicy:
         self._sizes[self._bytes] = obs.dtype == torch.uint8
         seen, *others = self._views(obs, self._all_legal if mask is None else mask, eps, luck, self.action)
         threads = self.team.start()
-        arguments = (
-            *self._tables, self._shares[threads], self._sizes, *self._constants, seen.reshape(len(seen), -1),
-            *others
-        )  # fmt: skip
-        if obs.dtype not in self._crews:
-            self._crews[obs.dtype] = compile_for_threads(self._kernel, arguments)
-        self._crews[obs.dtype](threads, *arguments)
+        known = self._bound.get(threads)
+        if (
+            known is None
+            or known[0] is not seen
+            or any(a is not b for a, b in zip(known[1], others, strict=True))
+        ):
+            known = seen, others, self._bind(threads, seen, others)
+            if all(array.flags.c_contiguous for array in (seen, *others)):  # a copy would not see new numbers
+                self._bound[threads] = known
+        known[2](threads)
         self.team.stop()
         return self.action
+
+    def _bind(self, threads: int, seen: np.ndarray[Any, Any], others: list[Any]) -> BoundCall:
+        seen, *others = (np.ascontiguousarray(array) for array in (seen.reshape(len(seen), -1), *others))
+        arguments = (*self._tables, self._shares[threads], self._sizes, *self._constants, seen, *others)
+        kind = find_type(seen)
+        if kind not in self._crews:
+            self._crews[kind] = compile_for_threads(self._kernel, arguments)
+        return self._crews[kind].bind(*arguments)
 
 
 def make_plain_table(memory: Memory, plan: LayerPlan, width: int) -> np.ndarray[Any, Any]:

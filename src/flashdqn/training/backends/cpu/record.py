@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flashdqn.compute.calls import ONCE, AddressedKernel, BoundCall, find_type
 from flashdqn.compute.kernels import Array, inner
 from flashdqn.compute.native import Views, bind_native
 from flashdqn.core.types import Step
@@ -80,6 +81,7 @@ class NativeRecord:
         action = torch.zeros(num, dtype=torch.int64)
         given = [action, collector.obs.view(num, -1), torch.zeros(num), flags, flags, seen_mask, outcomes]
         self._record = bind_native(record_step, own, given)
+        self._own = [tensor.numpy() for tensor in own]
         self._views = Views()
 
     def __call__(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
@@ -88,3 +90,11 @@ class NativeRecord:
         legal = mask if self.masked and mask is not None else self.empty
         seen, *others = self._views(obs, reward, terminated, truncated, legal, outcomes, action)
         self._record(others.pop(), seen.reshape(len(seen), -1), *others)
+
+    def bind(self, action: Tensor, step: Step, outcomes: Tensor) -> BoundCall:
+        """The same for compiled code: what it records is always in these tensors."""
+        obs, reward, terminated, truncated, mask = step
+        legal = mask if self.masked and mask is not None else self.empty
+        given = (action, obs.flatten(1), reward, terminated, truncated, legal, outcomes)
+        arguments = (*self._own, *(tensor.numpy() for tensor in given))
+        return AddressedKernel(record_step, list(map(find_type, arguments)), ONCE).bind(*arguments)

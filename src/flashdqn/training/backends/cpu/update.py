@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.calls import BoundCall, find_places, find_type, load_crew
 from flashdqn.compute.compile_ahead import KernelJob
 from flashdqn.compute.gemm import LANES
 from flashdqn.compute.native import compile_for_threads
@@ -82,6 +83,8 @@ class NativeUpdates:
         if adam is not None and old is not None and tau > 0:
             self._flat.append(old)
         self._spaces: dict[tuple[int, torch.dtype], _Workspace] = {}  # one or a few
+        if self.team.most > 1:
+            load_crew()
 
     @staticmethod
     def fits(network: nn.Module, head: Head, bootstrap: Bootstrap) -> bool:
@@ -114,6 +117,23 @@ class NativeUpdates:
         priority, results, done = self._space(batch, count).run(batch, count, self, applied=True, sums=sums)
         self._settings.count(done)
         return priority, done, float(results[min(done, count - 1), 0])
+
+    @property
+    def applied_settings(self) -> AdamSettings:
+        """The settings of steps."""
+        assert self._settings is not None
+        return self._settings
+
+    def bind_group(
+        self, batch: Batch, count: int, threads: int, counters: int, sums: Tensor
+    ) -> tuple[BoundCall, GroupWords]:
+        """A call for up to `count` steps, with its own settings and counters (at an address); and where in memory
+        the caller finds or writes what belongs to a single call."""
+        return self._space(batch, count).bind_group(batch, count, threads, counters, self, sums)
+
+    def count_counters(self, batch: Batch, count: int, threads: int) -> int:
+        """Bytes of the counters of such a call."""
+        return count * self._space(batch, count).memory.stages * (threads + 1) * mlp_cpu.APART
 
     def _space(self, batch: Batch, count: int) -> _Workspace:
         key = len(batch.weight) // count, batch.transition.obs.dtype
@@ -175,9 +195,7 @@ class _Workspace:
         call.done[0] = 0
         if owner._settings is not None:
             owner._settings.now()
-        if self._crew is None:
-            self._crew = compile_for_threads(self.kernel, call.arguments)
-        self._crew(threads, *call.arguments)
+        call.bound(threads)
         owner.team.stop(count)
         return call.priority, call.results, int(call.done[0])
 
@@ -187,6 +205,31 @@ class _Workspace:
             self._counters = np.zeros(needed, dtype=np.int64)
             self.places[mlp_cpu.COUNTERS] = self._counters.ctypes.data
             self._calls.clear()
+        settings = NO_SETTINGS if owner._settings is None else owner._settings.array
+        shared = self.sizes, self.places, settings
+        return self._bind(batch, count, threads, owner, sums, *shared)
+
+    def bind_group(
+        self, batch: Batch, count: int, threads: int, counters: int, owner: NativeUpdates, sums: Tensor
+    ) -> tuple[BoundCall, GroupWords]:
+        """See `NativeUpdates.bind_group`."""
+        sizes, places = self.sizes.copy(), self.places.copy()
+        sizes[mlp_cpu.APPLY], places[mlp_cpu.COUNTERS] = 1, counters
+        settings = np.zeros_like(NO_SETTINGS)
+        call = self._bind(batch, count, threads, owner, sums, sizes, places, settings)
+        assert not call.copied
+        arguments = call.bound.arguments
+        kinds = [find_type(argument) for argument in arguments]
+        at = (
+            find_places(kinds)[len(self.memory.tables(threads))] + 1
+        )  # the number of rows of the table of batches
+        words = call.bound.words[at:].ctypes.data, settings.ctypes.data, call.done.ctypes.data
+        return call.bound, GroupWords(*words, call.done, call.results, [*call.columns, call.priority])
+
+    def _bind(
+        self, batch: Batch, count: int, threads: int, owner: NativeUpdates, sums: Tensor, sizes: Any, places: Any,
+        settings: Any,
+    ) -> _Call:  # fmt: skip
         obs, action, reward, discount, next_obs, next_mask, mask = batch.transition
         priority = torch.empty(count * self.rows)
         noise = None if owner._noise is None else owner._noise.hold(count)
@@ -201,12 +244,25 @@ class _Workspace:
         if batch.expert is not None and not owner.is_plain:
             table[:, heads_cpu.SHOWN] = len(batch.expert) // count
         results, done = np.zeros((count, 3), dtype=np.float32), np.zeros(1, dtype=np.int64)
-        settings = NO_SETTINGS if owner._settings is None else owner._settings.array
         arguments = (
-            *self.memory.tables(threads), table, self.sizes, self.places, self.lengths, settings, *self.constants,
-            self.like, results, sums.numpy(), done,
+            *self.memory.tables(threads), table, sizes, places, self.lengths, settings, *self.constants, self.like,
+            results, sums.numpy(), done,
         )  # fmt: skip
-        return _Call(batch, sums, [*columns.values()], copied, arguments, priority, results, done)
+        if self._crew is None:
+            self._crew = compile_for_threads(self.kernel, arguments)
+        bound = self._crew.bind(*arguments)
+        return _Call(batch, sums, [*columns.values()], copied, bound, priority, results, done)
+
+
+class GroupWords(NamedTuple):
+    """Where a call for a group of updates has what changes from call to call."""
+
+    length: int  # the address of an int64: the number of updates
+    settings: int  # the address of Adam's settings
+    done_at: int  # the address of `done`
+    done: np.ndarray[Any, Any]  # [1]
+    results: np.ndarray[Any, Any]  # [updates, 3]
+    kept: list[Tensor]  # the call uses their memory
 
 
 def choose_at_once(rows: int, plain: bool) -> int:
@@ -223,7 +279,7 @@ class _Call(NamedTuple):
     sums: Tensor
     columns: list[Tensor]  # whose addresses are used
     copied: bool  # some of them are copies
-    arguments: tuple[Any, ...]
+    bound: BoundCall
     priority: Tensor
     results: np.ndarray[Any, Any]
     done: np.ndarray[Any, Any]
