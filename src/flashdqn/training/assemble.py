@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.compute.seeds import make_generator
+from flashdqn.compute.seeds import make_generator, purpose_seed
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, count_actions, get_decoder, is_resumable, stores_masks
 from flashdqn.core.errors import CheckpointError, EnvError
@@ -23,6 +23,8 @@ from flashdqn.training.counts import Counts
 from flashdqn.training.memory import check_memory_fits, ring_config
 from flashdqn.training.metrics import EpisodeMetrics
 from flashdqn.training.phases import Phases
+from flashdqn.training.workers.feed import Feed
+from flashdqn.training.workers.games import RemoteGames
 
 
 @dataclass
@@ -87,7 +89,7 @@ class Parts:
         if not is_resumable(self.env):  # its unfinished episodes cannot continue
             self.ring.cut_off()
             self.metrics.cut_off()
-        self.collector.resume()
+        self.collector.resume(purpose_seed(self.config.seed, "envs"))
 
     def _load_env(self, state: dict[str, Tensor], fresh: bool) -> None:
         try:
@@ -139,8 +141,9 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     counts, phases = Counts(device), Phases(device)
     explore = generators["explore"]
     normalizer = getattr(learner.online, "normalizer", None)
+    feed = Feed(config, env, learner) if isinstance(env, RemoteGames) else None
     collector = Collector(
-        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer
+        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer, feed
     )
     count = lambda: int(counts.totals[0])  # noqa: E731
     learner.watch.explain_by(DataOrigin(env.name, ring, count, given_rewards=rollouts is None))

@@ -61,6 +61,8 @@ def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
         "skipped_evaluations": loop.evaluator.share.skipped,
         "weights": checkpoint.hash_weights(parts.learner.weights()),
     }
+    if parts.collector.feed is not None:
+        summary["collectors"] = parts.collector.feed.describe()
     if demos := loop.folder.read_json(DEMOS_FILE):
         summary["demonstrations"] = demos
     return summary
