@@ -93,7 +93,10 @@ def test_rows_come_back_from_the_file(task: tuple[tuple[str, ...], tuple[str, ..
     evaluations = [draw_row(data.draw, EvaluationRow, others) for _ in range(2)]
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(Path(place))
-        columns = make_metrics_columns(outcomes, causes, gpu=True), make_evaluation_columns(outcomes, causes)
+        columns = (
+            make_metrics_columns(outcomes, causes, gpu=True, collectors=True),
+            make_evaluation_columns(outcomes, causes),
+        )
         write_columns(folder.path, *columns)
         for row in metrics:
             folder.add_metrics(row)

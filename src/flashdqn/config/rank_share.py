@@ -32,6 +32,11 @@ def check_share(config: Config, world: int) -> None:
             f"A rank's rollout of {rollout} transitions does not divide into {config.pqn.minibatches} minibatches: "
             "make --pqn.rollout a multiple of --pqn.minibatches."
         )
+    if config.env.collectors is not None:
+        raise ConfigError(
+            f"Workers that collect by themselves are for one rank, and there are {world}: use --env.collect lockstep, "
+            "or train with one rank."
+        )
     if config.demos.asked_for:
         raise ConfigError(
             f"Demonstrations are for one rank, and there are {world}: use --demos.source none, or train with one "

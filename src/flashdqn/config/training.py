@@ -80,6 +80,20 @@ class Config:
         )
         if self.learn.method == "pqn":
             self._check_pqn()
+        if self.env.collectors is not None:
+            self._check_collectors()
+
+    def _check_collectors(self) -> None:
+        refused = "env.collect async needs"
+        require(
+            self.learn.method != "pqn",
+            f"{refused} a replay, and learn.method is pqn: a rollout must be played with one set of weights. "
+            "Collect in lock-step, or use another method.",
+        )
+        require(
+            not self.demos.asked_for,
+            f"{refused} demos.source none, and it is {self.demos.source}: an expert plays in lock-step.",
+        )
 
     def _check_pqn(self) -> None:
         refused = "learn.method pqn needs"

@@ -22,12 +22,26 @@ if TYPE_CHECKING:
     from flashdqn.envs.stage import GameStage
 
 
+class Collectors(NamedTuple):
+    """Worker processes that collect by themselves, without waiting for each other (`--env.collect async`)."""
+
+    workers: int  # 0: one for each core
+    max_lag: int  # gradient steps between acting and learning, at most
+    timeout: float  # seconds after which a call of an environment counts as hanging
+    one: EnvConfig  # the settings of an environment inside such a worker
+
+
 @dataclass(frozen=True)
 class EnvConfig:
     """The settings of a task's environments; every task has a frozen subclass of this."""
 
     #: the name of the task that the settings belong to
     task: ClassVar[str]
+
+    @property
+    def collectors(self) -> Collectors | None:
+        """The workers that collect by themselves; None: all environments take their steps together."""
+        return None
 
 
 #: `--env.kwargs`: arguments for a user's environment.

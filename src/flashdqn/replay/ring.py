@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +38,18 @@ class Kind(IntEnum):
     TERMINATED = 1
     TRUNCATED = 2
     RESET = 3
+
+
+class CellRow(NamedTuple):
+    """A row whose columns come from independent streams: what completes the newest row, and what opens the next."""
+
+    action: Tensor  # [N] int64
+    reward: Tensor  # [N] float32
+    kind: Tensor  # [N] uint8
+    frame: Tensor  # [N, *frame]: of the next row
+    mask: Tensor | None  # [N, A] bool: of the next row
+    age: Tensor  # [N] uint8: of the next row
+    cut: Tensor  # [N] bool: the stream that this column held does not go on; its last step is truncated
 
 
 class Ring:
@@ -99,6 +112,24 @@ class Ring:
         if self.age is not None:
             self.age.index_copy_(0, self.head, age)
         self._place(step.obs, step.mask)
+
+    def append_cells(self, cells: CellRow) -> None:
+        """Complete the newest row and open the next one, with kinds and ages that the caller knows (`lanes.py`)."""
+        before = (self.head - 1) % self.rows
+        last = self.kind.index_select(0, before)
+        last.masked_fill_((last == int(Kind.STEP)) & cells.cut, int(Kind.TRUNCATED))
+        self.kind.index_copy_(0, before, last)
+        self.action.index_copy_(0, self.head, cells.action.to(self.action.dtype)[None])
+        self.reward.index_copy_(0, self.head, cells.reward[None])
+        self.kind.index_copy_(0, self.head, cells.kind[None])
+        self.ended.copy_((cells.kind == int(Kind.TERMINATED)) | (cells.kind == int(Kind.TRUNCATED)))
+        self.head.add_(1).remainder_(self.rows)
+        self.filled.add_(1).clamp_(max=self.rows - 1)
+        if self.age is not None:
+            self.age.index_copy_(0, self.head, cells.age[None])
+        self.obs.index_copy_(0, self.head, cells.frame[None])
+        if self.mask is not None and cells.mask is not None:
+            self.mask.index_copy_(0, self.head, cells.mask[None])
 
     @property
     def readable(self) -> Tensor:

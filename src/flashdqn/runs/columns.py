@@ -68,6 +68,8 @@ LENGTH = Column("length", ColumnKind.EPISODE, "steps", "mean length of an episod
 SCORE = Column("score", ColumnKind.SCORE, "", "mean score of an episode")
 MEMORY_MB = Column("memory_mb", ColumnKind.MEMORY, "MB", "memory in use")
 GPU_PERCENT = Column("gpu_percent", ColumnKind.MEAN, "%", "time in which the GPU was busy")
+POLICY_LAG = Column("policy_lag", ColumnKind.MEAN, "updates", "gradient steps between acting and learning")
+LONGEST_LAG = Column("longest_lag", ColumnKind.MEAN, "updates", "the longest policy lag of the window")
 US_TOTAL = Column("us_total", ColumnKind.TOTAL, "µs per transition", "training time")
 
 GAMES = Column("episodes", ColumnKind.COUNT, "games", "games that ended")
@@ -106,8 +108,10 @@ METRICS_HEAD = (
 METRICS_TAIL = (*map(make_phase_column, (*PHASES, *GRAPHS)), MEMORY_MB, US_TOTAL)
 EVALUATION_HEAD = (STEP, GAMES, UNFINISHED, MEAN_SCORE, SCORE_ERROR, MEAN_RETURN, MEAN_LENGTH)
 
+#: Where workers collect by themselves.
+COLLECTORS = (POLICY_LAG, LONGEST_LAG)
 #: Every column that is the same in all runs; a task has a score or not, and so does a GPU its use.
-METRICS = (*METRICS_HEAD, SCORE, *METRICS_TAIL, GPU_PERCENT)
+METRICS = (*METRICS_HEAD, SCORE, *METRICS_TAIL, GPU_PERCENT, *COLLECTORS)
 EVALUATIONS = EVALUATION_HEAD
 #: Names that a task's outcomes cannot have.
 RESERVED = frozenset(column.name for column in (*METRICS, *EVALUATIONS)) - {SCORE.name}
@@ -132,9 +136,12 @@ class Columns:
         return [column.to_json() for column in self.all]
 
 
-def make_metrics_columns(outcomes: Sequence[str], causes: Sequence[str], gpu: bool = False) -> Columns:
-    """The columns of metrics.csv, for a task with these outcomes; with or without the use of a GPU."""
-    tail = (*METRICS_TAIL, GPU_PERCENT) if gpu else METRICS_TAIL
+def make_metrics_columns(
+    outcomes: Sequence[str], causes: Sequence[str], gpu: bool = False, collectors: bool = False
+) -> Columns:
+    """The columns of metrics.csv, for a task with these outcomes; with or without the use of a GPU, and the lag of
+    workers that collect by themselves."""
+    tail = (*METRICS_TAIL, *((GPU_PERCENT,) * gpu), *(COLLECTORS * collectors))
     return Columns((*METRICS_HEAD, *_make_outcome_columns(outcomes, causes), *tail))
 
 

@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 
 from flashdqn.runs.columns import PHASE_PREFIX, RESERVED, SCORE, ColumnKind, Columns
 
+#: Columns that not every run has.
+OPTIONAL = ("gpu_percent", "policy_lag", "longest_lag")
+
 Row = TypeVar("Row", "MetricsRow", "EvaluationRow")
 
 
@@ -38,6 +41,8 @@ class MetricsRow:
     memory_mb: float
     us_total: float
     gpu_percent: float | None = None  # None: not measured, as on a CPU
+    policy_lag: float | None = None  # None: all environments take their steps together
+    longest_lag: float | None = None
 
     @property
     def score(self) -> float | None:
@@ -84,7 +89,7 @@ def parse_row(row: type[Row], cells: Mapping[str, Any], columns: Columns) -> Row
             found = columns.of_kind(ColumnKind.SCORE, ColumnKind.OUTCOME, ColumnKind.CAUSE)
             own = [column.name for column in found if column.name not in RESERVED]
             values["outcomes"] = {name: float_or_nan(cells.get(name)) for name in own}
-        elif field.name != "gpu_percent" or field.name in cells:
+        elif field.name not in OPTIONAL or field.name in cells:
             read = int_or_zero if field.type == "int" else float_or_nan
             values[field.name] = read(cells.get(field.name.rstrip("_")))
     return row(**values)

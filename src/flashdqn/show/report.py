@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +174,31 @@ def list_key_figures(run: RunFiles) -> list[tuple[str, str, str]]:
     if series.has(GPU_PERCENT):
         used = sorted(value for value in series.get(GPU_PERCENT) if math.isfinite(value))
         found.append(("GPU", f"{used[len(used) // 2]:.0f} %", "of the time busy, median window"))
-    return found
+    return found + list_collector_figures(summary)
+
+
+def list_collector_figures(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The work of workers that collect by themselves; none if all environments took their steps together."""
+    told = summary.get("collectors")
+    if not isinstance(told, Mapping):
+        return []
+    lag, most = float_or_nan(told.get("mean_lag")), float_or_nan(told.get("most_lag"))
+    replaced, dropped = (
+        float_or_nan(told.get(name)) for name in ("replaced_workers", "discarded_transitions")
+    )
+    return [
+        (
+            "policy lag",
+            format_rate(lag),
+            f"gradient steps between acting and learning, at most {format_count(most)}",
+        ),
+        (
+            "workers",
+            format_count(float_or_nan(told.get("workers"))),
+            f"{format_count(replaced)} were replaced",
+        ),
+        ("thrown away", format_count(dropped), "transitions, too old or of half episodes"),
+    ]
 
 
 def make_time_table(run: RunFiles) -> str:

@@ -14,6 +14,7 @@ from flashdqn.runs.columns import (
     MEMORY_MB,
     PHASE_ABOUT,
     PHASE_PREFIX,
+    POLICY_LAG,
     RETURN,
     SCORE,
     STEP,
@@ -121,6 +122,8 @@ def draw_cost_charts(run: RunFiles) -> str:
         panels.append(Panel("memory, GB", sizes, PURPLE, format_bytes, 1e9))
     if series.has(GPU_PERCENT):
         panels.append(Panel("GPU busy, %", series.get(GPU_PERCENT), GREEN, format_rate))
+    if series.has(POLICY_LAG):
+        panels.append(Panel("policy lag, updates", series.get(POLICY_LAG), RUST, format_rate))
     if panels:
         charts.append(draw_line_chart("Throughput and memory", series.spans, panels, STEPS))
     names, table = compute_phase_shares(series)

@@ -33,6 +33,8 @@ from flashdqn.training.counts import Counts
 from flashdqn.training.memory import check_memory_fits, ring_config
 from flashdqn.training.metrics import EpisodeMetrics
 from flashdqn.training.phases import Phases
+from flashdqn.training.workers.feed import Feed
+from flashdqn.training.workers.games import RemoteGames
 
 
 @dataclass
@@ -107,7 +109,7 @@ class Parts:
         if not is_resumable(self.env):  # its unfinished episodes cannot continue
             self.ring.cut_off()
             self.metrics.cut_off()
-        self.collector.resume()
+        self.collector.resume(purpose_seed(self.config.seed, "envs"))
 
     def _load_env(self, state: dict[str, Tensor], fresh: bool) -> None:
         try:
@@ -173,8 +175,9 @@ def assemble_parts(config: Config, env: VecEnv, ranks: Ranks = ALONE) -> Parts:
     counts, phases = Counts(device, ranks), Phases(device)
     explore = generators["explore"]
     normalizer = getattr(learner.online, "normalizer", None)
+    feed = Feed(config, env, learner) if isinstance(env, RemoteGames) else None
     collector = Collector(
-        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer, ranks
+        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer, ranks, feed
     )
     count = lambda: int(counts.totals[0])  # noqa: E731
     learner.watch.explain_by(DataOrigin(env.name, ring, count, given_rewards=rollouts is None))

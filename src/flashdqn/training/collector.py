@@ -1,4 +1,7 @@
-"""The collector: act, step, append. One call is one step of every environment."""
+"""The collector: act, step, append. One call is one step of every environment.
+
+With a feed (`workers/feed.py`), others have acted and stepped: one call appends a row of what they sent.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from flashdqn.learn.bootstraps import Net
 from flashdqn.learn.heads import Head
 from flashdqn.networks.normalize import ObsNormalizer
 from flashdqn.replay import Sampler
-from flashdqn.replay.ring import Ring
+from flashdqn.replay.ring import CellRow, Ring
 from flashdqn.training.counts import Counts
 from flashdqn.training.metrics import EpisodeMetrics
 from flashdqn.training.phases import Phases
+from flashdqn.training.workers.feed import Feed
 
 
 class Player(Protocol):
@@ -51,10 +55,12 @@ class Collector:
         generator: torch.Generator,
         normalizer: ObsNormalizer | None = None,
         ranks: Ranks = ALONE,
+        feed: Feed | None = None,
     ) -> None:
         self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
-        self.normalizer = normalizer
+        self.normalizer, self.feed = normalizer, feed
+        self.rehearses = False  # within a warm-up: workers are not started for it
         shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
         # Buffers at fixed places: a CUDA graph uses their addresses.
         self.eps = torch.ones(env.num_envs, device=ring.device)
@@ -74,16 +80,23 @@ class Collector:
         """Start with new episodes."""
         self._see(self.env.reset(seed), self.env.mask)
         self.ring.start(self.obs, self.mask)
-        if self.normalizer is not None:
+        if self.feed is not None and not self.rehearses:
+            self.feed.start(seed)
+        elif self.normalizer is not None:
             self.normalizer.update(self.obs)
 
-    def resume(self) -> None:
-        """Continue from the current state of ring and environments."""
+    def resume(self, seed: int = 0) -> None:
+        """Continue from the current state of ring and environments; `seed` is for workers, which start again."""
         self._see(self.ring.newest(), self.env.mask)
+        if self.feed is not None:
+            self.feed.start(seed)
 
     @torch.no_grad()
-    def collect(self, player: Player | None = None) -> None:
-        """One step of every environment, played and recorded by a backend, or by plain operations."""
+    def collect(self, player: Player | None = None) -> bool:
+        """One step of every environment, played and recorded by a backend, or by plain operations. False if
+        workers have not sent a whole row yet."""
+        if self.feed is not None and not self.rehearses:
+            return self._take_row(self.feed)
         player = player or self
         with self.phases("act"):
             self._drawn.uniform_(generator=self.generator)
@@ -97,6 +110,26 @@ class Collector:
             if self.normalizer is not None:
                 self.normalizer.update(self.obs)
             self.sampler.appended()
+        return True
+
+    def _take_row(self, feed: Feed) -> bool:
+        """Append the next row that workers have played."""
+        with self.phases("step", host=True):
+            row = feed.next_row(self.eps)
+        if row is None:
+            return False
+        with self.phases("append"):
+            here, admitted = row
+            device = self.ring.device
+            cells = CellRow(*(None if part is None else part.to(device) for part in here))  # type: ignore[arg-type]
+            self.ring.append_cells(cells)
+            self.metrics.add_ended(torch.from_numpy(admitted.outcomes.sum(axis=0)), len(admitted.outcomes))
+            counted = torch.tensor((len(admitted.versions), len(admitted.outcomes)))
+            self.counts.totals += counted.to(device)
+            if self.normalizer is not None:
+                self.normalizer.update(self.ring.newest())
+            self.sampler.appended()
+        return True
 
     def act(self, obs: Tensor, mask: Tensor | None, eps: Tensor, luck: Tensor) -> Tensor:
         """The network's choice or, with probability ε, a random one: [N], by plain operations."""

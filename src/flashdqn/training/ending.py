@@ -65,6 +65,8 @@ def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
     }
     if loop.waits:
         summary["ranks"] = summarize_waiting(loop.waits, loop.ranks.waited.exchanges, loop.seconds)
+    if parts.collector.feed is not None:
+        summary["collectors"] = parts.collector.feed.describe()
     if demos := loop.folder.read_json(DEMOS_FILE):
         summary["demonstrations"] = demos
     return summary

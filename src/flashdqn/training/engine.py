@@ -97,7 +97,8 @@ class Engine:
     def collect(self) -> None:
         """One step of every environment."""
         if self._collect is None:
-            self.parts.collector.collect(self.backend)
+            if not self.parts.collector.collect(self.backend):
+                return  # workers have not sent a row yet
         else:
             with self.parts.phases("collect"):
                 self._collect()

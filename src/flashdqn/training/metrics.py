@@ -51,6 +51,12 @@ class EpisodeMetrics:
         running[:, 1:3] *= keep[:, None]
         totals += torch.stack((len(ended) - was_reset.sum(), ended.sum()))
 
+    def add_ended(self, sums: Tensor, episodes: int) -> None:
+        """Count episodes that were summed up elsewhere: return, length and outcomes, added up over all of them."""
+        if episodes:
+            ended = torch.cat((torch.tensor([float(episodes)]), sums.to(torch.float32)))
+            self.sums += ended.to(self.sums.device)
+
     def read(self) -> EpisodeMeans:
         """The number of episodes in the window and their means; starts a new window."""
         episodes, *sums = self.sums.tolist()

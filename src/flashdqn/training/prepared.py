@@ -21,7 +21,7 @@ from flashdqn.compute.threads import limit_threads, threads_for_flops
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.signals import Interrupt
-from flashdqn.envs import build_env, build_evaluation_env
+from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.networks.flops import count_flops
 from flashdqn.runs.folder import RunFolder
@@ -53,6 +53,7 @@ from flashdqn.training.rehearse import note_done, plan_rehearsals
 from flashdqn.training.sinks import check_installed
 from flashdqn.training.summary import SessionEnd, run_and_summarize
 from flashdqn.training.warm_times import WarmUp
+from flashdqn.training.workers.games import build_games
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Session:
                 report_stage("loading PyTorch's compiler")
                 load_torch_compiler()
             report_stage("making the environments")
-            env = build_env(config.env, config.envs, device)
+            env = build_games(config, device)
             report_stage("allocating")
             try:
                 if said := describe_replay_memory(config, env):

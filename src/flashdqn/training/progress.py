@@ -150,7 +150,8 @@ class Plain:
             f"{self._share:4.0%}  {row.step:>11,} steps  {row.episodes:>8,} episodes  "
             f"{rate_text(row):>9} steps/s  {window_score_text(row)}  length {format_metric(row.length)}  "
             f"ε {row.eps:.3f}  loss {format_metric(row.loss)}  "
-            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}{gpu_text(row)}  left {self.left()}"
+            f"ratio {row.ratio:.5f} of {self._asked:g}  {phase_text(row)}{gpu_text(row)}{lag_text(row)}  "
+            f"left {self.left()}"
         )
 
     def working(self, what: str, count: int, of: Amount | None = None) -> None:
@@ -265,7 +266,10 @@ class LiveDisplay(Plain):
         lines: list[RenderableType] = [head, bar, table]
         if row:
             ratio = f"{row.ratio:.5f} (asked {self._asked:g})"
-            lines += [label_value("ratio", ratio), label_value("time in", phase_text(row) + gpu_text(row))]
+            lines += [
+                label_value("ratio", ratio),
+                label_value("time in", phase_text(row) + gpu_text(row) + lag_text(row)),
+            ]
         lines.append(label_value("evaluation", self._evaluation))
         return Group(*lines, draw_work(f"now {self._doing}", self._done)) if self._doing else Group(*lines)
 
@@ -345,6 +349,16 @@ def gpu_text(row: MetricsRow) -> str:
     """How busy the GPU was; empty if nobody knows."""
     used = row.gpu_percent
     return "" if used is None or math.isnan(used) else f"  GPU busy {used:.0f}%"
+
+
+def lag_text(row: MetricsRow) -> str:
+    """How old the weights were that acted; empty if all environments take their steps together."""
+    lag = row.policy_lag
+    return (
+        ""
+        if lag is None or math.isnan(lag)
+        else f"  policy lag {lag:.0f} updates, at most {row.longest_lag:.0f}"
+    )
 
 
 def format_clock(seconds: float) -> str:

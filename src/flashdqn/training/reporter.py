@@ -64,7 +64,7 @@ class Reporter:
         self._tells_gpu = GPU_PERCENT.name in earlier[0] if earlier else self._gpu is not None
         write_columns(
             self.folder.path,
-            make_metrics_columns(outcomes, causes, self._tells_gpu),
+            make_metrics_columns(outcomes, causes, self._tells_gpu, self.parts.collector.feed is not None),
             make_evaluation_columns(outcomes, causes),
         )
         here = self.parts.counts.transitions
@@ -125,6 +125,8 @@ class Reporter:
         if parts.phases.iterations == self._iterations:  # transitions that became known late, on CUDA
             training = math.nan
         count = max(1, transitions)
+        feed = parts.collector.feed
+        lag, longest = (None, None) if feed is None else feed.read_lag()
         return MetricsRow(
             step=step,
             updates=updates,
@@ -143,6 +145,8 @@ class Reporter:
             memory_mb=round(sum(parts.ranks.gather(used_bytes(parts.learner.device))) / 1e6, 1),
             us_total=round(training / count * 1e6, 4),
             gpu_percent=self._read_gpu() if self._tells_gpu else None,
+            policy_lag=lag,
+            longest_lag=longest,
         )
 
     def _average_eps(self) -> float:

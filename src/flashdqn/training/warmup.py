@@ -29,7 +29,9 @@ def restore_after(config: Config, parts: Parts) -> Iterator[None]:
     weights = clone_tensors(parts.learner.weights())
     state = clone_tensors(parts.state_dict())
     games = parts.env
-    if not is_resumable(games):  # games that cannot be restored are not touched: others are played
+    if parts.collector.feed is not None:
+        parts.collector.rehearses = True  # workers are not started for it
+    elif not is_resumable(games):  # games that cannot be restored are not touched: others are played
         parts.collector.env = build_env(config.env, config.envs, games.device)
     try:
         yield
@@ -37,6 +39,7 @@ def restore_after(config: Config, parts: Parts) -> Iterator[None]:
         if parts.collector.env is not games:
             close_env(parts.collector.env)
             parts.collector.env = games
+        parts.collector.rehearses = False
         parts.load(weights, state, NOTHING_YET, fresh=True)
         parts.metrics.read()
         parts.phases.read()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 from flashdqn.core.errors import ConfigError
-from flashdqn.core.ranges import LARGE, Between, check_values
+from flashdqn.core.ranges import LARGE, MANY, Between, check_values
 from flashdqn.core.user_code import check_json_serializable
-from flashdqn.envs.task import EnvConfig, EnvKwargs
+from flashdqn.envs.live_env import is_live_name, shorten_live_name
+from flashdqn.envs.task import Collectors, EnvConfig, EnvKwargs
 
+Collect = Literal["lockstep", "async"]
 Vectorization = Literal["auto", "sync", "async", "envpool"]
 Channels = Literal["auto", "first", "last"]
 
@@ -56,8 +58,15 @@ class GymConfig(EnvConfig):
     """How environments run. sync: in this process, one after another. async: in worker processes. envpool: in
     EnvPool's threads, for games that it has. auto: the environment's own vectorized version if it has one, else
     sync. Evaluation never uses processes."""
-    workers: Annotated[int, Between(0, 1024)] = 0
+    workers: Annotated[int, Between(0, 1024), tyro.conf.arg(aliases=["--envs.workers"])] = 0
     """Number of worker processes that share the environments (async); 0: one for each core."""
+    collect: Annotated[Collect, tyro.conf.arg(aliases=["--envs.collect"])] = "lockstep"
+    """Who waits for whom. lockstep: all environments take a step, then the network learns; the same seed gives the
+    same training. async: every worker process plays by itself with the latest weights, and nobody waits for the
+    slowest environment; not reproducible."""
+    max_lag: Annotated[int, Between(1, MANY), tyro.conf.arg(aliases=["--envs.max-lag"])] = 10_000
+    """With collect async, the most gradient steps between an action and its place in the replay. Workers that are
+    too far ahead wait; actions that are older in spite of this are thrown away and counted."""
     kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for the environment."""
     max_steps: Annotated[int, Between(0, 2**31 - 1)] = 0
@@ -78,7 +87,7 @@ class GymConfig(EnvConfig):
     normalize_reward: bool = False
     """Divide rewards by the running deviation of the discounted return, for learning. Scores stay the true ones."""
     timeout: Annotated[float, Between(0, 10**6, above=True)] = 60.0
-    """Seconds to wait for a worker process (async)."""
+    """Seconds to wait for a worker process (async). With collect async, a worker that takes longer is replaced."""
     atari: AtariConfig = field(default_factory=AtariConfig)
 
     def __post_init__(self) -> None:
@@ -90,3 +99,27 @@ class GymConfig(EnvConfig):
                 "env.action_bins must be 0 or at least 2: with 1 there would be nothing to choose."
             )
         check_json_serializable("env.kwargs", self.kwargs)
+        if self.collect == "async":
+            self._check_collectors()
+
+    def _check_collectors(self) -> None:
+        if self.normalize_reward:
+            raise ConfigError(
+                "env.collect async needs env.normalize_reward off: every worker would divide by a deviation of its "
+                "own. Use env.clip_reward, or collect in lock-step."
+            )
+        if is_live_name(self.id):
+            raise ConfigError(
+                f"env.collect async needs an environment that worker processes find by its name, and "
+                f"{shorten_live_name(self.id)} is an object of this program: put its class, or a function that "
+                "makes it, into a module of its own."
+            )
+
+    @property
+    def collectors(self) -> Collectors | None:
+        """The workers that collect by themselves, each with single copies in its own process."""
+        if self.collect == "lockstep":
+            return None
+        vectorization: Vectorization = "sync" if self.vectorization == "async" else self.vectorization
+        one = replace(self, collect="lockstep", vectorization=vectorization)
+        return Collectors(self.workers, self.max_lag, self.timeout, one)

@@ -34,7 +34,7 @@ def make_gym(config: GymConfig, num_envs: int, device: torch.device, held_out: b
     from flashdqn.envs.host_env import HostEnv
     from flashdqn.envs.reward_scale import RewardScale
 
-    if held_out and config.vectorization == "async":
+    if held_out and "async" in (config.vectorization, config.collect):
         from flashdqn.envs.gymnasium.make import try_in_process
 
         try_in_process(config)
@@ -49,7 +49,9 @@ def make_evaluation_config(config: GymConfig) -> GymConfig:
     """The settings for evaluation: no worker processes, and whole games instead of single lives."""
     atari = dataclasses.replace(config.atari, life_loss=False)
     vectorization = "sync" if config.vectorization == "async" else config.vectorization
-    return dataclasses.replace(config, id=name_copies(config.id), vectorization=vectorization, atari=atari)
+    return dataclasses.replace(
+        config, id=name_copies(config.id), vectorization=vectorization, collect="lockstep", atari=atari
+    )
 
 
 def open_gym_stage(config: GymConfig) -> GameStage:
@@ -89,7 +91,7 @@ def find_gym_reader(env: VecEnv) -> ReadObservation | None:
 
 def limit_gym_envs(config: GymConfig, envs: int) -> int:
     """The most copies in a trial, because each costs memory; 0 with worker processes: no trial changes them."""
-    return 0 if config.vectorization == "async" else MOST_TIMES * envs
+    return 0 if "async" in (config.vectorization, config.collect) else MOST_TIMES * envs
 
 
 GYMNASIUM = Task(
