@@ -1,4 +1,4 @@
-"""Write requirements.lock and its two companions, for CUDA and for Ray, from the pins in constraints.txt, and the table of licenses.
+"""Write requirements.lock, the locks for CUDA and for Ray, and the table of licenses, from constraints.txt.
 
     python tools/lock.py
 
