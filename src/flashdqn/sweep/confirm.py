@@ -69,7 +69,8 @@ def compare_means(ones: Sequence[float], others: Sequence[float]) -> tuple[float
     if total == 0:
         return gain, 0.0
     sizes = (len(ones), len(others))
-    degrees = total**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    shares = [part / total for part in parts]
+    degrees = 1 / sum(share**2 / (size - 1) for share, size in zip(shares, sizes, strict=True))
     return gain, T95[max(1, min(int(degrees), len(T95))) - 1] * math.sqrt(total)
 
 

@@ -24,6 +24,8 @@ from flashdqn.sweep.study import (
 
 #: How a trial ended, as the tables say it.
 DONE, PRUNED, FAILED, RUNNING = "done", "pruned", "failed", "running"
+#: Scores that differ by less than this share may count as the same.
+SAME = 0.02
 #: Why a trial that was running when the sweep ended has no score; Optuna has no note of it.
 LOST = "it was running when the sweep was ended"
 
@@ -93,13 +95,14 @@ def make_result(trial: Any, state: str, space: SearchSpace) -> TrialResult:
 
 
 def choose_winner(results: Sequence[TrialResult]) -> TrialResult | None:
-    """The best trial: of those whose score lies within one standard error of the highest, the fastest."""
+    """The best trial: of those that are as good as the highest score, the fastest. As good is what lies within one
+    standard error of it, and within a fiftieth."""
     done = [one for one in results if one.state == DONE and math.isfinite(one.score)]
     if not done:
         return None
     top = max(done, key=lambda one: one.score)
     error = top.score_error if math.isfinite(top.score_error) else 0.0
-    close = [one for one in done if one.score >= top.score - error]
+    close = [one for one in done if one.score >= top.score - min(error, SAME * abs(top.score))]
     return min(close, key=lambda one: (one.best_seconds, -one.score, one.number))
 
 

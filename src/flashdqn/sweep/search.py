@@ -27,6 +27,7 @@ from flashdqn.sweep.study import (
     RUNGS,
     SECONDS,
     STEPS,
+    WALL,
     decode_values,
     encode_values,
     hide_experimental_warnings,
@@ -90,6 +91,8 @@ class Search:
         self.states = import_optuna().trial.TrialState
         self.failures = 0  # one after the other
         self.results = list_results(study, self.space)
+        notes = [trial.user_attrs for trial in study.get_trials(deepcopy=False)]
+        clock.took += [float(one[WALL]) for one in notes if WALL in one]
 
     @property
     def started(self) -> int:
@@ -202,6 +205,7 @@ class Search:
             (RUN, str(data["run"])),
             (SECONDS, data["seconds"]),
             (STEPS, data["steps"]),
+            (WALL, round(time.monotonic() - live.began, 3)),
             (ERROR, error if is_number(error) else 0.0),
             (POINTS, live.points),
         ):

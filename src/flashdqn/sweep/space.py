@@ -153,7 +153,8 @@ def read_space(path: Path, base: Config) -> SearchSpace:
 def make_space(data: Mapping[str, Any], base: Config) -> SearchSpace:
     """The space that plain data describe, checked against the settings that the trials start from."""
     found: dict[str, Dimension] = {}
-    for name, value in replace_short_names(dict(find_leaves(data, base))).items():
+    for given, value in find_leaves(data, base):
+        name = next(iter(replace_short_names({given: value})))
         if name in found:
             raise ConfigError(f"'{name}' is given twice.")
         found[name] = make_dimension(name, value, base)

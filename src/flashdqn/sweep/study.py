@@ -12,6 +12,7 @@ from typing import Any
 
 from flashdqn.core.errors import CheckpointError, ConfigError
 from flashdqn.core.files import describe_problem, open_plain_file, read_plain_file, remove_anything
+from flashdqn.core.text import clean_line
 from flashdqn.sweep.space import ChoiceList, Dimension, SearchSpace, decode_option, encode_option
 
 JOURNAL = "journal.log"
@@ -21,7 +22,7 @@ RUNGS = 16
 #: Trials that end by themselves before the median says anything about the others.
 UNPRUNED = 5
 #: The keys of what we note about a trial.
-RUN, SECONDS, ERROR, REASON, POINTS, STEPS, LABEL = (
+RUN, SECONDS, ERROR, REASON, POINTS, STEPS, LABEL, WALL = (
     "run",
     "seconds",
     "score_error",
@@ -29,6 +30,7 @@ RUN, SECONDS, ERROR, REASON, POINTS, STEPS, LABEL = (
     "points",
     "steps",
     "label",
+    "wall_seconds",
 )
 
 
@@ -99,6 +101,10 @@ def decode_values(space: SearchSpace, values: Mapping[str, Any]) -> dict[str, An
     return {name: decode_option(value) if name in choices else value for name, value in values.items()}
 
 
+#: What Optuna raises where a journal does not hold what it should.
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
+
+
 @dataclass(frozen=True)
 class StudyPlan:
     """What a study is made of."""
@@ -117,9 +123,10 @@ def open_study(folder: Path, plan: StudyPlan) -> Any:
     for left in folder.glob(f"{JOURNAL}.lock*"):  # of a sweep that was killed: the folder's own lock is ours
         remove_anything(left)
     with hide_experimental_warnings():
-        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
         directions = ["maximize", "minimize"] if plan.objective == "both" else ["maximize"]
         try:
+            backend = optuna.storages.journal.JournalFileBackend(str(file))
+            storage = optuna.storages.JournalStorage(backend)
             study = optuna.create_study(
                 storage=storage,
                 study_name=NAME,
@@ -129,8 +136,8 @@ def open_study(folder: Path, plan: StudyPlan) -> Any:
             )
             # Another seed after every resume: the same one would draw the same values again.
             study.sampler = make_sampler(plan.sampler, (plan.seed + len(study.trials)) % 2**32)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{file} is damaged: {type(error).__name__}: {error}.") from None
+        except DAMAGE as error:
+            raise make_journal_error(file, error) from None
     return study
 
 
@@ -145,8 +152,13 @@ def read_study(folder: Path) -> Any:
             return optuna.load_study(study_name=NAME, storage=storage)
     except OSError as error:
         raise CheckpointError(f"{file} {describe_problem(error)}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{file} is damaged: {type(error).__name__}: {error}.") from None
+    except DAMAGE as error:
+        raise make_journal_error(file, error) from None
+
+
+def make_journal_error(file: Path, error: Exception) -> CheckpointError:
+    """The error for a journal that Optuna cannot read."""
+    return CheckpointError(f"{file} is damaged: {type(error).__name__}: {clean_line(str(error), 200)}.")
 
 
 def cut_torn_line(file: Path) -> None:
