@@ -94,7 +94,7 @@ def test_many_failures_in_a_row_end_it(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, trials=100)
     pool = FakePool(fails=lambda count: "it broke")
     search = make_search(plan, SweepFolder.create(plan), pool)
-    with pytest.raises(SweepFailedError, match="10 trials failed one after the other.*it broke"):
+    with pytest.raises(SweepFailedError, match=r"10 trials failed one after the other.*it broke"):
         search.run(Interrupt(waits=True))
     assert len(search.study.trials) - len(search.running) == MOST_FAILURES
 

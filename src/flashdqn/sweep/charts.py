@@ -34,7 +34,7 @@ WIDE, HIGH, SIDE, HEAD = 980, 300, 70, 46
 BAR, NAME_WIDTH = 24, 150
 
 STYLE = """
-.wide svg { min-width: 44rem; } .wide { overflow-x: auto; }
+.wide svg { min-width: 44rem; } .wide { overflow-x: auto; margin-top: 1.6rem; }
 .way { fill: none; stroke-width: 1.3; stroke-opacity: .55; } .way.top { stroke-width: 2.6; stroke-opacity: 1; }
 .way:hover { stroke-width: 4; stroke-opacity: 1; } .coordinate { stroke: var(--line); stroke-width: 1.5; }
 """

@@ -107,7 +107,7 @@ def draw_running(search: Search) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for name, live in search.running.items():
         score = format_rate(live.points[-1][1]) if live.points else "–"
-        bar = ProgressBar(total=1.0, completed=live.share, width=12)
+        bar = ProgressBar(total=1.0, completed=live.done, width=12)
         took = f"{time.monotonic() - live.began:.0f} s"
         table.add_row(f"trial {name}", bar, took, f"score {score}", format_values(live.values))
     return table

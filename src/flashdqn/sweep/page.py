@@ -87,7 +87,7 @@ def make_header(
             ("preset, fresh seeds", format_score_interval(*claim.preset_mean), f"{len(claim.preset)} runs")
         )
     if math.isfinite(used):
-        tiles.append(("time", format_duration(used), f"{plan.jobs} trials at a time"))
+        tiles.append(("time", format_duration(used), f"{plan.jobs} at a time"))
     drawn = "".join(
         f'<div class="tile"><span>{escape(title)}</span><b>{escape(value)}</b><span>{escape(unit)}</span></div>'
         for title, value, unit in tiles

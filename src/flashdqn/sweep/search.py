@@ -66,7 +66,7 @@ class LiveTrial:
     config: Config
     began: float = field(default_factory=time.monotonic)
     points: list[tuple[float, float]] = field(default_factory=list)
-    share: float = 0.0  # of its budget that is done
+    done: float = 0.0  # the share of its budget
     rung: int = 0
     pruned: bool = False
 
@@ -186,9 +186,9 @@ class Search:
         if not math.isfinite(score):
             return False
         live.points.append((round(seconds, 3), score))
-        live.share = compute_share(self.plan.base, step, seconds)
-        rung = int(live.share * RUNGS)
-        if rung <= live.rung or live.share >= 1.0:
+        live.done = compute_share(self.plan.base, step, seconds)
+        rung = int(live.done * RUNGS)
+        if rung <= live.rung or live.done >= 1.0:
             return False
         live.rung = rung
         live.trial.set_user_attr(POINTS, live.points)

@@ -127,18 +127,16 @@ def open_study(folder: Path, plan: StudyPlan) -> Any:
         try:
             backend = optuna.storages.journal.JournalFileBackend(str(file))
             storage = optuna.storages.JournalStorage(backend)
-            study = optuna.create_study(
-                storage=storage,
-                study_name=NAME,
-                load_if_exists=True,
-                directions=directions,
-                pruner=make_pruner(plan.pruner),
+            known = optuna.create_study(
+                storage=storage, study_name=NAME, load_if_exists=True, directions=directions
             )
             # Another seed after every resume: the same one would draw the same values again.
-            study.sampler = make_sampler(plan.sampler, (plan.seed + len(study.trials)) % 2**32)
+            sampler = make_sampler(plan.sampler, (plan.seed + len(known.trials)) % 2**32)
+            return optuna.load_study(
+                study_name=NAME, storage=storage, sampler=sampler, pruner=make_pruner(plan.pruner)
+            )
         except DAMAGE as error:
             raise make_journal_error(file, error) from None
-    return study
 
 
 def read_study(folder: Path) -> Any:
