@@ -70,6 +70,13 @@ class LiveTrial:
     rung: int = 0
     pruned: bool = False
 
+    def note_evaluation(self, seconds: float, score: float, share: float) -> bool:
+        """Note an evaluation after a share of the budget; whether it is the first one on a new rung."""
+        self.points.append((round(seconds, 3), score))
+        self.done = share
+        before, self.rung = self.rung, max(self.rung, int(share * RUNGS))
+        return self.rung > before and share < 1.0
+
 
 class Search:
     """A sweep's search in its folder, from its beginning or from where it was."""
@@ -185,16 +192,12 @@ class Search:
         score, seconds, step = float(data["score"]), float(data["seconds"]), int(data["step"])
         if not math.isfinite(score):
             return False
-        live.points.append((round(seconds, 3), score))
-        live.done = compute_share(self.plan.base, step, seconds)
-        rung = int(live.done * RUNGS)
-        if rung <= live.rung or live.done >= 1.0:
+        if not live.note_evaluation(seconds, score, compute_share(self.plan.base, step, seconds)):
             return False
-        live.rung = rung
         live.trial.set_user_attr(POINTS, live.points)
         if self.plan.objective == "both":  # Optuna prunes by one number alone
             return False
-        live.trial.report(score, rung)
+        live.trial.report(score, live.rung)
         live.pruned = bool(live.trial.should_prune())
         return live.pruned
 
