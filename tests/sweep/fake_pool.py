@@ -38,6 +38,19 @@ class FakePool:
     def is_idle(self) -> bool:
         return not self.running
 
+    def run(
+        self,
+        propose: Callable[[], None],
+        handle: Callable[[TrialMessage], None],
+        watch: Callable[[], bool],
+    ) -> None:
+        while not watch():
+            propose()
+            if self.is_idle:
+                return
+            if (message := self.receive(0)) is not None:
+                handle(message)
+
     def start(self, task: TrialTask) -> None:
         self.started.append(task)
         self.running[task.name] = task

@@ -213,7 +213,7 @@ def conduct_sweep(plan: SweepPlan, folder: SweepFolder, permission: Permission, 
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     display = SweepProgress(console)
     own = permission.everything or bool(permission.names)
-    end = run_sweep(plan, folder, display, write_page, own)
+    end = run_sweep(plan, folder, display, write_page, own, address)
     show_end(console, end)
     return end.exit_code
 
@@ -274,7 +274,10 @@ def check_launcher(asked: SweepArguments) -> None:
     if asked.launcher == "local" and asked.ray_address:
         raise ConfigError("--ray-address needs --launcher ray.")
     if asked.launcher == "ray":
-        raise ConfigError("--launcher ray is not there yet.")
+        from flashdqn.cluster.ray_link import check_reachable, find_address, import_ray
+
+        import_ray()
+        check_reachable(find_address(asked.ray_address))
 
 
 def refuse_receivers(config: Config) -> None:

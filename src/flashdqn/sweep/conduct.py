@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from flashdqn.sweep.display import SweepProgress
 from flashdqn.sweep.folder import SweepFolder, SweepPlan
 from flashdqn.sweep.pool import TrialPool
 from flashdqn.sweep.results import TrialResult, choose_winner, list_results
-from flashdqn.sweep.search import USED, Search
+from flashdqn.sweep.search import USED, Pool, Search
 from flashdqn.sweep.study import StudyPlan, open_study
 
 
@@ -43,13 +43,14 @@ def run_sweep(
     display: SweepProgress,
     write_page: Callable[[Path], object],
     working_folder: bool = False,
+    ray_address: str = "",
 ) -> SweepEnd:
     """Run a sweep in its folder, or go on with it."""
     with folder.locked(), Interrupt(waits=True) as interrupt:
         study = open_study(folder.path, make_study_plan(plan))
         clock = SweepClock(plan.budget, plan.jobs, float(study.user_attrs.get(USED, 0.0)))
         try:
-            with TrialPool(plan.jobs, working_folder) as pool, display:
+            with open_pool(plan, working_folder, ray_address) as pool, display:
                 done = run_phases(plan, folder, study, pool, clock, display, interrupt)
         finally:
             with suppress(CheckpointError):
@@ -61,11 +62,25 @@ def run_sweep(
     return SweepEnd(folder, plan, results, choose_winner(results), claim, code)
 
 
+@contextmanager
+def open_pool(plan: SweepPlan, working_folder: bool, ray_address: str) -> Iterator[Pool]:
+    """Where the trials run; when it is left, none of them runs on."""
+    if plan.launcher == "local":
+        with TrialPool(plan.jobs, working_folder) as pool:
+            yield pool
+        return
+    from flashdqn.cluster.ray_link import connect_ray
+    from flashdqn.sweep.ray_tune import TunePool
+
+    with connect_ray(ray_address, plan.jobs):
+        yield TunePool(plan.jobs, working_folder)
+
+
 def run_phases(
     plan: SweepPlan,
     folder: SweepFolder,
     study: Any,
-    pool: TrialPool,
+    pool: Pool,
     clock: SweepClock,
     display: SweepProgress,
     interrupt: Interrupt,

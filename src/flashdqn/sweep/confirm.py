@@ -17,9 +17,9 @@ from flashdqn.core.signals import Interrupt
 from flashdqn.show.intervals import T95, mean_with_interval
 from flashdqn.sweep.budget import SweepClock, find_patience
 from flashdqn.sweep.folder import SweepFolder, SweepPlan
-from flashdqn.sweep.pool import TrialMessage, TrialPool, TrialTask
+from flashdqn.sweep.pool import TrialMessage, TrialTask
 from flashdqn.sweep.results import TrialResult
-from flashdqn.sweep.search import TICK, is_number
+from flashdqn.sweep.search import Pool, is_number
 
 WINNER, PRESET = "winner", "preset"
 
@@ -119,7 +119,7 @@ class Confirmation:
     """The runs on fresh seeds, some at a time; what is done stays done when the sweep is resumed."""
 
     def __init__(
-        self, plan: SweepPlan, folder: SweepFolder, pool: TrialPool, clock: SweepClock, winner: TrialResult
+        self, plan: SweepPlan, folder: SweepFolder, pool: Pool, clock: SweepClock, winner: TrialResult
     ) -> None:
         self.plan, self.folder, self.pool, self.clock, self.winner = plan, folder, pool, clock, winner
         self.data = folder.read_confirmations()
@@ -132,20 +132,23 @@ class Confirmation:
     def run(self, interrupt: Interrupt, display: Any) -> bool:
         """Train them all (True), or until a signal asks to stop (False)."""
         waiting = make_confirming_tasks(self.plan, self.folder, self.winner, self.runs)
-        while not interrupt.requested:
+
+        def propose() -> None:
             while waiting and not self.pool.is_full:
                 task = waiting.pop(0)
                 self.began[task.name] = time.monotonic()
                 self.pool.start(task)
-            if not waiting and self.pool.is_idle:
-                return True
+
+        def watch() -> bool:
             display.show_confirmation(self)
-            message = self.pool.receive(TICK)
-            if message is not None:
-                self.handle(message, display)
             for name in self.pool.find_late(find_patience(self.plan.base)):
                 self.pool.end_trial(name)
                 self.keep(name, {"reason": "it did not end in time, and was ended"}, display)
+            return interrupt.requested
+
+        self.pool.run(propose, lambda message: self.handle(message, display), watch)
+        if not interrupt.requested:
+            return True
         self.pool.stop_all()
         return False
 

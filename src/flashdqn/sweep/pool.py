@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ from flashdqn.sweep.trial_process import GO_ON, PRUNE, START
 
 #: Seconds that a trial has to save and end after it was asked to.
 STOP_SECONDS = 10.0
+#: Seconds between two looks at the clock and at signals.
+TICK = 0.2
 LOG = "log.txt"
 
 
@@ -159,6 +161,20 @@ class TrialPool:
     def is_idle(self) -> bool:
         """Whether no trial runs."""
         return not self.workers
+
+    def run(
+        self,
+        propose: Callable[[], None],
+        handle: Callable[[TrialMessage], None],
+        watch: Callable[[], bool],
+    ) -> None:
+        """Run what `propose` starts, `handle` what trials say, until there is nothing more or `watch` is true."""
+        while not watch():
+            propose()
+            if self.is_idle:
+                return
+            if (message := self.receive(TICK)) is not None:
+                handle(message)
 
     def start(self, task: TrialTask) -> None:
         """Start a trial."""

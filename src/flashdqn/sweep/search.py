@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,8 +16,8 @@ from flashdqn.core.errors import ConfigError, FlashDQNError
 from flashdqn.core.signals import Interrupt
 from flashdqn.sweep.budget import SweepClock, compute_share, find_patience
 from flashdqn.sweep.folder import SweepFolder, SweepPlan
-from flashdqn.sweep.pool import TrialMessage, TrialPool, TrialTask
-from flashdqn.sweep.results import LOST, TrialResult, choose_winner, list_results
+from flashdqn.sweep.pool import TrialMessage, TrialTask
+from flashdqn.sweep.results import LOST, RUNNING, TrialResult, choose_winner, list_results
 from flashdqn.sweep.study import (
     ERROR,
     LABEL,
@@ -37,11 +37,40 @@ from flashdqn.sweep.study import (
 
 #: Trials that fail one after the other before the sweep gives up.
 MOST_FAILURES = 10
-#: Seconds between two looks at the clock and at signals.
-TICK = 0.2
 #: The study's note of the seconds that earlier sessions have used.
 USED = "used_seconds"
 OUT_OF_TIME = "the sweep's time was over"
+
+
+class Pool(Protocol):
+    """Where trials run: processes of this machine, or a cluster."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more trials may start now."""
+
+    def run(
+        self,
+        propose: Callable[[], None],
+        handle: Callable[[TrialMessage], None],
+        watch: Callable[[], bool],
+    ) -> None:
+        """Run what `propose` starts, `handle` what trials say, until there is nothing more or `watch` is true."""
+
+    def start(self, task: TrialTask) -> None:
+        """Start a trial."""
+
+    def answer(self, name: str, prune: bool) -> None:
+        """Answer an evaluation of a trial."""
+
+    def find_late(self, patience: float) -> list[str]:
+        """The trials that have been running for longer than that."""
+
+    def end_trial(self, name: str) -> None:
+        """End one trial at once."""
+
+    def stop_all(self) -> None:
+        """Let all trials save and end."""
 
 
 class SweepDisplay(Protocol):
@@ -86,7 +115,7 @@ class Search:
         plan: SweepPlan,
         folder: SweepFolder,
         study: Any,
-        pool: TrialPool,
+        pool: Pool,
         clock: SweepClock,
         display: SweepDisplay,
     ) -> None:
@@ -104,7 +133,8 @@ class Search:
     @property
     def started(self) -> int:
         """Trials that count: those that were lost with an earlier session are tried again."""
-        return sum(one.reason != LOST for one in self.results) + len(self.running)
+        ended = [one for one in self.results if one.state != RUNNING and one.reason != LOST]
+        return len(ended) + len(self.running)
 
     @property
     def best(self) -> TrialResult | None:
@@ -114,15 +144,15 @@ class Search:
     def run(self, interrupt: Interrupt) -> bool:
         """Search until the trials or the time are used up (True), or a signal asks to stop (False)."""
         self.begin()
-        while not interrupt.requested:
-            self.fill()
-            if self.pool.is_idle and not self.running:
-                return True
+
+        def watch() -> bool:
             self.display.show_search(self)
-            message = self.pool.receive(TICK)
-            if message is not None:
-                self.handle(message)
             self.end_late_trials()
+            return interrupt.requested
+
+        self.pool.run(self.fill, self.handle, watch)
+        if not interrupt.requested:
+            return True
         self.stop()
         return False
 
