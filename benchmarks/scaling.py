@@ -45,8 +45,8 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.training.assemble import assemble_parts
 from flashdqn.training.autotune import prepare_engine
 from flashdqn.training.loop import Loop
+from flashdqn.training.prepared import check_settings, use_run_threads
 from flashdqn.training.progress import Silent
-from flashdqn.training.session import check_settings, use_run_threads
 from measure import context, write_json
 
 HERE = Path(__file__).parent

@@ -232,8 +232,8 @@ def train_shortly(config: Config, folder: Path) -> None:
     """Three iterations, as `flashdqn train` would do them."""
     from flashdqn.core.contract import close_env
     from flashdqn.runs.folder import RunFolder
+    from flashdqn.training.prepared import Session
     from flashdqn.training.progress import Silent
-    from flashdqn.training.session import Session
 
     runtime = dataclasses.replace(config.runtime, mode="eager", warmup=False, threads=1)
     log = dataclasses.replace(config.log, tensorboard=False, wandb=False, mlflow=False)

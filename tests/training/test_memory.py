@@ -20,7 +20,7 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import build_learner
 from flashdqn.training import memory
-from flashdqn.training.session import check_settings
+from flashdqn.training.prepared import check_settings
 
 CPU = torch.device("cpu")
 GIGABYTES = 16 * 10**9

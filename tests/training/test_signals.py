@@ -25,7 +25,7 @@ from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
 from flashdqn.show.report import RUN_PAGES
 from flashdqn.show.terminal import SteadyConsole
-from flashdqn.training import budget, ending, evaluator, session, summary
+from flashdqn.training import budget, ending, evaluator, prepared, summary
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import LiveDisplay, Plain
 from flashdqn.training.session import start_run
@@ -123,7 +123,7 @@ def test_exit_codes() -> None:
 def test_before_the_first_step_nothing_is_left(
     number: int, tiny_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call_before(monkeypatch, session, "prepare_engine", lambda *_: os.kill(os.getpid(), number))
+    call_before(monkeypatch, prepared, "prepare_engine", lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(Stopped, match="before the first step; there is nothing to save") as stop:
         tiny_run()
     assert stop.value.exit_code == find_exit_code(number)
@@ -148,7 +148,7 @@ def test_a_signal_during_resume_changes_nothing(run_copy: Path, monkeypatch: pyt
     before = {
         path: path.read_bytes() for path in run_copy.rglob("*") if path.is_file() and path.stat().st_size
     }
-    call_before(monkeypatch, session, "prepare_engine", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    call_before(monkeypatch, prepared, "prepare_engine", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped, match=r"the run is as it was; go on with: flashdqn train --resume"):
         flashdqn.train(resume=run_copy, steps=9000, progress=False)
     assert {path: path.read_bytes() for path in before} == before

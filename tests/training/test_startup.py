@@ -21,7 +21,7 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.core.signals import Interrupt
 from flashdqn.envs import build_env
 from flashdqn.envs.tasks import find_task
-from flashdqn.training import autotune, progress, session, startup
+from flashdqn.training import autotune, prepared, progress, startup
 from flashdqn.training.assemble import Parts, assemble_parts
 from flashdqn.training.autotune import prepare_engine, warm_up_plan
 from flashdqn.training.backends.cpu.backend import CpuBackend
@@ -37,8 +37,8 @@ from flashdqn.training.compile_budget import (
     may_be_native,
 )
 from flashdqn.training.engine import Engine
+from flashdqn.training.prepared import Session
 from flashdqn.training.progress import LiveDisplay, Plain, choose_bar, watch_work
-from flashdqn.training.session import Session
 from flashdqn.training.startup import StartUp, describe_log
 
 
@@ -203,7 +203,7 @@ def test_only_known_networks_wait_for_hand_written_updates(changes: dict[str, An
 )
 def test_guessed_kernels_are_those_that_are_planned(changes: dict[str, Any]) -> None:
     config = tiny_config(steps=10_000_000, **changes)
-    _, jobs = session.check_settings(config, torch.device("cpu"))
+    _, jobs = prepared.check_settings(config, torch.device("cpu"))
     assert {job.name for job in jobs} == set(list_native_kernels(config)) - {"adam_step"}
 
 
@@ -264,7 +264,7 @@ def test_the_first_estimate_counts_all_kernels(monkeypatch: pytest.MonkeyPatch) 
         seen.append(list(get_log().expected))
         raise ConfigError("enough")
 
-    monkeypatch.setattr(session, "check_settings", check)
+    monkeypatch.setattr(prepared, "check_settings", check)
     monkeypatch.setattr("flashdqn.compute.compilation.list_compiled", set)
     with pytest.raises(ConfigError, match="enough"), Session.open(base_config("snake-flood"), [].append):
         pass

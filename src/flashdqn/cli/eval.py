@@ -50,8 +50,8 @@ def run_command(arguments: list[str]) -> int:
     from flashdqn.agent.agent import load_agent
     from flashdqn.compute.threads import threads_for_flops
     from flashdqn.networks.flops import count_flops
+    from flashdqn.training.prepared import use_run_threads
     from flashdqn.training.progress import evaluation_text
-    from flashdqn.training.session import use_run_threads
 
     register_gymnasium_envs()
     change = EnvChange("eval", games)

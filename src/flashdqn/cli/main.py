@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError
+from flashdqn.core.errors import ConfigError, EnvError, FlashDQNError, MemoryShortageError, ToldByLeaderError
 from flashdqn.core.guard import end_stuck_process
 from flashdqn.core.memory import explain_shortage
 from flashdqn.core.ranges import describe_value
@@ -54,6 +54,8 @@ def answer_command(arguments: Sequence[str]) -> int:
             ignore_settings_files()
             protect_children()
         return dispatch_command(arguments)
+    except ToldByLeaderError as error:
+        return error.exit_code
     except FlashDQNError as error:
         about_files = isinstance(error, EnvError) and not set(arguments[:1]) & set(PLAYING)
         return print_error(error, ConfigError.exit_code if about_files else error.exit_code)

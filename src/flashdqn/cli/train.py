@@ -17,6 +17,7 @@ from flashdqn.cli.arguments import Trust, flag_names, flag_value, parse, read_pe
 from flashdqn.cli.flags import list_flags
 from flashdqn.cli.help import HelpPage, wants_help, write_help
 from flashdqn.cli.latest import check_exists
+from flashdqn.cli.launch_ranks import find_place, launch_ranks, read_rank_count
 from flashdqn.cli.other_tools import translate_settings, uses_other_tool_keys
 from flashdqn.compute.compile_ahead import compile_early, start_early
 from flashdqn.config import Config
@@ -34,6 +35,7 @@ from flashdqn.config.settings import (
 )
 from flashdqn.config.training import check_resume
 from flashdqn.core.errors import ConfigError
+from flashdqn.core.ranges import Between
 from flashdqn.core.signals import runs_as_command
 from flashdqn.core.user_code import NO_PERMISSION, Permission, find_names
 from flashdqn.learn.algorithms import ALGORITHMS, apply_algorithm
@@ -45,6 +47,8 @@ from flashdqn.training.progress import Progress, choose_progress
 from flashdqn.training.rehearse import plan_rehearsals
 
 if TYPE_CHECKING:
+    from flashdqn.compute.ranks import Ranks
+    from flashdqn.core.rank_place import RankPlace
     from flashdqn.training.summary import SessionEnd
 
 DEFAULT_PRESET = "snake-flood"
@@ -62,6 +66,9 @@ class TrainArguments:
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Continue a run with its own settings; a new budget may be given. Or continue from one of its checkpoints:
     everything after that checkpoint is done again."""
+    ranks: Annotated[int, tyro.conf.arg(metavar="N"), Between(1, 4096)] = 1
+    """Train in this many processes on this machine: each plays its share of the boards, and they learn together.
+    For several machines start with torchrun instead (docs/scaling-out.md)."""
     trust: Trust = False
 
 
@@ -95,6 +102,7 @@ HELP_PAGE = HelpPage(
             "Runs and files:",
             {
                 "resume": "continue a run, with its settings and perhaps a new budget",
+                "ranks": "train in several processes on this machine",
                 "config": "settings from a file, such as a run's config.json",
                 "out": "folder for the run folders",
             },
@@ -111,13 +119,19 @@ def run_command(arguments: list[str]) -> int:
         print_help(HELP_PAGE, TrainArguments, arguments)
         return 0
     clock = RunClock(time.perf_counter() - (measure_process_age() if runs_as_command() else 0.0))
+    given = list(arguments)
     permission, arguments = read_permission(arguments, preset=True)
     permission.allow_working_folder()
     base, resume, rest = resolve_base_config(arguments, permission)
-    config = parse_training(base, rest)
+    config, count = parse_training(base, rest), read_rank_count(rest)
     check_receivers(config, arguments, permission)
     if resume is not None:
         check_resume(base, config)
+    if count > 1:
+        return launch_ranks(config, given, count)
+    place = find_place(config)
+    if place is not None:
+        return train_as_rank(config, resume, place, clock, permission)
     console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
     progress = choose_progress(console)
     progress.prepare()  # before PyTorch is imported
@@ -140,17 +154,32 @@ def start_compiler(config: Config) -> None:
         start_early("flashdqn.training.backends.cpu.policy", policy)
 
 
-def run_training(config: Config, resume: Path | None, progress: Progress, clock: RunClock) -> SessionEnd:
+def train_as_rank(
+    config: Config, resume: Path | None, place: RankPlace, clock: RunClock, permission: Permission
+) -> int:
+    """Train as one of several ranks that a launcher has started; only the first shows anything."""
+    from flashdqn.cli.rank_process import run_rank
+
+    def train(config: Config, resume: Path | None, progress: Progress, ranks: Ranks) -> SessionEnd:
+        return run_training(config, resume, progress, clock, ranks)
+
+    return run_rank(config, resume, place, permission, train)
+
+
+def run_training(
+    config: Config, resume: Path | None, progress: Progress, clock: RunClock, ranks: Ranks | None = None
+) -> SessionEnd:
     """Start a run, or resume one; `clock` runs since the command began."""
+    from flashdqn.compute.ranks import ALONE
     from flashdqn.show.report import make_run_pages
     from flashdqn.training.callbacks import NO_CALLBACKS
     from flashdqn.training.session import resume_run, start_run
 
     register_gymnasium_envs()
-    pages = make_run_pages(config)
+    pages, ranks = make_run_pages(config), ranks or ALONE
     if resume is not None:
-        return resume_run(config, resume, progress, pages, NO_CALLBACKS, clock)
-    return start_run(config, progress, pages, NO_CALLBACKS, clock)
+        return resume_run(config, resume, progress, pages, NO_CALLBACKS, clock, ranks)
+    return start_run(config, progress, pages, NO_CALLBACKS, clock, ranks)
 
 
 def print_help(page: HelpPage, kind: Any, arguments: list[str]) -> None:
@@ -248,7 +277,7 @@ def translate_file_settings(settings: dict[str, Any], named: str | None) -> tupl
 def parse_training(base: Config, arguments: list[str]) -> Config:
     """Apply the flags to `base`."""
     arguments, shares = take_share_flags(arguments)
-    known = ["algo", "config", "resume", "trust", "train-steps-ratio", *flag_names(base)]
+    known = ["algo", "config", "resume", "ranks", "trust", "train-steps-ratio", *flag_names(base)]
     parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
     return fit_schedules(replace_budget(parsed.training, arguments), base, arguments, shares)
 

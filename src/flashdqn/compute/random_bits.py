@@ -55,10 +55,10 @@ def unit(bits: Scalar) -> Scalar:
     return np.float32(np.int64(bits >> np.uint64(40))) * np.float32(2.0**-24)
 
 
-def board_keys(seed: int, num_boards: int) -> Tensor:
-    """The keys of boards 0 … N−1 for a seed, [N] int64; seeds count modulo 2⁶⁴."""
+def board_keys(seed: int, num_boards: int, first: int = 0) -> Tensor:
+    """The keys of N boards for a seed, beginning with number `first`, [N] int64; seeds count modulo 2⁶⁴."""
     wrapped = np.array([seed % 2**64], dtype=np.uint64)
-    board = np.arange(1, num_boards + 1, dtype=np.uint64)
+    board = np.arange(first + 1, first + num_boards + 1, dtype=np.uint64)
     # Two rounds: with one, key(seed, i) + n · golden would walk into the stream of board i + n.
     keys = _mix_array(_mix_array(wrapped + _GOLDEN) + board * _MIX_1)  # [N]
     return torch.from_numpy(keys.view(np.int64))

@@ -70,6 +70,9 @@ class LearnConfig:
     """Discount γ per step."""
     batch_size: Annotated[int, Between(1, 2**24)] = 256
     """Number of transitions per gradient step (method replay)."""
+    batch_per_rank: bool = False
+    """With several ranks, batch_size is that of each rank. Otherwise it is that of all together, and is divided
+    among them, so that many ranks learn what one learns."""
     starts: Annotated[int, Between(0, MANY)] = 10_000
     """Number of transitions to collect before the first gradient step (method replay)."""
     optimizer: Annotated[str, tyro.conf.arg(metavar=OPTIMIZERS.metavar)] = "adam"

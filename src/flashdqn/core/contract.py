@@ -56,6 +56,8 @@ class VecEnv(Protocol):
     An environment whose games cannot be saved sets `resumable = False`. Its `state_dict` holds what it needs for a
     deterministic new start, and after `load_state_dict` the next step ignores its action and starts a new episode
     in every row, as after an end.
+    An environment that has `first_board` (0) seeds its rows as those with the numbers from there on: several ranks
+    then play the boards that one would play (`number_boards`).
     """
 
     name: str
@@ -173,6 +175,26 @@ def get_action_buffer(env: VecEnv) -> Tensor | None:
     there already are not copied."""
     buffer: Tensor | None = getattr(env, "action_buffer", None)
     return buffer
+
+
+def list_layers(env: VecEnv) -> list[VecEnv]:
+    """An environment and those that it wraps, the outermost first."""
+    layers: list[VecEnv] = []
+    inner: VecEnv | None = env
+    while inner is not None and all(inner is not layer for layer in layers):
+        layers.append(inner)
+        inner = getattr(inner, "__dict__", {}).get("env")
+    return layers
+
+
+def number_boards(env: VecEnv, first: int) -> bool:
+    """Let the environment's boards be those from number `first` on; False if it does not number its boards."""
+    found = False
+    for layer in list_layers(env):
+        if hasattr(type(layer), "first_board"):
+            layer.first_board = first  # type: ignore[attr-defined]
+            found = True
+    return found
 
 
 def is_resumable(env: VecEnv) -> bool:

@@ -63,5 +63,21 @@ class CallbackError(FlashDQNError):
     exit_code = 1
 
 
+class RankLostError(FlashDQNError):
+    """Another process of the same training has failed, or cannot be reached."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ToldByLeaderError(FlashDQNError):
+    """The training ends on this rank too, and another rank says why: nothing is printed here."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("Another rank says why.")
+        self.exit_code = exit_code
+
+
 class ExecutionError(FlashDQNError):
     """A way of running the work does not apply, or failed; another way always works."""

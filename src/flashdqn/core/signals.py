@@ -112,6 +112,11 @@ class Interrupt:
                 signal.signal(name, handler)
         self._previous.clear()
 
+    def adopt(self, number: int) -> None:
+        """Take over a signal that another rank of this training has got."""
+        if self.signal is None:
+            self.signal, self._when = signal.Signals(number), time.monotonic()
+
     def stop_if_requested(self) -> None:
         """End the work at once if a signal came and its `Stopped` was swallowed on the way."""
         if self.signal is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.core.contract import VecEnv, close_env
 from flashdqn.core.saved import require_everywhere, require_finite, require_same_kind
 from flashdqn.core.types import Step
@@ -24,7 +25,10 @@ class RewardScale:
     and then clipped to ±10. Everything else is the environment's own, scores included.
 
     Statistics are updated in every step, on the device (Chan et al. 1979), and saved with the environment's state.
+    Several ranks have the statistics of all their returns together.
     """
+
+    ranks: Ranks = ALONE
 
     def __init__(self, env: VecEnv) -> None:
         self.env = env
@@ -90,8 +94,10 @@ class RewardScale:
 
     def _add(self, values: Tensor) -> None:
         """Merge a batch, [N], into the statistics."""
-        number, mean = len(values), values.mean()
+        number, mean = len(values) * self.ranks.world, values.mean()
+        self.ranks.average_(mean)
         squares = (values - mean).square().sum()
+        self.ranks.sum_(squares)
         difference, total = mean - self._mean, self._count + number
         self._squares.add_(squares + difference.square() * self._count * number / total)
         self._mean.add_(difference * number / total)

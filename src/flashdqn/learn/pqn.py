@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.config import PQNConfig
 from flashdqn.core.ops import masked_argmax
 from flashdqn.core.types import Batch, Transition
@@ -44,6 +45,7 @@ class RolloutSampler(SamplerBase):
         self.size = self.transitions // config.minibatches
         self.steps = 0  # of the rollout that is being collected
         self.remaining = 0  # minibatches of the complete rollout that are still to come
+        self.ranks = ALONE  # the processes of the training, each with its own rollout
         # The complete rollout, by time and environment, each [T · N]; a CUDA graph uses their addresses:
         device, size = ring.device, self.transitions
         self._index = torch.zeros(size, dtype=torch.int64, device=device)  # where it lies in the ring
@@ -52,6 +54,10 @@ class RolloutSampler(SamplerBase):
         # one permutation per epoch, and how much of them is used
         self._order = torch.zeros(config.epochs * size, dtype=torch.int64, device=device)
         self._used = torch.zeros((), dtype=torch.int64, device=device)
+
+    def join(self, ranks: Ranks) -> None:
+        """Weigh transitions by their share of all ranks' rollouts."""
+        self.ranks = ranks
 
     def rows_added(self) -> None:
         """Count the steps; a complete rollout makes its updates available."""
@@ -98,7 +104,9 @@ class RolloutSampler(SamplerBase):
         terminated, truncated = kind == int(Kind.TERMINATED), kind == int(Kind.TRUNCATED)
         returns = lambda_returns(reward, terminated, truncated, value, self.gamma, self.config.trace)
         weight = (kind != int(Kind.RESET)).to(torch.float32).flatten()
-        weight /= weight.mean().clamp(min=1 / len(weight))  # an epoch's loss is the mean over its transitions
+        share = weight.mean()
+        self.ranks.average_(share)
+        weight /= share.clamp(min=1 / len(weight))  # an epoch's loss is the mean over its transitions
         self._index.copy_(slots[:-1].flatten())
         self._returns.copy_(returns.flatten())
         self._weight.copy_(weight)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.core.contract import Decoder, ObsSpec
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.saved import require_everywhere, require_finite
@@ -27,6 +28,8 @@ class ObsNormalizer(nn.Module):
     count: Tensor
     mean: Tensor
     squares: Tensor
+    #: the processes of a training: all have the statistics of all their observations
+    ranks: Ranks = ALONE
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -52,10 +55,12 @@ class ObsNormalizer(nn.Module):
     @torch.no_grad()
     def update(self, obs: Tensor) -> None:
         """Merge observations, [B, *shape], into the statistics, in place."""
-        values, number = obs.to(torch.float64), len(obs)
+        values, number = obs.to(torch.float64), len(obs) * self.ranks.world
         mean = values.mean(0)
+        self.ranks.average_(mean)
         difference, total = mean - self.mean, self.count + number
         squares = (values - mean).square().sum(0)
+        self.ranks.sum_(squares)
         self.squares.add_(squares + difference.square() * (self.count * number / total))
         self.mean.add_(difference * (number / total))
         self.count.copy_(total)

@@ -18,8 +18,8 @@ from flashdqn.runs.folder import RunFolder
 from flashdqn.training.autotune import Choice
 from flashdqn.training.budget import crosses_multiple
 from flashdqn.training.loop import Loop
+from flashdqn.training.prepared import Session
 from flashdqn.training.progress import Progress
-from flashdqn.training.session import Session
 
 #: Share of a turn that is trained before its clock starts: the others have left their data in the caches.
 BURN_IN = 0.1

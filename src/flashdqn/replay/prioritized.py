@@ -8,6 +8,9 @@ A transition's weight in the tree is p_i = (|δ_i| + ε)^α, and it is drawn wit
 in which N, the number of transitions, and Σ p cancel. The maximum is taken over the batch. Over the whole ring it
 would belong to the one transition that happens to have almost no error: weights then fall by orders of magnitude
 as errors do, Adam's second moment remembers the larger gradients of before, and learning stalls.
+
+Several ranks have a tree each and draw the same number of samples from it, so p_i / Σ p takes the place of p_i, and
+the maximum is taken over the batches of all ranks.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.core.types import Batch
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
@@ -55,6 +59,9 @@ class PrioritizedSampler(SamplerBase):
         self.tree = make_tree(ring.rows * ring.num_envs, ring.device)
         self.beta = torch.tensor(beta, device=ring.device)
         self.largest = torch.ones((), device=ring.device)  # p of the first transitions, as in the paper
+        #: p of new transitions; ranks agree on it when they draw
+        self.entering = self.largest
+        self.ranks = ALONE  # the processes of the training, each with its own tree
         self._rows = torch.zeros((2, ring.num_envs), device=ring.device)  # weights: lost (0), new
 
     def group(self, count: int, size: int, pick: Pick | None = None) -> Batch:
@@ -69,9 +76,23 @@ class PrioritizedSampler(SamplerBase):
         draw = torch.rand((count, size), dtype=torch.float64, device=device, generator=self.generator)
         slices = torch.arange(size, device=device)
         index = self.tree.find(((draw + slices) * (levels.total / size)).view(-1))
-        priority = levels.leaves[index]
-        weight = importance_weights(priority.view(count, size), self.beta).view(-1)
-        return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight, index)
+        priority = levels.leaves[index].view(count, size)
+        weight = (
+            self._weigh_with_others(priority) if self.ranks.many else importance_weights(priority, self.beta)
+        )
+        return Batch(gather_transitions(self.ring, index, self.n_step, self.gamma), weight.view(-1), index)
+
+    def join(self, ranks: Ranks) -> None:
+        """Weigh samples, and let transitions enter, by the smallest and largest p of all ranks."""
+        self.ranks, self.entering = ranks, self.largest.clone()
+
+    def _weigh_with_others(self, priority: Tensor) -> Tensor:
+        """The same among the batches of all ranks; one exchange also brings the largest p."""
+        chance = priority / self.tree.levels.total.to(priority.dtype)
+        least = torch.cat((chance.amin(1), -self.largest[None].to(chance.dtype)))
+        self.ranks.minimum_(least)
+        self.entering.copy_(-least[-1])
+        return importance_weights(chance, self.beta, least[:-1, None])
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """p_i = (|δ_i| + ε)^α. If a row has several errors, the largest counts. Rows that lost their weight since
@@ -88,7 +109,7 @@ class PrioritizedSampler(SamplerBase):
         ready = (ring.head - self.n_step) % ring.rows  # [1]
         kind = ring.kind.index_select(0, ready)[0]
         enters = (kind != int(Kind.RESET)) & (ring.filled >= self.n_step)
-        torch.mul(enters, self.largest, out=self._rows[1])
+        torch.mul(enters, self.entering, out=self._rows[1])
         self.tree.set_rows(torch.cat((lost, ready)) * ring.num_envs, self._rows)
 
     def set_beta(self, beta: float) -> None:
@@ -98,7 +119,8 @@ class PrioritizedSampler(SamplerBase):
     def state_dict(self) -> dict[str, Tensor]:
         """The weights of the rows in use; the sums follow from them."""
         used = self.ring.used_rows() * self.ring.num_envs
-        return {"weight": self.tree.levels.leaves[:used], "largest": self.largest, "beta": self.beta}
+        state = {"weight": self.tree.levels.leaves[:used], "largest": self.largest, "beta": self.beta}
+        return state | {"entering": self.entering} if self.ranks.many else state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from where `state_dict` was taken."""
@@ -106,15 +128,16 @@ class PrioritizedSampler(SamplerBase):
         leaves[: len(state["weight"])].copy_(state["weight"])
         self.tree.rebuild()
         self.largest.copy_(state["largest"])
+        self.entering.copy_(state.get("entering", self.largest) if self.ranks.many else self.largest)
         self.beta.copy_(state["beta"])
 
 
-def importance_weights(priority: Tensor, beta: Tensor) -> Tensor:
-    """(min_j p_j / p_i)^β with the minimum over each row, [batches, size].
+def importance_weights(priority: Tensor, beta: Tensor, least: Tensor | None = None) -> Tensor:
+    """(min_j p_j / p_i)^β with the minimum over each row, [batches, size], or with a given one, [batches, 1].
 
     Only an empty tree gives rows without priority: those samples get weight 0.
     """
-    least = priority.amin(1, keepdim=True)
+    least = priority.amin(1, keepdim=True) if least is None else least
     return torch.where(priority > 0, (least / priority) ** beta, 0.0)
 
 

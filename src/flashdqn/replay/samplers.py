@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import Ranks
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay.n_step import gather_transitions
 from flashdqn.replay.ring import Kind, Ring
@@ -113,6 +114,9 @@ class SamplerBase(ABC):
 
     def set_beta(self, beta: float) -> None:
         """Do nothing: all probabilities are equal."""
+
+    def join(self, ranks: Ranks) -> None:
+        """Do nothing: every rank draws from its own ring, and weighs its samples alone."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Empty: it has no state."""

@@ -9,10 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashdqn.compute.seeds import make_generator
+from flashdqn.compute.ranks import ALONE, Ranks
+from flashdqn.compute.seeds import make_generator, purpose_seed
 from flashdqn.config import Config
-from flashdqn.core.contract import VecEnv, count_actions, get_decoder, is_resumable, stores_masks
+from flashdqn.core.contract import (
+    VecEnv,
+    count_actions,
+    get_decoder,
+    is_resumable,
+    list_layers,
+    number_boards,
+    stores_masks,
+)
 from flashdqn.core.errors import CheckpointError, EnvError
+from flashdqn.envs.reward_scale import RewardScale
 from flashdqn.learn.build import SamplerParts, build_sampler, make_rollout_sampler
 from flashdqn.learn.divergence import DataOrigin
 from flashdqn.learn.learner import Exchange, Learner, build_learner
@@ -45,6 +55,16 @@ class Parts:
     demonstrations: DemonstrationBuffer | None = None
     #: what ranks do with the flat gradient between backward and Adam; None in a single process
     exchange: Exchange | None = None
+    #: the processes of this training
+    ranks: Ranks = ALONE
+
+    def start(self) -> None:
+        """Start with new episodes. A board has the same seed whichever rank plays it, unless its environment cannot
+        number its boards: then every rank has a seed of its own."""
+        purpose = "envs"
+        if self.ranks.many and not number_boards(self.env, self.ranks.rank * self.env.num_envs):
+            purpose = name_for_rank("envs", self.ranks.rank)
+        self.collector.start(purpose_seed(self.config.seed, purpose))
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a resumed run needs besides the weights and the counters."""
@@ -116,8 +136,18 @@ class Parts:
                 check(obs.flatten(0, -2))
 
 
-def assemble_parts(config: Config, env: VecEnv) -> Parts:
-    """Create all parts, on the environment's device, before their first step."""
+#: Generators that every rank has for itself: the others draw the same numbers on all ranks.
+OWN_GENERATORS = ("replay", "fractions")
+
+
+def name_for_rank(purpose: str, rank: int) -> str:
+    """What a random generator is for, if every rank has its own; the first rank's is that of a single process."""
+    return f"{purpose}@{rank}" if rank else purpose
+
+
+def assemble_parts(config: Config, env: VecEnv, ranks: Ranks = ALONE) -> Parts:
+    """Create all parts, on the environment's device, before their first step. With several ranks, `config` has this
+    rank's share (`rank_share.share_config`)."""
     device, masked, decoding = env.device, stores_masks(env), get_decoder(env)
     check_memory_fits(config, env)
     legal = None if decoding is None or env.mask is None else decoding.legal
@@ -125,7 +155,11 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
     sizes = config.envs, env.obs_spec, env.num_actions
     ring = Ring(capacity, *sizes, device, masked, legal, count_actions(env))
     learner = build_learner(config, env, device)
-    generators = {name: make_generator(config.seed, name, device) for name in ("explore", "replay")}
+    purposes = {"explore": "explore", "replay": name_for_rank("replay", ranks.rank)}
+    generators = {name: make_generator(config.seed, own, device) for name, own in purposes.items()}
+    if ranks.rank and "fractions" in learner.generators:
+        seed = purpose_seed(config.seed, name_for_rank("fractions", ranks.rank))
+        learner.generators["fractions"].manual_seed(seed)
     made_of = SamplerParts(config, ring, learner.policy, learner.head, generators["replay"])
     rollouts, demonstrations = None, None
     if config.learn.method == "pqn":
@@ -136,16 +170,31 @@ def assemble_parts(config: Config, env: VecEnv) -> Parts:
         demonstrations = DemonstrationBuffer(*sizes, device, masked, legal)
         sampler = MixedSampler(sampler, demonstrations, config.demos.share, generators["replay"])
     metrics = EpisodeMetrics(config.envs, env.outcome_names, device)
-    counts, phases = Counts(device), Phases(device)
+    counts, phases = Counts(device, ranks), Phases(device)
     explore = generators["explore"]
     normalizer = getattr(learner.online, "normalizer", None)
     collector = Collector(
-        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer
+        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer, ranks
     )
     count = lambda: int(counts.totals[0])  # noqa: E731
     learner.watch.explain_by(DataOrigin(env.name, ring, count, given_rewards=rollouts is None))
     generators |= learner.generators
-    return Parts(
+    parts = Parts(
         config, env, learner, ring, sampler, collector, metrics, counts, phases, generators, rollouts,
-        demonstrations,
+        demonstrations, ranks.exchange_gradient if ranks.many else None, ranks,
     )  # fmt: skip
+    if ranks.many:
+        join_ranks(parts)
+    return parts
+
+
+def join_ranks(parts: Parts) -> None:
+    """Let the parts exchange with those of other ranks what one process would have together."""
+    ranks = parts.ranks
+    if callable(join := getattr(parts.sampler, "join", None)):  # a user's own sampler draws for itself
+        join(ranks)
+    if parts.collector.normalizer is not None:
+        parts.collector.normalizer.ranks = ranks
+    for layer in list_layers(parts.env):
+        if isinstance(layer, RewardScale):
+            layer.ranks = ranks

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import torch
@@ -33,6 +33,7 @@ from flashdqn.training.compile_budget import (
     list_native_kernels,
 )
 from flashdqn.training.engine import Engine, first_error_line
+from flashdqn.training.rank_times import measure_saving
 from flashdqn.training.warmup import exercise_engine, restore_after, warm_up_evaluation
 
 #: A trial repeats the work of an iteration for this long, and the best time counts: the machine may be busy.
@@ -57,6 +58,9 @@ class Choice:
     plan: ExecutionPlan
     threads: int = 0  # PyTorch's, if a trial chose them; 0: by the rule
     seconds: dict[str, float] = field(default_factory=dict)  # of a round of updates, by plan
+    saving: float | None = (
+        None  # seconds of an update that a rank saves by its smaller batch, if it was measured
+    )
 
     @property
     def why(self) -> str:
@@ -69,6 +73,11 @@ class Choice:
 
 def prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
     """A warm engine, in the configured or chosen mode; the parts are as before."""
+    with parts.ranks.muted() if not parts.ranks.captures else nullcontext():
+        return _prepare_engine(config, parts, note)
+
+
+def _prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Choice]:
     engine = Engine(config, parts)
     first = candidate_plans(config, parts)[0]
     if not config.runtime.warmup and first in (
@@ -83,6 +92,7 @@ def prepare_engine(config: Config, parts: Parts, note: Note) -> tuple[Engine, Ch
     with restore_after(config, parts):
         choice = choose_execution_plan(config, engine, note)
         choice.threads = config.runtime.threads or choose_threads(engine)
+        choice.saving = measure_saving(engine)
         warm_up_evaluation(config, parts)
     return engine, choice
 
@@ -184,7 +194,7 @@ def candidate_plans(config: Config, parts: Parts) -> list[ExecutionPlan]:
     native = explain_misfit(ExecutionPlan("native"), parts) is None
     compiles = explain_misfit(ExecutionPlan("compile"), parts) is None
     eager, graph = ExecutionPlan("eager"), ExecutionPlan("eager", graph=True)
-    if cuda and mode in ("auto", "graph"):
+    if cuda and mode in ("auto", "graph") and parts.ranks.capturable:
         return (
             # it says itself why it does not fit
             [ExecutionPlan("native", graph=True, several=True)]
@@ -238,10 +248,11 @@ def time_updates(engine: Engine, best: float = math.inf) -> float:
     while now < min(began + TRIAL_SECONDS, improved + PATIENCE) or not rounds:
         parts.sampler.draw_again()
         start = time.perf_counter()
-        if is_capturable(parts.collector.env):
-            engine.collect()
-        with suppress(BadNumbersError, DivergedError):  # the run itself reports it
-            engine.learn(engine.largest)
+        with parts.ranks.muted():
+            if is_capturable(parts.collector.env):
+                engine.collect()
+            with suppress(BadNumbersError, DivergedError):  # the run itself reports it
+                engine.learn(engine.largest)
         synchronize_device(device)
         now, rounds = time.perf_counter(), rounds + 1
         if now - start < (1 - LESS) * least:

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.core.contract import VecEnv, make_branches
 from flashdqn.core.ops import choose_epsilon_greedy
 from flashdqn.core.types import Step
@@ -49,6 +50,7 @@ class Collector:
         phases: Phases,
         generator: torch.Generator,
         normalizer: ObsNormalizer | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.env, self.policy, self.head, self.ring, self.sampler = env, policy, head, ring, sampler
         self.metrics, self.counts, self.phases, self.generator = metrics, counts, phases, generator
@@ -59,6 +61,11 @@ class Collector:
         self.branches = make_branches(env)
         draws = 2 if self.branches is None else 1 + self.branches.count
         self.luck = torch.zeros((draws, env.num_envs), device=ring.device)
+        # Every rank draws for all boards and uses its own: a board has the same luck whichever rank plays it.
+        self._drawn = self.luck
+        if ranks.many:
+            self._drawn = torch.zeros((draws, env.num_envs * ranks.world), device=ring.device)
+        self._first = ranks.rank * env.num_envs
         self.obs = torch.zeros((env.num_envs, *shape), dtype=dtype, device=ring.device)
         masked, size = env.mask is not None, (env.num_envs, env.num_actions)
         self.mask = torch.ones(size, dtype=torch.bool, device=ring.device) if masked else None
@@ -79,7 +86,9 @@ class Collector:
         """One step of every environment, played and recorded by a backend, or by plain operations."""
         player = player or self
         with self.phases("act"):
-            self.luck.uniform_(generator=self.generator)
+            self._drawn.uniform_(generator=self.generator)
+            if self._drawn is not self.luck:
+                self.luck.copy_(self._drawn[:, self._first : self._first + self.luck.shape[1]])
             action = player.act(self.obs, self.mask, self.eps, self.luck)
         with self.phases("step"):
             step = self.env.step(action)

@@ -21,6 +21,7 @@ from flashdqn.core.errors import (
     EnvError,
     FlashDQNError,
     MemoryShortageError,
+    RankLostError,
     StorageError,
 )
 from flashdqn.core.memory import explain_shortage
@@ -32,6 +33,7 @@ from flashdqn.runs.records import DEMOS_FILE, SUMMARY_FILE
 from flashdqn.runs.tables import read_metrics
 from flashdqn.training.loop import Loop
 from flashdqn.training.progress import Progress
+from flashdqn.training.rank_times import summarize_waiting
 from flashdqn.training.warm_times import WarmUp
 
 #: What is drawn of a finished run: from its name in messages to a function of the run's folder.
@@ -54,13 +56,15 @@ def describe_run(loop: Loop, warm_up: WarmUp) -> dict[str, Any]:
         "mode": str(warm_up.choice.plan),
         "train_ratio_asked": loop.ratio.asked,
         "train_ratio": ratio,
-        "batch": loop.config.update_size,
-        "reuse": loop.config.update_size * ratio,
+        "batch": loop.batch,
+        "reuse": loop.batch * ratio,
         "window_steps_per_second": find_window_rate(loop.folder.path),
         **describe_time(loop),
         "skipped_evaluations": loop.evaluator.share.skipped,
         "weights": checkpoint.hash_weights(parts.learner.weights()),
     }
+    if loop.waits:
+        summary["ranks"] = summarize_waiting(loop.waits, loop.ranks.waited.exchanges, loop.seconds)
     if demos := loop.folder.read_json(DEMOS_FILE):
         summary["demonstrations"] = demos
     return summary
@@ -115,6 +119,8 @@ def save_after(loop: Loop, error: BaseException) -> Path | None:
     """Save a checkpoint after an error, where the training's state is whole; None if it is not saved."""
     if isinstance(error, BadNumbersError | DivergedError | CheckpointError) or not loop.begun:
         return None
+    if loop.ranks.many:  # a checkpoint needs all ranks, and the others are not where this one is
+        return None
     # An environment fails before anything is learned from it.
     if not loop.whole and not isinstance(error, EnvError):
         return None
@@ -156,6 +162,10 @@ def explain_failure(loop: Loop, error: BaseException, saved: Path | None) -> Bas
             failure = EnvError(f"{text}, at step {step}; {last}. {mend}")
         failure.__cause__ = error
         return failure
+    if isinstance(error, RankLostError):
+        lost = RankLostError(f"{text}. {kept}")
+        lost.__cause__ = error
+        return lost
     if isinstance(error, CallbackError):
         failed = CallbackError(f"{text}. {kept}")
         failed.__cause__ = error.__cause__

@@ -160,7 +160,8 @@ def all_group_sizes(largest: int) -> list[int]:
 
 def largest_group(config: Config, parts: Parts) -> int:
     """The updates per iteration as a power of two, but at most `GROUP`, or the steps between two hard copies."""
-    usual = min(math.ceil(config.train_ratio * config.envs), config.learn.target_every or GROUP)
+    boards = config.envs * parts.ranks.world  # the ratio is that of all ranks
+    usual = min(math.ceil(config.train_ratio * boards), config.learn.target_every or GROUP)
     if parts.rollouts is not None:
         usual = parts.rollouts.updates
     return group_size(max(1, min(usual, GROUP)))

@@ -6,9 +6,10 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from flashdqn.core.contract import VecEnv, make_branches
 from flashdqn.core.errors import EnvError
@@ -48,6 +49,15 @@ class Evaluation:
         return flat | {"outcomes": {name: nan_to_none(value) for name, value in self.outcomes.items()}}
 
 
+class PlayedGames(NamedTuple):
+    """What the first game of every board came to; only the rows that have ended count."""
+
+    returns: Tensor  # [N]
+    lengths: Tensor  # [N]
+    outcomes: Tensor  # [N, len(outcome_names)]
+    ended: Tensor  # [N] bool
+
+
 def nan_to_none(value: float) -> float | None:
     """None in place of NaN."""
     return None if math.isnan(value) else value
@@ -65,6 +75,20 @@ def evaluate(
     """Play the first game of every board to its end, without noise in the network. If `stop` says so, the games are
     cut off by StopRequestedError. After `patience` seconds, games that go on are cut off as by the step limit, as
     soon as `FEWEST_GAMES` have ended; after `PATIENCE` times that, even if fewer have."""
+    games = play_games(env, online, head, seed, step_limit, stop, patience)
+    return summarize_games(games, env.outcome_names)
+
+
+def play_games(
+    env: VecEnv,
+    online: Net,
+    head: Head,
+    seed: int,
+    step_limit: int = STEP_LIMIT,
+    stop: Callable[[], bool] = bool,
+    patience: float = math.inf,
+) -> PlayedGames:
+    """Play as `evaluate` does, and return the games one by one."""
     with mean_mode(online):
         return _play_games(env, online, head, seed, step_limit, stop, patience)
 
@@ -78,7 +102,7 @@ def _play_games(
     step_limit: int,
     stop: Callable[[], bool],
     patience: float,
-) -> Evaluation:
+) -> PlayedGames:
     began = time.perf_counter()
     obs, mask, branches = env.reset(seed), env.mask, make_branches(env)
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
@@ -109,15 +133,21 @@ def _play_games(
             f"{int(stuck.sum())} of {env.num_envs} evaluation games had none. Terminate an episode where "
             "nothing can be done."
         )
-    done = ~running
-    returns, lengths, outcomes = returns[done], lengths[done], outcomes[done]
-    means = dict(zip(env.outcome_names, outcomes.mean(0).tolist(), strict=True))
-    scores = outcomes[:, env.outcome_names.index(SCORE.name)] if SCORE.name in means else returns
+    return PlayedGames(returns, lengths, outcomes, ~running)
+
+
+def summarize_games(games: PlayedGames, outcome_names: tuple[str, ...]) -> Evaluation:
+    """The means over the games that have ended."""
+    returns, lengths, outcomes = (
+        column[games.ended] for column in (games.returns, games.lengths, games.outcomes)
+    )
+    means = dict(zip(outcome_names, outcomes.mean(0).tolist(), strict=True))
+    scores = outcomes[:, outcome_names.index(SCORE.name)] if SCORE.name in means else returns
     spread = float(scores.std()) if len(scores) > 1 else 0.0
     means.pop(SCORE.name, None)
     return Evaluation(
         episodes=len(scores),
-        unfinished=int(running.sum()),
+        unfinished=int((~games.ended).sum()),
         mean_score=float(scores.mean()),
         score_error=spread / max(1, len(scores)) ** 0.5,
         mean_return=float(returns.mean()),

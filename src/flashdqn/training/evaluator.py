@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
+import torch
+
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.compute.seeds import purpose_seed
 from flashdqn.config import Config
-from flashdqn.core.contract import VecEnv, close_env
-from flashdqn.core.signals import Interrupt
+from flashdqn.core.contract import VecEnv, close_env, number_boards
+from flashdqn.core.signals import Interrupt, StopRequestedError
 from flashdqn.envs import build_evaluation_env
 from flashdqn.learn.learner import Learner
 from flashdqn.training.clock import RunClock
 from flashdqn.training.eval_share import PATIENCE, EvaluationShare
-from flashdqn.training.evaluate import Evaluation, evaluate
+from flashdqn.training.evaluate import Evaluation, PlayedGames, evaluate, play_games, summarize_games
 from flashdqn.training.progress import Progress, watch_work
+from flashdqn.training.rank_share import share_games
+
+
+def join_games(every: list[list[Any]]) -> PlayedGames:
+    """The games of several ranks, from lists of their columns."""
+    kinds = (torch.float32, torch.float32, torch.float32, torch.bool)
+    columns = [[torch.tensor(own[k], dtype=kind) for own in every] for k, kind in enumerate(kinds)]
+    return PlayedGames(*(torch.cat(column) for column in columns))
 
 
 class OutOfTimeError(Exception):
@@ -24,14 +37,18 @@ class OutOfTimeError(Exception):
 class Evaluator:
     """Plays the evaluation games of one training. Nothing that it does or skips changes what is learned."""
 
-    def __init__(self, config: Config, games: VecEnv, clock: RunClock, progress: Progress) -> None:
+    def __init__(
+        self, config: Config, games: VecEnv, clock: RunClock, progress: Progress, ranks: Ranks = ALONE
+    ) -> None:
+        """`games` are this rank's share of them."""
+        self.ranks = ranks
         self.config, self.games, self.clock, self.progress = config, games, clock, progress
         self.share = EvaluationShare(config.eval.max_share)
         self._said = False  # that evaluations are skipped
 
     def evaluate(self, learner: Learner, step: int, interrupt: Interrupt, total: float) -> Evaluation | None:
         """Play all games; None if that would take, or has taken, more than its share of `total` seconds."""
-        if not self.share.may_begin(total):
+        if not self.ranks.share(self.share.may_begin(total)):
             self.share.note_skipped()
             self._say_skipped(step, f"one takes about {self.share.expected:.1f} s")
             return None
@@ -45,7 +62,8 @@ class Evaluator:
 
         try:
             with self.clock.count_as("evaluation"):
-                result = evaluate(self.games, learner.online, learner.head, self._seed, stop=stop)
+                games = self.config.eval.episodes
+                result = self._play(self.games, games, learner, interrupt, stop)
         except OutOfTimeError:
             took = time.perf_counter() - began
             self.share.note_skipped(took)
@@ -57,22 +75,55 @@ class Evaluator:
     def evaluate_last(self, learner: Learner, interrupt: Interrupt, total: float) -> Evaluation:
         """The evaluation at the end always happens; after a training by time, perhaps with fewer games."""
         began = time.perf_counter()
-        count, patience = self.plan_last("The last evaluation", self.config.eval.episodes, total)
+        plan = self.plan_last("The last evaluation", self.config.eval.episodes, total)
+        count, patience = self.ranks.share(plan)
         stop = watch_work(self.progress, "evaluation", interrupt)
         device = learner.device
         whole = count == self.config.eval.episodes
         with self.clock.count_as("evaluation"):
-            games = self.games if whole else build_evaluation_env(self.config.env, count, device)
+            own = max(1, share_games(count, self.ranks)[1])
+            games = self.games if whole else build_evaluation_env(self.config.env, own, device)
             try:
-                result = evaluate(
-                    games, learner.online, learner.head, self._seed, stop=stop, patience=patience
-                )
+                result = self._play(games, count, learner, interrupt, stop, patience)
             finally:
                 if not whole:
                     close_env(games)
         if whole and not result.unfinished:
             self.share.note_complete(time.perf_counter() - began)
         return result
+
+    def _play(
+        self,
+        games: VecEnv,
+        count: int,
+        learner: Learner,
+        interrupt: Interrupt,
+        stop: Callable[[], bool],
+        patience: float = math.inf,
+    ) -> Evaluation:
+        """Play `count` games, each rank its share. All ranks get the result of all of them; what cuts one off cuts
+        off all."""
+        if not self.ranks.many:
+            return evaluate(games, learner.online, learner.head, self._seed, stop=stop, patience=patience)
+        first, own = share_games(count, self.ranks)
+        seed = self._seed if number_boards(games, first) else self._seed + self.ranks.rank
+        rows: list[Any] = []
+        ended = ""
+        try:
+            if own:
+                played = play_games(games, learner.online, learner.head, seed, stop=stop, patience=patience)
+                rows = [column.tolist() for column in played]
+        except StopRequestedError:
+            ended = "stopped"
+        except OutOfTimeError:
+            ended = "late"
+        told = self.ranks.gather([ended, interrupt.signal, rows])
+        if any(said[0] == "stopped" for said in told):
+            interrupt.adopt(next(said[1] for said in told if said[1] is not None))
+            raise StopRequestedError
+        if any(said[0] == "late" for said in told):
+            raise OutOfTimeError
+        return summarize_games(join_games([said[2] for said in told if said[2]]), games.outcome_names)
 
     def plan_last(self, what: str, games: int, total: float) -> tuple[int, float]:
         """How many of these games to play at the end, and after how many seconds to cut off those that go on. Only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flashdqn.compute.device import synchronize_device
-from flashdqn.compute.seeds import purpose_seed
+from flashdqn.compute.ranks import Waiting
 from flashdqn.config import Config
 from flashdqn.core.contract import VecEnv
 from flashdqn.core.errors import CheckpointError, DivergedError
@@ -26,11 +27,15 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple, find_limits
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.clock import RunClock, find_earlier_parts
+from flashdqn.training.counts import Wishes
 from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import Evaluation
 from flashdqn.training.evaluator import Evaluator
 from flashdqn.training.progress import Progress, watch_work
+from flashdqn.training.rank_share import lead_first
+from flashdqn.training.rank_state import align_learners, deal_state, describe_dealing, gather_state
+from flashdqn.training.rank_times import describe_waiting
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.reporter import Reporter
 from flashdqn.training.schedules import Schedules
@@ -54,13 +59,15 @@ class Loop:
         self.engine = engine or Engine(config, parts)
         self.ratio = build_ratio(config, parts.rollouts)
         self.reporter = Reporter(config, parts, folder, self.ratio, progress)
-        self.schedules = Schedules(config, parts.collector.eps, parts.learner.lr, parts.sampler)
+        self.ranks = ranks = parts.ranks
+        self.schedules = Schedules(config, parts.collector.eps, parts.learner.lr, parts.sampler, ranks)
         self.budget = Budget.of(config)
         self.clock = clock or RunClock()
         self.games = games  # to evaluate on
-        self.evaluator = Evaluator(config, games, self.clock, progress)
+        self.evaluator = Evaluator(config, games, self.clock, progress, ranks)
         self._before = 0.0  # training seconds of earlier sessions
         self._started = 0.0
+        self._filling_since = 0.0
         self.interrupt = Interrupt(waits=True)  # one that nobody asks: `run` may be given another
         self.begun = False  # whether there is something to save: demonstrations are over, if there are any
         # False within an iteration, where a save would be neither the old state nor the new.
@@ -69,6 +76,8 @@ class Loop:
         self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
         self._save_clock = SaveClock(config.log.checkpoint_minutes)
+        self.waits: list[dict[str, float]] = []  # at the end, by rank: seconds spent in exchanges
+        self._told_late = False  # the other ranks know that the clock asks for a checkpoint
         self._timed: list[Path] = []  # checkpoints that only the clock has asked for, oldest first
         self.listener = Listener(NO_CALLBACKS, folder.shown)  # the user's functions; `run` may be given some
 
@@ -77,27 +86,48 @@ class Loop:
         """Training time so far, over all sessions."""
         return self._before + (time.perf_counter() - self._started if self._started else 0.0)
 
+    @property
+    def batch(self) -> int:
+        """Transitions in a gradient step of all ranks together."""
+        size = self.config.update_size
+        divided = self.config.learn.method == "pqn" or not self.config.learn.batch_per_rank
+        return size if divided else size * self.ranks.world
+
+    @property
+    def spent(self) -> float:
+        """Training time that counts for the budget: by the leader's clock, as all ranks know it."""
+        if not self.ranks.many:
+            return self.seconds
+        return max(self._before, self.parts.counts.agreed.microseconds / 1e6)
+
     def start(self) -> None:
         """Begin a new run."""
-        self.parts.collector.start(purpose_seed(self.config.seed, "envs"))
+        self.parts.start()
         self.reporter.begin(step=0, updates=0)
         self._new = True
 
     def resume(self, path: Path) -> None:
-        """Continue from a checkpoint."""
-        weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
-        self._check_generators(path, state)
+        """Continue from a checkpoint; the leader reads it, and deals it out to the other ranks."""
+        read = lead_first(self.ranks, lambda: self._read_checkpoint(path))
+        weights, state, counters = read or (None, None, None)
+        weights, state, counters = deal_state(self.parts, weights, state, counters)
         self.parts.load(weights, state, counters)
         self._before = counters["seconds"]
-        self.clock.add_earlier(find_earlier_parts(self.folder.read_json(SUMMARY_FILE), counters))
+        if self.ranks.leads:
+            self.clock.add_earlier(find_earlier_parts(self.folder.read_json(SUMMARY_FILE), counters))
+            for said in (*self.folder.rewind_to(path), *describe_dealing(counters, self.ranks.world)):
+                self.progress.note(said)
         self.evaluator.share.load(counters.get("evaluations"))
-        for said in self.folder.rewind_to(path):
-            self.progress.note(said)
-        self._evaluated = self.folder.last_evaluation()
+        self._evaluated = self.ranks.share(self.folder.last_evaluation() if self.ranks.leads else -1)
         self._owes_evaluation = bool(counters.get("owes_evaluation", False))
         self._timed = [path] if counters.get("timed", False) else []
         self.reporter.begin(counters["reported_step"], counters["reported_updates"])
         self.begun = True
+
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+        weights, state, counters = checkpoint.load_checkpoint(path, with_state=True)
+        self._check_generators(path, state)
+        return weights, state, counters
 
     def _check_generators(self, path: Path, state: Mapping[str, Tensor]) -> None:
         """Refuse a checkpoint without all random generators; an older version may have written fewer."""
@@ -123,6 +153,8 @@ class Loop:
             finished = False
         if not finished and self.begun:
             self.save()
+        if self.ranks.many:
+            self.waits = self.ranks.gather(describe_waiting(self.ranks))
         return finished
 
     def _prepare(self) -> None:
@@ -139,9 +171,10 @@ class Loop:
         counts = self.parts.counts
         synchronize_device(self.parts.learner.device)
         self._started = time.perf_counter()
+        self.ranks.waited = Waiting()
         self.reporter.open_window()
-        while (share := self.budget.share(counts, self.seconds)) < 1.0:
-            if self.interrupt.requested:
+        while (share := self.budget.share(counts, self.spent)) < 1.0:
+            if self._is_asked_to_stop():
                 return False
             self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
             before = counts.transitions
@@ -181,14 +214,15 @@ class Loop:
     def fill(self) -> None:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
-        while counts.transitions < self.ratio.starts and not self.interrupt.requested:
+        self._filling_since = start
+        while counts.transitions < self.ratio.starts and not self._is_asked_to_stop():
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
-            if (share := self.budget.share(counts, seconds)) >= 1.0:
+            if (share := self.budget.share(counts, self.spent if self.ranks.many else seconds)) >= 1.0:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
             self.iterate()
-            if self._save_clock.is_due():
+            if self._is_late():
                 self.save(timed=True)
         self.parts.phases.read()
 
@@ -197,6 +231,8 @@ class Loop:
         what is due, and nothing else is due in between."""
         parts = self.parts
         self.whole = False
+        if self.ranks.many:
+            parts.counts.wishes = self._list_wishes()
         parts.phases.next_iteration()
         if not self.engine.iterate(find_limits(self.config, parts.counts, self.ratio.starts)):
             self.schedules.write(parts.counts.transitions)
@@ -204,6 +240,31 @@ class Loop:
             parts.counts.publish()
             self.learn()
         self.whole = True
+
+    def _list_wishes(self) -> Wishes:
+        """What this rank tells the others: a signal that it has got and, if it leads, what its clock says."""
+        asked, leads = self.interrupt.signal, self.ranks.leads
+        seconds = self._before + time.perf_counter() - (self._started or self._filling_since)
+        late = leads and not self._told_late and self._save_clock.is_due()
+        self._told_late = self._told_late or late
+        return Wishes(
+            int(asked is not None and asked == signal.SIGINT),
+            int(asked is not None and asked != signal.SIGINT),
+            int(late),
+            int(1e6 * seconds) if leads else 0,
+        )
+
+    def _is_asked_to_stop(self) -> bool:
+        """Whether a signal has asked to end. Ranks wait until all of them know: they stop after the same step."""
+        agreed = self.parts.counts.agreed
+        if self.ranks.many and (agreed.interrupts or agreed.signals):
+            self.interrupt.adopt(signal.SIGTERM if agreed.signals else signal.SIGINT)
+            return True
+        return self.interrupt.requested and not self.ranks.many
+
+    def _is_late(self) -> bool:
+        """Whether the clock asks for a checkpoint: the leader's, if there are several ranks."""
+        return bool(self.parts.counts.agreed.late) if self.ranks.many else self._save_clock.is_due()
 
     def learn(self) -> None:
         """The updates that are due."""
@@ -214,11 +275,11 @@ class Loop:
         config = self.config
         evaluating = crosses_multiple(config.eval.every, before, after)
         self._owes_evaluation = evaluating  # from here on: the report may fail, too
-        if crosses_multiple(config.report_every, before, after):
+        if reporting := crosses_multiple(config.report_every, before, after):
             self.report()
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
-        late = self._save_clock.is_due()
-        last = evaluating and self.budget.share(self.parts.counts, self.seconds) >= 1.0
+        late = self._is_late()
+        last = evaluating and self.budget.share(self.parts.counts, self.spent) >= 1.0
         if evaluating and self.evaluate(saving or late, last):
             pass
         elif saving:
@@ -228,6 +289,8 @@ class Loop:
         elif late:
             self.save(timed=True)
         self.listener.tell()
+        if reporting or evaluating or saving or late:
+            self.listener.reason = self.ranks.share(self.listener.reason)
 
     def report(self) -> None:
         """Close the window of the metrics."""
@@ -266,8 +329,10 @@ class Loop:
         # The row comes before the checkpoint: in the other order, a crash in between would lose it.
         self.reporter.evaluation(self._evaluated, result)
         self._owes_evaluation = False
-        best = find_best_checkpoint(self.folder.checkpoints)
+        best = find_best_checkpoint(self.folder.checkpoints) if self.ranks.leads else None
         path = self.save(with_state)
+        if not self.ranks.leads:
+            return True
         # Where games were cut off by time, those that count are the short ones: no reason to be called the best.
         hurried = last and self.config.max_time is not None and result.unfinished > 0
         is_better = best is None or (result.mean_score > best[1] and not hurried)
@@ -287,6 +352,7 @@ class Loop:
                 self._drop_timed(path, timed)
         finally:
             self.interrupt.saving = False
+        self._told_late = False
         if with_state:
             self._save_clock.restart(time.monotonic() - begun)
         self.listener.add_checkpoint(path, with_state)
@@ -300,12 +366,18 @@ class Loop:
             raise DivergedError(f"The weights after gradient step {learner.updates} are not finite")
         if with_state:
             learner.watch.check_replay()
-        state = self.parts.state_dict() if with_state else None
+        if with_state and align_learners(self.parts):
+            self.progress.note("The ranks' weights differed by rounding: all go on with those of rank 0")
+        state, counters = gather_state(self.parts) if with_state else None, self._counters(timed)
+        if not self.ranks.leads:
+            return self.folder.checkpoints / f"{counters['transitions']:012d}"
         self.reporter.flush()
-        return self.folder.save_checkpoint(weights, state, self._counters(timed))
+        return self.folder.save_checkpoint(weights, state, counters)
 
     def _drop_timed(self, path: Path, timed: bool) -> None:
         """The clock's own checkpoints stay only as long as their state does: a long run would gather thousands."""
+        if not self.ranks.leads:
+            return
         self._timed = [one for one in self._timed if one != path] + [path] * timed
         while len(self._timed) > checkpoint.KEEP_STATES:
             with suppress(OSError):  # what is left is removed when the run is resumed
@@ -326,6 +398,7 @@ class Loop:
             "seconds": self.seconds,
             "time": self.clock.read(),
             "evaluations": self.evaluator.share.to_json(),
+            **({"ranks": self.ranks.world} if self.ranks.many else {}),
             **({"timed": True} if timed else {}),
             **({"owes_evaluation": True} if self._owes_evaluation else {}),
         }

@@ -51,11 +51,14 @@ class Reporter:
         self._tells_gpu = False  # whether the table has a column for it
         self._unwritten: list[MetricsRow] = []  # the disk refused it: the next save tries again
         self._complained = False  # about outcomes that are not finite
+        self._writes = parts.ranks.leads  # the other ranks only add their figures
 
     def begin(self, step: int, updates: int) -> None:
         """Start at the beginning, or after the last report of a resumed run."""
         self.step, self.updates = step, updates
         outcomes, causes = self.parts.env.outcome_names, get_cause_names(self.parts.env)
+        if not self._writes:
+            return
         self._gpu = watch_gpu(self.parts.learner.device)
         earlier = read_table(self.folder.path / METRICS_FILE)  # a table keeps its columns
         self._tells_gpu = GPU_PERCENT.name in earlier[0] if earlier else self._gpu is not None
@@ -77,14 +80,17 @@ class Reporter:
         with self.parts.phases("report", host=True):
             row = self._close_window(seconds)
             self.step, self.updates = row.step, row.updates
-            self._unwritten.append(row)
-            self._write_rows()
+            if self._writes:
+                self._unwritten.append(row)
+                self._write_rows()
         self.open_window()
         self.progress.report(row)
         return row
 
     def evaluation(self, step: int, result: Evaluation) -> None:
         """One row for evaluations.csv and the sinks."""
+        if not self._writes:
+            return
         row = EvaluationRow(step=step, **vars(result))
         self.folder.add_evaluation(row)
         self._send("eval", row)
@@ -106,6 +112,8 @@ class Reporter:
 
     def _close_window(self, seconds: float) -> MetricsRow:
         parts, counts = self.parts, self.parts.counts
+        parts.ranks.sum_(parts.metrics.sums)
+        parts.ranks.average_(parts.learner.sums)
         episodes = parts.metrics.read()
         self._check_outcomes(episodes)
         sums = parts.learner.read_sums()
@@ -124,7 +132,7 @@ class Reporter:
             seconds=round(seconds, 3),
             steps_per_second=round(transitions / training, 1),
             ratio=self.ratio.achieved(step, updates),
-            eps=float(parts.collector.eps.mean()),
+            eps=self._average_eps(),
             lr=float(parts.learner.lr),
             **{name: value / done if done else math.nan for name, value in sums.items()},
             window_episodes=episodes.episodes,
@@ -132,10 +140,15 @@ class Reporter:
             length=episodes.length,
             outcomes=episodes.outcomes,
             phases={n: round(phases.get(n, 0.0) / count * 1e6, 4) for n in (*PHASES, *GRAPHS)},
-            memory_mb=round(used_bytes(parts.learner.device) / 1e6, 1),
+            memory_mb=round(sum(parts.ranks.gather(used_bytes(parts.learner.device))) / 1e6, 1),
             us_total=round(training / count * 1e6, 4),
             gpu_percent=self._read_gpu() if self._tells_gpu else None,
         )
+
+    def _average_eps(self) -> float:
+        eps = self.parts.collector.eps.mean()
+        self.parts.ranks.average_(eps)
+        return float(eps)
 
     def _read_gpu(self) -> float:
         """How busy the GPU was in the window, in percent; NaN if nobody knows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.config import Config, ExploreConfig, LearnConfig, ReplayConfig
 from flashdqn.replay import Sampler
 
@@ -12,11 +13,15 @@ from flashdqn.replay import Sampler
 class Schedules:
     """Writes the current ε, learning rate and β where the device reads them, but only when they have changed."""
 
-    def __init__(self, config: Config, eps: Tensor, lr: Tensor, sampler: Sampler) -> None:
+    def __init__(
+        self, config: Config, eps: Tensor, lr: Tensor, sampler: Sampler, ranks: Ranks = ALONE
+    ) -> None:
         self.config, self.eps, self.lr, self.sampler = config, eps, lr, sampler
         self._written: tuple[float, float, float] = (-1.0, -1.0, -1.0)
         if config.explore.schedule == "spread":
-            eps.copy_(spread_exploration_rates(config.explore.start, config.explore.end, len(eps)))
+            boards, first = len(eps) * ranks.world, len(eps) * ranks.rank
+            rates = spread_exploration_rates(config.explore.start, config.explore.end, boards)
+            eps.copy_(rates[first : first + len(eps)])
 
     def write(self, transitions: int) -> None:
         """Write the values for this number of transitions."""

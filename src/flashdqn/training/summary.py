@@ -82,10 +82,11 @@ def run_and_summarize(
     """Train to the end, or to a signal or an error. Whatever happens, what can be saved is saved, and summary.json
     says how it ended."""
     config, folder = loop.config, loop.folder
+    ranks = f" on {loop.ranks.world} ranks" if loop.ranks.many else ""
     title = (
-        f"{config.preset} on {loop.parts.learner.device.type}, {config.envs:,} boards, "
-        f"train ratio {loop.ratio.asked:g}, batch {config.update_size:,}, "
-        f"reuse {config.update_size * loop.ratio.asked:.3g}"
+        f"{config.preset} on {loop.parts.learner.device.type}, {config.envs:,} boards{ranks}, "
+        f"train ratio {loop.ratio.asked:g}, batch {loop.batch:,}, "
+        f"reuse {loop.batch * loop.ratio.asked:.3g}"
     )
 
     def save(reason: str) -> BaseException:

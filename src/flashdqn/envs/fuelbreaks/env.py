@@ -33,6 +33,7 @@ class FuelBreaks:
 
     name = "fuelbreaks"
     outcome_names: tuple[str, ...] = rules.OUTCOMES
+    first_board = 0
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class FuelBreaks:
 
     def reset(self, seed: int) -> Tensor:
         """Start an episode on every board."""
-        self._rng[:, 0] = board_keys(seed, self.num_envs).to(self.device)
+        self._rng[:, 0] = board_keys(seed, self.num_envs, self.first_board).to(self.device)
         self._rng[:, 1] = 0
         self._state[:, rules.OVER] = 1  # the step after an end starts an episode
         self.outcomes.zero_()

@@ -27,6 +27,7 @@ class GymVecEnv:
     """
 
     resumable = False
+    first_board = 0
     outcome_names: tuple[str, ...] = ("score",)
 
     def __init__(
@@ -63,7 +64,7 @@ class GymVecEnv:
 
     def reset(self, seed: int) -> Tensor:
         """Start an episode in every environment."""
-        self.vector.reset(seed)
+        self.vector.reset(seed, self.first_board)
         if self.lives is not None:
             self.lives.reset()
         self._begin(seed)

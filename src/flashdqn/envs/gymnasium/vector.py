@@ -60,9 +60,10 @@ class Vector:
         self.mask: Array | None
         self.reset(0)
 
-    def reset(self, seed: int) -> None:
-        """Start all episodes again; every row has its own seed, drawn from `seed`."""
-        seeds = np.random.SeedSequence(seed % 2**64).generate_state(self.num_envs).tolist()
+    def reset(self, seed: int, first: int = 0) -> None:
+        """Start all episodes again; every row has its own seed, drawn from `seed`; they are those of the rows from
+        number `first` on."""
+        seeds = np.random.SeedSequence(seed % 2**64).generate_state(first + self.num_envs)[first:].tolist()
         each = isinstance(self.env, SyncVectorEnv | AsyncVectorEnv) or hasattr(self.env, "takes_seeds")
         # Seeds of ale_py must stay below 2³¹, the last one's too.
         if type(self.env).__module__.startswith("ale_py"):

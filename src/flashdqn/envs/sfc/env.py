@@ -102,6 +102,7 @@ class ServiceChains:
     """
 
     name = "sfc"
+    first_board = 0
 
     def __init__(self, config: SfcConfig, num_envs: int, device: torch.device | str = "cpu") -> None:
         if num_envs < 1:
@@ -140,7 +141,7 @@ class ServiceChains:
 
     def reset(self, seed: int) -> Tensor:
         """Start an episode in every network."""
-        self.net.rng[:, 0] = board_keys(seed, self.num_envs).to(self.device)
+        self.net.rng[:, 0] = board_keys(seed, self.num_envs, self.first_board).to(self.device)
         self.net.rng[:, 1] = 0
         self.net.state[:, layout.OVER] = 1  # the step after an end starts an episode
         self.outcomes.zero_()

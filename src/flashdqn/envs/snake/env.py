@@ -92,6 +92,7 @@ class Snake:
 
     name = "snake"
     outcome_names: tuple[str, ...] = rules.OUTCOMES
+    first_board = 0
     cause_names: tuple[str, ...] = rules.OUTCOMES[rules.OUT_WALL :]
     mask: Tensor | None = None
 
@@ -138,7 +139,7 @@ class Snake:
 
     def reset(self, seed: int) -> Tensor:
         """Start an episode on every board; the same seed gives the same games. Returns obs [N, …]."""
-        self._rng[:, 0] = board_keys(seed, self.num_envs).to(self.device)
+        self._rng[:, 0] = board_keys(seed, self.num_envs, self.first_board).to(self.device)
         self._rng[:, 1] = 0
         self._state[:, rules.OVER] = 1  # the step after an end starts an episode
         self.outcomes.zero_()

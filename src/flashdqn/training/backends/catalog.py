@@ -35,6 +35,8 @@ def explain_misfit(plan: ExecutionPlan, parts: Parts) -> str | None:
     device = parts.learner.device
     if plan.graph and device.type != "cuda":
         return "CUDA graphs need --device cuda"
+    if plan.graph and not parts.ranks.capturable:
+        return "gloo, which carries the gradients between ranks, does not run inside a CUDA graph"
     if plan.several and not (is_capturable(parts.env) and parts.collector.env is parts.env):
         return "the environments do not run inside a CUDA graph"
     return find_backend(plan.way, device, plan.several).fits(parts)
