@@ -18,7 +18,7 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from flashdqn.core.errors import FlashDQNError
 from flashdqn.core.signals import TRY_AGAIN_CODE, Stopped
@@ -100,7 +100,14 @@ def run_trial(link: TrialLink, settings: dict[str, Any]) -> int:
     return 0
 
 
-def train_trial(link: TrialLink, settings: dict[str, Any]) -> dict[str, Any]:
+class EvaluationLink(Protocol):
+    """Whom a trial asks after every evaluation whether to end."""
+
+    def ask(self, event: str, **data: Any) -> bool:
+        """Tell something; whether the training should end."""
+
+
+def train_trial(link: EvaluationLink, settings: dict[str, Any]) -> dict[str, Any]:
     """Train; returns the end in figures."""
     from rich.console import Console
 
