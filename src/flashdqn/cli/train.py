@@ -170,9 +170,11 @@ def train_with_ray(
     import_ray()
     check_reachable(find_address(asked.ray_address))
     from flashdqn.cluster.ray_train import RayOptions, check_workers, parse_workers, train_on_ray
+    from flashdqn.runs.output import check_output_folder
 
     workers = parse_workers(asked.workers)
     check_workers(config, workers)
+    check_output_folder(config.out)
     progress = choose_progress(console)
     progress.note(f"Starting Ray with {asked.workers} workers")
     options = RayOptions(workers, asked.ray_address, asked.retries, asked.ray_storage)

@@ -22,11 +22,20 @@ class Mailbox:
     def __init__(self) -> None:
         self._words: list[tuple[str, tuple[Any, ...]]] = []
         self._stop = False
+        self._run = ""
 
     def put(self, name: str, parts: tuple[Any, ...]) -> bool:
         """Keep a word; returns whether the training should stop."""
         self._words.append((name, parts))
         return self._stop
+
+    def remember_run(self, path: str) -> None:
+        """Keep which run is trained."""
+        self._run = path
+
+    def recall_run(self) -> str:
+        """The run that was trained before all workers were started again; empty: none."""
+        return self._run
 
     def take(self) -> list[tuple[str, tuple[Any, ...]]]:
         """All words since the last time."""
@@ -52,6 +61,16 @@ class PostedProgress:
 
         with suppress(Exception):  # nobody listens any more: the training goes on, or is ended by Ray
             self.stopping = bool(ray.get(self._mailbox.put.remote(name, parts), timeout=10)) or self.stopping
+
+    def remember_run(self, path: str) -> None:
+        """Write down which run is trained, for workers that are started again."""
+        self._mailbox.remember_run.remote(path)
+
+    def recall_run(self) -> str:
+        """What `remember_run` has written down; empty: nothing."""
+        import ray
+
+        return str(ray.get(self._mailbox.recall_run.remote(), timeout=30))
 
     def note(self, text: str) -> None:
         """Post it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashdqn.cluster.mailbox import PostedProgress
-from flashdqn.cluster.snapshot import restore_snapshot, take_snapshot
+from flashdqn.cluster.snapshot import find_newest, restore_snapshot, take_snapshot
 from flashdqn.config import Config
 from flashdqn.config.settings import apply_settings
 from flashdqn.core.errors import FlashDQNError, RankLostError, ToldByLeaderError
@@ -66,7 +66,7 @@ def train_rank(job: dict[str, Any], ranks: Ranks, post: PostedProgress) -> Sessi
     from flashdqn.training.progress import Silent
     from flashdqn.training.session import resume_run, start_run
 
-    config, resume = apply_settings(Config(), job["config"]), find_resumed_run(job, ranks)
+    config, resume = apply_settings(Config(), job["config"]), find_resumed_run(job, ranks, post)
     reports = RayReports(post)
     callbacks, progress, follower = NO_CALLBACKS, Silent(), None
     if ranks.leads:
@@ -95,18 +95,26 @@ def make_pages(config: Config) -> Any:
     return make_run_pages(config)
 
 
-def find_resumed_run(job: dict[str, Any], ranks: Ranks) -> Path | None:
-    """The run to go on with: after a failure, that of Ray's last checkpoint; else the one that the user named. Only
-    the first worker reads it."""
+def find_resumed_run(job: dict[str, Any], ranks: Ranks, post: PostedProgress) -> Path | None:
+    """The run to go on with: after a failure, that of Ray's last checkpoint, or the one that was trained here; else
+    the one that the user named. The first worker decides."""
+    found = find_own_run(job, post) if ranks.leads else None
+    shared = ranks.share("" if found is None else str(found))
+    return Path(shared) if shared else None
+
+
+def find_own_run(job: dict[str, Any], post: PostedProgress) -> Path | None:
+    """The same for the first worker, which reads it."""
     import ray.train
 
     checkpoint = ray.train.get_checkpoint()
-    if checkpoint is None:
-        return Path(job["resume"]) if job["resume"] else None
-    if not ranks.leads:
-        return Path()
-    with checkpoint.as_directory() as snapshot:
-        return restore_snapshot(Path(snapshot), Path(job["config"]["out"]))
+    if checkpoint is not None:
+        with checkpoint.as_directory() as snapshot:
+            return restore_snapshot(Path(snapshot), Path(job["config"]["out"]))
+    before = post.recall_run()  # it was lost before Ray had taken its first checkpoint
+    if before and find_newest(Path(before)) >= 0:
+        return Path(before)
+    return Path(job["resume"]) if job["resume"] else None
 
 
 class RayReports:
@@ -138,6 +146,7 @@ class RayReports:
     def on_checkpoint(self, event: CheckpointEvent) -> None:
         """A checkpoint that can be resumed is given to Ray, which keeps it where its storage is."""
         if event.resumable:
+            self._post.remember_run(str(event.run.absolute()))
             folder = tempfile.TemporaryDirectory(prefix="flashdqn-ray-", ignore_cleanup_errors=True)
             take_snapshot(event.run.absolute(), event.path.absolute(), Path(folder.name) / "run")
             self._add({"step": float(event.step)}, folder)
