@@ -60,6 +60,7 @@ def join_and_train(
     from flashdqn.cli.restarts import find_restarted_run
     from flashdqn.compute.core_count import share_cores
     from flashdqn.compute.ranks import choose_rank_device, start_ranks
+    from flashdqn.training.restarts import forget_run
 
     share_cores(place.local_world)
     device = choose_rank_device(config.device, place)
@@ -68,7 +69,9 @@ def join_and_train(
     ranks = start_ranks(place, device)
     try:
         config, resume = find_restarted_run(config, resume, ranks, permission)
-        return train(config, resume, progress, ranks)
+        done = train(config, resume, progress, ranks)
+        forget_run(config.out)
+        return done
     except ToldByLeaderError:
         raise
     except RankLostError as error:

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashdqn.compute.ranks import Ranks, recall_run
+from flashdqn.compute.ranks import Ranks
 from flashdqn.config import Config
 from flashdqn.core.errors import CheckpointError
 from flashdqn.core.user_code import Permission
 from flashdqn.runs.checkpoint import list_checkpoints
 from flashdqn.runs.folder import RunFolder
-
-#: How often torchrun has started the ranks again.
-RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+from flashdqn.training.restarts import recall_run
 
 
 def find_restarted_run(
     config: Config, resume: Path | None, ranks: Ranks, permission: Permission
 ) -> tuple[Config, Path | None]:
     """The run to go on with, and its settings, if torchrun has started the ranks again; otherwise as given."""
-    if resume is not None or os.environ.get(RESTARTS, "0") == "0":
+    if resume is not None:
         return config, resume
-    found = ranks.share(read_run(permission) if ranks.leads else None)
+    found = ranks.share(read_run(config.out, permission) if ranks.leads else None)
     if found is None:
         return config, None
     runtime = replace(config.runtime, mode=found["mode"], threads=found["threads"])
     return replace(config, runtime=runtime), Path(found["path"])
 
 
-def read_run(permission: Permission) -> dict[str, Any] | None:
+def read_run(out: str, permission: Permission) -> dict[str, Any] | None:
     """The run that rank 0 trained before, with the mode that was chosen; None if there is nothing to resume."""
-    if (known := recall_run()) is None:
+    if (path := recall_run(out)) is None:
         return None
-    path = Path(known)
     with suppress(CheckpointError, OSError):
         folder = RunFolder.open(path)
         if list_checkpoints(folder.checkpoints, with_state=True):

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,9 +28,8 @@ from flashdqn.core.rank_place import RankPlace
 
 #: A rank that says nothing for this long is given up. One whose process ends is noticed at once.
 PATIENCE = timedelta(minutes=30)
-#: torchrun says with this that its store, at MASTER_PORT, lives as long as torchrun does; and where the first rank
-#: writes down there which run it trains.
-OUTLIVES, RUN_KEY = "TORCHELASTIC_USE_AGENT_STORE", "flashdqn/run"
+#: Seconds in which a rank looks for the one that has ended.
+LOOK_SECONDS = 1.0
 #: Bytes that are sent at a time.
 PIECE = 2**26
 
@@ -64,6 +65,9 @@ class Ranks:
         self._group, self._host, self._owned = group, host or group, owned
         self.waited = Waiting()
         self._muted = False
+        self._members: list[tuple[str, int]] = []  # machine and process of every rank
+        if group is not None:
+            self._members = self.gather([socket.gethostname(), os.getpid()])
 
     @property
     def many(self) -> bool:
@@ -196,13 +200,31 @@ class Ranks:
         except RuntimeError as error:
             if is_capturing():  # what cannot be captured is not a lost rank
                 raise
-            raise RankLostError(
-                f"Rank {self.rank} of {self.world} has lost another one: it ended or cannot be reached"
-            ) from error
+            raise RankLostError(self.describe_loss()) from error
+
+    def describe_loss(self) -> str:
+        """Which rank has ended, as far as this machine knows."""
+        here = socket.gethostname()
+        until = time.monotonic() + LOOK_SECONDS
+        while time.monotonic() < until:
+            for rank, (host, process) in enumerate(self._members):
+                if rank != self.rank and host == here and has_ended(process):
+                    return f"Rank {rank} (process {process}) has ended, and rank {self.rank} with it"
+            time.sleep(0.05)
+        return f"Rank {self.rank} has lost another rank, which cannot be reached any more"
 
 
 #: A single process.
 ALONE = Ranks(RankPlace(0, 1))
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process of this machine has ended; perhaps nobody has asked for its exit code yet."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:
+        return True
+    return state.split()[:1] in (["Z"], ["X"])
 
 
 def is_capturing() -> bool:
@@ -218,6 +240,7 @@ def start_ranks(place: RankPlace, device: torch.device, patience: timedelta = PA
     try:
         torch.distributed.init_process_group(
             backend,
+            store=connect_store(place, patience),
             rank=place.rank,
             world_size=place.world,
             timeout=patience,
@@ -229,6 +252,16 @@ def start_ranks(place: RankPlace, device: torch.device, patience: timedelta = PA
             f"Rank {place.rank} of {place.world} cannot meet the others at {where}: {first_line(error)}"
         ) from None
     return Ranks(place, torch.distributed.group.WORLD, owned=True, device=device)
+
+
+def connect_store(place: RankPlace, patience: timedelta) -> torch.distributed.Store:
+    """Where the ranks find each other: at MASTER_ADDR and MASTER_PORT, which torchrun or rank 0 serves. After a
+    restart by torchrun, what the ranks before have left there must not be read."""
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    serves = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = torch.distributed.TCPStore(address, port, place.world, is_master=serves, timeout=patience)
+    return torch.distributed.PrefixStore(f"flashdqn/attempt {attempt}", store)
 
 
 def adopt_ranks(device: torch.device | None = None) -> Ranks:
@@ -272,29 +305,6 @@ def time_exchange(ranks: Ranks, tensor: Tensor, rounds: int = 10) -> float:
         synchronize()
         times.append(time.perf_counter() - start)
     return sorted(times[2:])[rounds // 2]
-
-
-def remember_run(path: str) -> None:
-    """Write down which run is trained, for ranks that torchrun starts again."""
-    with suppress(Exception):  # without it, a restart begins a new run
-        if (store := find_store()) is not None:
-            store.set(RUN_KEY, path)
-
-
-def recall_run() -> str | None:
-    """What `remember_run` has written down before torchrun started the ranks again; None if there is nothing."""
-    store = find_store()
-    return store.get(RUN_KEY).decode() if store is not None and store.check([RUN_KEY]) else None
-
-
-def find_store() -> Any:
-    """torchrun's store, without the prefix that every restart has of its own; None if it would not last."""
-    if os.environ.get(OUTLIVES) != "True" or not torch.distributed.is_initialized():
-        return None
-    store = torch.distributed.distributed_c10d._get_default_store()
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    return store
 
 
 def as_bytes(tensor: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from flashdqn.compute.device import describe_hardware
-from flashdqn.compute.ranks import ALONE, Ranks, remember_run
+from flashdqn.compute.ranks import ALONE, Ranks
 from flashdqn.config import Config
 from flashdqn.config.rank_share import check_share
 from flashdqn.core.contract import close_env
@@ -42,6 +42,7 @@ from flashdqn.training.rank_share import (
     lead,
     lead_first,
 )
+from flashdqn.training.restarts import remember_run
 from flashdqn.training.summary import SessionEnd
 
 
@@ -133,7 +134,7 @@ def _resume_locked(
     found = lead_first(ranks, find_point)
     assert found is not None
     point, counters = found
-    remember_run(str(folder.path))
+    remember_run(config_out=config.out, path=folder.path)
     with show_warm_up(progress), open_session(config, progress.note, ranks) as session:
         clock.end_start_up(session.warm_up_seconds)
         interrupt.stop_if_requested()
@@ -188,7 +189,7 @@ def create_folder(session: Session, ranks: Ranks) -> tuple[str, str]:
         hardware |= {"ranks": ranks.world, "exchange": ranks.backend}
     folder = RunFolder.create(session.config, hardware)
     folder.make_absolute()
-    remember_run(str(folder.path))
+    remember_run(config_out=session.config.out, path=folder.path)
     return str(folder.path), str(folder.shown)
 
 
