@@ -8,6 +8,7 @@ PEERS  := benchmarks/peers/requirements.txt
 FIRE   := .venv-fire
 AUDIT  := .venv-audit
 BROUGHT := .venv-packages
+RAY    := .venv-ray
 # Two processes share the tests, a file at a time. More of them would only wait for each other where kernels compile.
 WORKERS := -n 2 --dist loadfile
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
@@ -27,7 +28,7 @@ SHOWN   = tick() { n=0; while sleep 1 && kill -0 $$$$ 2>/dev/null; do n=$$((n + 
 	if [ -t 1 ]; then tick & trap "kill $$! 2>/dev/null; printf '\r\033[K'" EXIT; trap 'exit 130' INT TERM; fi;
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup lock audit browser train test test-fast test-cuda check unit packages bench-setup fire-reference docs docs-serve clean
+.PHONY: help setup lock audit browser train test test-fast test-cuda check unit ray packages bench-setup fire-reference docs docs-serve clean
 
 help:            ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,7 +70,7 @@ browser:         # Chromium for the tests of the web player, where it is missing
 unit: setup browser  ## The tests alone
 	@$(BIN)/pytest $(WORKERS) --durations=20
 
-test: check unit ## Lint, types and tests: what CI runs
+test: check unit ray  ## Lint, types and tests: what CI runs
 
 test-fast: setup ## The tests for daily work: nothing slow, no other processes, no browser
 	@$(BIN)/pytest $(WORKERS) -m "not slow and not process and not browser"
@@ -87,6 +88,18 @@ $(BROUGHT)/.ready: benchmarks/peers/packages.txt
 	@$(BROUGHT)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \
 		> "$$($(BROUGHT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_main.pth"
+	@touch $@
+
+ray: setup $(RAY)/.ready  ## The tests with a real Ray, in .venv-ray (docs/scaling-out.md)
+	@FLASHDQN_RAY=1 $(RAY)/bin/python -m pytest --durations=5 tests/cluster
+
+# It sees what .venv has, and adds Ray: the environment of everybody else stays small.
+$(RAY)/.ready: requirements-ray.lock
+	@test -x $(RAY)/bin/python || $(BIN)/python -m venv $(RAY)
+	@echo "Setting up $(RAY): about half a minute and 400 MB the first time"
+	@$(call SHOWN,installing Ray) $(RAY)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \
+		> "$$($(RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_main.pth"
 	@touch $@
 
 bench-setup: $(BENCH)/.ready  ## Set up .venv-bench with the libraries that benchmarks/throughput.py compares with
@@ -124,4 +137,4 @@ docs-serve: setup  ## Show the site while you write: http://127.0.0.1:8000
 	@$(MKDOCS) serve --watch src/flashdqn --watch mkdocs.yml
 
 clean:           ## Remove all .venv* and caches; runs/ stays
-	rm -rf $(VENV) $(BENCH) $(FIRE) $(AUDIT) $(BROUGHT) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(FIRE) $(AUDIT) $(BROUGHT) $(RAY) build site *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,7 +14,7 @@ START, END = "<!-- made by tools/lock.py -->", "<!-- end -->"
 
 #: Why we need what pyproject.toml names.
 REASONS = {
-    "alembic": "MLflow's local store",
+    "alembic": "MLflow's and Optuna's storage",
     "ale-py": "Atari games",
     "gymnasium": "other people's environments",
     "hypothesis": "tests that choose their own cases",
@@ -31,6 +31,7 @@ REASONS = {
     "onnx": "exported policies",
     "onnxruntime": "checking exported policies",
     "onnxscript": "exported policies",
+    "optuna": "samplers and pruners of `flashdqn sweep`",
     "pandas": "tests of tables as a DataFrame",
     "pillow": "pictures and GIFs",
     "playwright": "tests of the pages in a browser",
@@ -38,11 +39,12 @@ REASONS = {
     "pytest": "tests",
     "pytest-xdist": "tests in two processes",
     "rasterio": "landscapes from GeoTIFF",
+    "ray": "trainings and sweeps on a cluster",
     "rich": "the terminal display",
     "ruff": "lint and format",
     "safetensors": "checkpoints without pickle",
     "setuptools": "building the package",
-    "sqlalchemy": "MLflow's local store",
+    "sqlalchemy": "MLflow's and Optuna's storage",
     "tensorboard": "event files",
     "torch": "networks and gradients",
     "triton": "kernels for the GPU",

@@ -1,4 +1,4 @@
-"""Write requirements.lock and requirements-cuda.lock from the pins in constraints.txt, and the table of licenses.
+"""Write requirements.lock, the locks for CUDA and for Ray, and the table of licenses, from constraints.txt.
 
     python tools/lock.py
 
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
 LOCK = ROOT / "requirements.lock"
 CUDA_LOCK = ROOT / "requirements-cuda.lock"
+RAY_LOCK = ROOT / "requirements-ray.lock"
 PAGE = ROOT / "docs" / "dependencies.md"
 
 #: What packages ask about a machine: `sys_platform`, `platform_system`, `os_name`, `platform_machine`.
@@ -37,7 +38,7 @@ MACHINES = (
 )
 SYSTEMS = ("darwin", "linux", "win32")
 #: Extras that `make setup` does not install: in the table of licenses, not in the lock.
-OPTIONAL = ("cuda", "mlflow", "wandb")
+OPTIONAL = ("cuda", "mlflow", "ray", "wandb")
 HEADER = """\
 # Made by `python tools/lock.py` from constraints.txt: {}. Do not edit.
 --require-hashes
@@ -146,7 +147,7 @@ def format_entry(name: str, version: Version, systems: set[str]) -> str:
 
 
 def main() -> None:
-    """Ask the indexes and write the three files."""
+    """Ask the indexes and write the four files."""
     pins = read_pins(CONSTRAINTS.read_text(encoding="utf-8"))
     with ThreadPoolExecutor(8) as pool:  # what is read is kept: the rest of this program waits for nothing
         list(pool.map(read_metadata, pins, pins.values()))
@@ -155,6 +156,9 @@ def main() -> None:
     for_cuda = {name: systems for name, systems in everything.items() if name not in locked}
     write_lock(LOCK, "what `make setup` installs", locked, pins)
     write_lock(CUDA_LOCK, "what torch for CUDA needs beside it", for_cuda, pins)
+    with_ray = find_systems(read_project_requirements(["ray"]), pins, False)
+    for_ray = {name: systems for name, systems in with_ray.items() if name not in locked}
+    write_lock(RAY_LOCK, "what `make ray` adds in .venv-ray", for_ray, pins)
     optional = {
         extra: set(find_systems(read_project_requirements([extra]), pins, True)) for extra in OPTIONAL
     }

@@ -20,15 +20,14 @@ from flashdqn.show.chart_axis import STEPS
 from flashdqn.show.charts import Span
 from flashdqn.show.compare import make_comparison_page
 from flashdqn.show.compare_groups import (
-    T95,
     average_curves,
     evaluation_curve,
     final_score,
     find_differing_settings,
     group_runs,
-    mean_with_interval,
     name_groups,
 )
+from flashdqn.show.intervals import T95, mean_with_interval
 from flashdqn.show.numbers import format_rate
 from flashdqn.show.overlay import Curve, draw_overlay_chart
 from flashdqn.show.report_files import read_run

@@ -22,7 +22,7 @@ import lock  # noqa: E402
 import package_index  # noqa: E402
 
 ENTRY = re.compile(r"^([\w.-]+)==(\S+)(?: ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n", re.M)
-LOCKS = (lock.LOCK, lock.CUDA_LOCK)
+LOCKS = (lock.LOCK, lock.CUDA_LOCK, lock.RAY_LOCK)
 
 
 def read_table() -> dict[str, list[str]]:

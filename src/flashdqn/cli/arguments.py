@@ -24,6 +24,9 @@ from flashdqn.envs.tasks import TASKS
 #: Flags by which other trainers are told what to train on: here it is the first word.
 FIRST_WORDS = ("preset", "env", "env-id", "env-name", "game", "task", "gym")
 
+#: Commands that take the settings of a training, after what to train on.
+WITH_SETTINGS = ("train", "profile", "sweep")
+
 #: Flags that people give to a command that has another word for it.
 MEANT_BY_COMMAND = {
     "export": {"format": "to", "type": "to"},
@@ -74,7 +77,7 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
     if not word.startswith("-"):
         order = (
             "the preset comes first, then the flags"
-            if command in ("train", "profile")
+            if command in WITH_SETTINGS
             else "it takes one run"
             if command != "cache"
             else "it takes one action"
@@ -87,7 +90,7 @@ def refuse_flag(command: str, word: str, known: list[str]) -> None:
     """Refuse an unknown flag, and suggest the one that was probably meant."""
     names = [*known, *(short for short, name in SHORT_NAMES.items() if name in known)]
     plain = word.lstrip("-").replace("_", "-")
-    if command in ("train", "profile") and plain in FIRST_WORDS:
+    if command in WITH_SETTINGS and plain in FIRST_WORDS:
         raise ConfigError(
             f"There is no flag {describe_value(word)}: what to train on is the first word, "
             f"`flashdqn {command} CartPole-v1`; `flashdqn presets` lists more."
@@ -99,7 +102,7 @@ def refuse_flag(command: str, word: str, known: list[str]) -> None:
     if meant in names:
         hint = f"; did you mean '--{meant}'?"
     elif "did you mean" not in hint or len(plain) < 2:
-        helps = "--help-all" if command in ("train", "profile") else "--help"
+        helps = "--help-all" if command in WITH_SETTINGS else "--help"
         hint = f"; `flashdqn {command} {helps}` lists them all."
     raise ConfigError(f"Unknown flag {describe_value(word)}{hint}")
 

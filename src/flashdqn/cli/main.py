@@ -140,11 +140,12 @@ def print_line(text: str) -> None:
 
 
 #: Commands that play games: there, an environment's error is a failure and not a mistake in a file.
-PLAYING = ("train", "eval", "watch", "report", "export", "profile")
+PLAYING = ("train", "sweep", "eval", "watch", "report", "export", "profile")
 
 #: What each command does. `flashdqn NAME` calls `run_command` in `cli/NAME.py`, and imports no other command.
 COMMANDS = {
     "train": "train an agent: flashdqn train [PRESET] [options]",
+    "sweep": "try settings side by side, and confirm the best on fresh seeds",
     "eval": "play games with a trained agent",
     "watch": "see a trained agent play: in the terminal, the browser, a GIF",
     "report": "one run on a page, or several beside each other",
@@ -172,6 +173,8 @@ OTHER_COMMANDS = {
     "compare": "report RUN RUN",
     "list": "presets",
     "benchmark": "profile",
+    "tune": "sweep",
+    "optimize": "sweep",
 }
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -69,6 +69,16 @@ class TrainArguments:
     ranks: Annotated[int, tyro.conf.arg(metavar="N"), Between(1, 4096)] = 1
     """Train in this many processes on this machine: each plays its share of the boards, and they learn together.
     For several machines start with torchrun instead (docs/scaling-out.md)."""
+    launcher: Literal["local", "ray"] = "local"
+    """Where the training runs. local: here. ray: on Ray Train's workers, each of which is a rank (docs/ray.md)."""
+    workers: Annotated[str, tyro.conf.arg(metavar="N|N:N")] = "1"
+    """Workers of Ray Train: 8, or from 2 to 8, as many as there are: 2:8."""
+    ray_address: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] = ""
+    """The Ray cluster; empty: RAY_ADDRESS, else a Ray that is started on this machine."""
+    ray_storage: Annotated[str, tyro.conf.arg(metavar="FOLDER|URI")] = ""
+    """Where Ray keeps checkpoints: a place that all machines reach; empty: a folder beside the runs."""
+    retries: Annotated[int, tyro.conf.arg(metavar="N"), Between(0, 10**6)] = 3
+    """How often Ray goes on from the last checkpoint when a worker is lost."""
     trust: Trust = False
 
 
@@ -127,6 +137,9 @@ def run_command(arguments: list[str]) -> int:
     check_receivers(config, arguments, permission)
     if resume is not None:
         check_resume(base, config)
+    if flag_value(rest, "--launcher") == "ray":
+        return train_with_ray(base, config, rest, resume, permission)
+    refuse_ray_flags(rest)
     if count > 1:
         return launch_ranks(config, given, count)
     place = find_place(config)
@@ -142,6 +155,44 @@ def run_command(arguments: list[str]) -> int:
         progress.prepared()
     show_summary(console, done)
     return done.exit_code
+
+
+def train_with_ray(
+    base: Config, config: Config, arguments: list[str], resume: Path | None, permission: Permission
+) -> int:
+    """Train on a Ray cluster; returns the exit code."""
+    from flashdqn.cluster.ray_link import check_reachable, find_address, import_ray
+
+    asked = parse_arguments(base, take_share_flags(arguments)[0])
+    if asked.ranks > 1:
+        raise ConfigError("--ranks is for this machine: with --launcher ray, give --workers.")
+    console = SteadyConsole(always=True, soft_wrap=sys.stdout is None or not sys.stdout.isatty())
+    import_ray()
+    check_reachable(find_address(asked.ray_address))
+    from flashdqn.cluster.ray_train import RayOptions, check_workers, parse_workers, train_on_ray
+    from flashdqn.runs.output import check_output_folder
+
+    workers = parse_workers(asked.workers)
+    check_workers(config, workers)
+    check_output_folder(config.out)
+    progress = choose_progress(console)
+    progress.note(f"Starting Ray with {asked.workers} workers")
+    options = RayOptions(workers, asked.ray_address, asked.retries, asked.ray_storage)
+    own = permission.everything or bool(permission.names)
+    try:
+        done = train_on_ray(config, resume, progress, options, own)
+    finally:
+        progress.prepared()
+        progress.end()
+    show_summary(console, done)
+    return done.exit_code
+
+
+def refuse_ray_flags(arguments: list[str]) -> None:
+    """Refuse flags that only Ray understands."""
+    for name in ("workers", "ray-address", "ray-storage", "retries"):
+        if name.replace("-", "_") in list_given(arguments):
+            raise ConfigError(f"--{name} needs --launcher ray.")
 
 
 def start_compiler(config: Config) -> None:
@@ -277,9 +328,18 @@ def translate_file_settings(settings: dict[str, Any], named: str | None) -> tupl
 def parse_training(base: Config, arguments: list[str]) -> Config:
     """Apply the flags to `base`."""
     arguments, shares = take_share_flags(arguments)
-    known = ["algo", "config", "resume", "ranks", "trust", "train-steps-ratio", *flag_names(base)]
-    parsed = parse("train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base))
+    parsed = parse_arguments(base, arguments)
     return fit_schedules(replace_budget(parsed.training, arguments), base, arguments, shares)
+
+
+def parse_arguments(base: Config, arguments: list[str]) -> TrainArguments:
+    """All flags of `flashdqn train`, by the parser."""
+    own = [field.name.replace("_", "-") for field in dataclasses.fields(TrainArguments)]
+    known = [*(name for name in own if name != "training"), "train-steps-ratio", *flag_names(base)]
+    parsed: TrainArguments = parse(
+        "train [PRESET]", TrainArguments, arguments, known, TrainArguments(training=base)
+    )
+    return parsed
 
 
 def fit_schedules(config: Config, base: Config, words: list[str], shares: dict[str, Fraction]) -> Config:

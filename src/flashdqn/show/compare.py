@@ -18,11 +18,10 @@ from flashdqn.show.compare_groups import (
     evaluation_curve,
     final_score,
     find_differing_settings,
-    format_score_interval,
     group_runs,
-    mean_with_interval,
     metric_curve,
 )
+from flashdqn.show.intervals import format_score_interval, mean_with_interval
 from flashdqn.show.numbers import format_count, format_duration, format_rate
 from flashdqn.show.overlay import Curve, draw_overlay_chart
 from flashdqn.show.page import escape, format_value, make_page, make_section, make_stacked_table

@@ -10,7 +10,6 @@ from typing import Any
 
 from flashdqn.runs.columns import MEAN_SCORE, SCORE_ERROR, SECONDS, STEP, Column
 from flashdqn.runs.rows import float_or_nan
-from flashdqn.show.numbers import format_rate
 from flashdqn.show.overlay import Curve
 from flashdqn.show.page import format_value
 from flashdqn.show.report_files import RunFiles
@@ -18,11 +17,6 @@ from flashdqn.show.report_files import RunFiles
 POINTS = 60  # of a mean curve
 #: Settings that depend on where and how a run was started: they are not choices about learning.
 INCIDENTAL = ("preset", "out", "seed", "device", "runtime.mode", "runtime.threads")
-#: Student's t, two-sided 95%, by degrees of freedom
-T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,26 +80,6 @@ def final_score(run: RunFiles) -> tuple[float, float]:
         return scores[-1], spread[-1]
     explored = [value for value in run.series.get(run.series.score) if math.isfinite(value)]
     return (explored[-1], math.nan) if explored else (math.nan, math.nan)
-
-
-def mean_with_interval(scores: Sequence[float]) -> tuple[float, float]:
-    """The mean over runs, and half of its 95% interval by Student's t; NaN for a single run."""
-    known = [score for score in scores if math.isfinite(score)]
-    if not known:
-        return math.nan, math.nan
-    mean = sum(known) / len(known)
-    if len(known) == 1:
-        return mean, math.nan
-    variance = sum((score - mean) ** 2 for score in known) / (len(known) - 1)
-    t = T95[min(len(known) - 1, len(T95)) - 1]
-    return mean, t * math.sqrt(variance / len(known))
-
-
-def format_score_interval(score: float, half: float) -> str:
-    """A score and its interval, as text: 38.9 ± 1.1."""
-    if not math.isfinite(score):
-        return "–"
-    return f"{format_rate(score)} ± {format_rate(half)}" if math.isfinite(half) else format_rate(score)
 
 
 def evaluation_curve(run: RunFiles, over: Column) -> Curve:

@@ -1,0 +1,1 @@
+"""Trainings on a cluster, by Ray: the extra flashdqn[ray]."""

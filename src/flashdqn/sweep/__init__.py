@@ -1,0 +1,1 @@
+"""`flashdqn sweep`: try settings, a process per trial, and claim only what fresh seeds confirm."""
