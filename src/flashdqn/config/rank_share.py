@@ -34,8 +34,8 @@ def check_share(config: Config, world: int) -> None:
         )
     if config.env.collectors is not None:
         raise ConfigError(
-            f"Workers that collect by themselves are for one rank, and there are {world}: use --env.collect lockstep, "
-            "or train with one rank."
+            f"Workers that collect by themselves are for one rank, and there are {world}: use --env.collect "
+            "lockstep, or train with one rank."
         )
     if config.demos.asked_for:
         raise ConfigError(

@@ -177,7 +177,18 @@ def assemble_parts(config: Config, env: VecEnv, ranks: Ranks = ALONE) -> Parts:
     normalizer = getattr(learner.online, "normalizer", None)
     feed = Feed(config, env, learner) if isinstance(env, RemoteGames) else None
     collector = Collector(
-        env, learner.policy, learner.head, ring, sampler, metrics, counts, phases, explore, normalizer, ranks, feed
+        env,
+        learner.policy,
+        learner.head,
+        ring,
+        sampler,
+        metrics,
+        counts,
+        phases,
+        explore,
+        normalizer,
+        ranks,
+        feed,
     )
     count = lambda: int(counts.totals[0])  # noqa: E731
     learner.watch.explain_by(DataOrigin(env.name, ring, count, given_rewards=rollouts is None))

@@ -26,7 +26,7 @@ BY_ROW = ("obs", "action", "reward", "kind", "mask", "age")
 State = dict[str, Tensor]
 
 
-class Piece(NamedTuple):
+class RankPiece(NamedTuple):
     """What every rank is about to receive, as JSON."""
 
     name: str
@@ -125,14 +125,14 @@ def cut_state(state: Mapping[str, Tensor], parts: Parts) -> dict[str, list[Tenso
 def deal_tensors(ranks: Ranks, given: Mapping[str, list[Tensor]] | None) -> State:
     """This rank's tensors from the leader's lists, which have one tensor for all ranks or one for each."""
     if not ranks.leads:
-        pieces = [Piece(*piece) for piece in ranks.share(None)]
+        pieces = [RankPiece(*piece) for piece in ranks.share(None)]
         likes = {
             p.name: torch.empty(p.shape, dtype=getattr(torch, p.dtype.removeprefix("torch.")), device="meta")
             for p in pieces
         }
         return {name: ranks.receive(like, 0) for name, like in likes.items()}
     assert given is not None
-    ranks.share([Piece(name, str(parts[0].dtype), list(parts[0].shape)) for name, parts in given.items()])
+    ranks.share([RankPiece(name, str(parts[0].dtype), list(parts[0].shape)) for name, parts in given.items()])
     for parts in given.values():
         for rank in range(1, ranks.world):
             ranks.send(parts[rank if len(parts) > 1 else 0], rank)
