@@ -43,7 +43,7 @@ def count_warps(rows: int, width: int) -> int:
 
 def sum_over_rows(x: Tensor) -> Tensor:
     """[…, W] → [W] float32, in a fixed order."""
-    kernels, width = get_kernels("row_kernels"), x.shape[-1]
+    kernels, width = load_row_kernels(), x.shape[-1]
     count = x.numel() // width
     while True:
         wide = min(next_power(width), 64)
@@ -59,9 +59,14 @@ def sum_over_rows(x: Tensor) -> Tensor:
         x, count = out, programs
 
 
-def get_kernels(name: str) -> Any:
-    """A module of kernels, imported when it is first needed: Triton is not everywhere."""
-    return importlib.import_module(f"flashdqn.networks.fused.{name}")
+def load_board_kernels() -> Any:
+    """The kernels over boards, imported when they are first needed: Triton is not everywhere."""
+    return importlib.import_module("flashdqn.networks.fused.board_kernels")
+
+
+def load_row_kernels() -> Any:
+    """The kernels over rows."""
+    return importlib.import_module("flashdqn.networks.fused.row_kernels")
 
 
 class NormalizeCells(torch.autograd.Function):
@@ -72,7 +77,7 @@ class NormalizeCells(torch.autograd.Function):
         ctx: Any, x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, eps: float
     ) -> Tensor:
         """[B, H, W, C] → the same; `shift`, `weight` and `bias` have a number for each channel."""
-        kernels, x = get_kernels("board_kernels"), x.contiguous()
+        kernels, x = load_board_kernels(), x.contiguous()
         samples, cells, channels = len(x), x.shape[1] * x.shape[2], x.shape[3]
         cut = cut_cells(samples, cells, channels)
         parts = -(-cells // cut["SPAN"])
@@ -92,7 +97,7 @@ class NormalizeCells(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of x, shift, weight and bias."""
         x, shift, weight, bias, stats = ctx.saved_tensors
-        kernels, gradient = get_kernels("board_kernels"), gradient.contiguous()
+        kernels, gradient = load_board_kernels(), gradient.contiguous()
         samples, cells, channels = len(x), x.shape[1] * x.shape[2], x.shape[3]
         cut = cut_cells(samples, cells, channels)
         parts = -(-cells // cut["SPAN"])
@@ -118,7 +123,7 @@ class NormalizeRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         """[…, W] → the same."""
-        kernels, x = get_kernels("row_kernels"), x.contiguous()
+        kernels, x = load_row_kernels(), x.contiguous()
         width = x.shape[-1]
         count = x.numel() // width
         stats, y = x.new_empty((count, 2), dtype=torch.float32), torch.empty_like(x)
@@ -135,7 +140,7 @@ class NormalizeRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of x, weight and bias."""
         x, weight, bias, stats = ctx.saved_tensors
-        kernels, gradient = get_kernels("row_kernels"), gradient.contiguous()
+        kernels, gradient = load_row_kernels(), gradient.contiguous()
         width, count = x.shape[-1], len(stats)
         padded = next_power(width)
         rows = max(1, TILE // padded)
@@ -156,7 +161,7 @@ class AddResidual(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, bias: Tensor) -> Tensor:
         """[B, H, W, C] twice, [C] → [B, H, W, C]."""
-        kernels, x, y = get_kernels("row_kernels"), x.contiguous(), y.contiguous()
+        kernels, x, y = load_row_kernels(), x.contiguous(), y.contiguous()
         width = y.shape[-1]
         count, padded, out = y.numel() // width, next_power(width), torch.empty_like(y)
         rows = max(1, TILE // padded)
@@ -179,7 +184,7 @@ class AddContext(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, context: Tensor) -> Tensor:
         """[B, H, W, C], [B, C] → [B, H, W, C]."""
-        kernels, x, context = get_kernels("row_kernels"), x.contiguous(), context.contiguous()
+        kernels, x, context = load_row_kernels(), x.contiguous(), context.contiguous()
         width = x.shape[-1]
         count, padded, out = x.numel() // width, next_power(width), torch.empty_like(x)
         rows = max(1, TILE // padded)
