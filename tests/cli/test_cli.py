@@ -158,7 +158,7 @@ def test_an_output_folder_that_cannot_be_written(kind: str, call: Called, tmp_pa
     ("words", "message"),
     [
         (["trian"], "Unknown command 'trian'; did you mean 'train'?"),
-        (["dance"], "known are: train, eval, "),
+        (["dance"], "known are: train, sweep, eval, "),
         (["presets", "snake"], "takes no arguments"),
         (["envs", "--all"], "Unknown environment '--all'; known are: snake"),
         (["train", "my_env.py"], "`flashdqn train my_env:NAME`"),

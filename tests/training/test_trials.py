@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from flashdqn.compute.ranks import ALONE
 from flashdqn.training import autotune
 
 
@@ -20,7 +21,10 @@ class Rounds:
         learner = SimpleNamespace(device=torch.device("cpu"))
         collector = SimpleNamespace(env=object())
         self.parts = SimpleNamespace(
-            learner=learner, collector=collector, sampler=SimpleNamespace(draw_again=lambda: None)
+            learner=learner,
+            collector=collector,
+            sampler=SimpleNamespace(draw_again=lambda: None),
+            ranks=ALONE,
         )
 
     def learn(self, due: int) -> None:
