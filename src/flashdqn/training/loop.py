@@ -182,6 +182,8 @@ class Loop:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
         while counts.transitions < self.ratio.starts and not self.interrupt.requested:
+            if self.parts.collector.is_starting:
+                start = time.perf_counter()  # workers make their environments
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, seconds)) >= 1.0:
