@@ -11,7 +11,7 @@ import gymnasium
 
 
 class Sleepy(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """CartPole whose steps take `seconds`, and one in `every` takes `tail` seconds. It sleeps and does not compute."""
+    """CartPole whose steps take `seconds`, and one in `every` takes `tail`. It sleeps and does not compute."""
 
     def __init__(self, seconds: float, tail: float, every: int) -> None:
         super().__init__(gymnasium.make("CartPole-v1"))
