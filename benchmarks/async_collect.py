@@ -1,7 +1,8 @@
 """Collectors that do not wait, beside lock-step: transitions per second at the same ratio, and what is learned.
 
-    python benchmarks/async_collect.py --parts sleeping learning --json benchmarks/results/async-collect-2cores.json
-    .venv-packages/bin/python benchmarks/async_collect.py --parts simulators --json async-simulators.json
+    python benchmarks/async_collect.py --parts sleeping --json benchmarks/results/async-sleeping-2cores.json
+    python benchmarks/async_collect.py --parts learning --json benchmarks/results/async-learning-2cores.json
+    .venv-packages/bin/python benchmarks/async_collect.py --parts simulators --json …/async-simulators-2cores.json
 
 sleeping    steps of 5 ms, one in 50 of 200 ms: the environment sleeps, so 8 workers do not need 8 cores
 learning    CartPole with a tenth of these times, trained to the preset's end: scores at equal transitions
