@@ -13,11 +13,11 @@ from gymnasium import spaces
 
 
 class Telling(gymnasium.Env[Any, Any]):
-    """An observation is [episode, episode, step, last action]: whoever sees two of them knows whether they belong together.
+    """An observation is [episode, episode, step, last action]: two of them tell whether they belong together.
 
-    The reward is the step's number plus a tenth of the action. An episode has `limit` steps; every other one is cut
-    off instead of terminated. Every third step, action 1 is not allowed. Once in each `moods` folder, in step `when`
-    of some environment: the file `crash` ends the process, `hang` sleeps, `raise` raises.
+    The reward is the step's number plus a tenth of the action. An episode has `limit` steps; every other one is
+    cut off instead of terminated. Every third step, action 1 is not allowed. Once in each `moods` folder, in step
+    `when` of some environment: the file `crash` ends the process, `hang` sleeps, `raise` raises.
     """
 
     def __init__(

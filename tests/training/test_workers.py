@@ -162,10 +162,10 @@ def test_an_environment_that_always_fails_ends_the_training_with_a_sentence(tmp_
 
 def test_actions_of_old_weights_are_thrown_away(tmp_path: Path) -> None:
     kwargs = {"seconds": 0.001}
-    config = small(tmp_path, steps=400, train_ratio=8.0, env__max_lag=24, env__kwargs=kwargs)
+    config = small(tmp_path, steps=400, train_ratio=8.0, env__max_lag=64, env__kwargs=kwargs)
     run = flashdqn.train(config, progress=False)
     told = run.summary["collectors"]
-    assert told["most_lag"] <= 24
+    assert told["most_lag"] <= 64
     assert check_ring(read_state(run.path)) == run.summary["steps"]
     assert run.summary["updates"] == (run.summary["steps"] - 50) * 8
 
@@ -232,6 +232,10 @@ def test_workers_end_with_a_killed_learner(tmp_path: Path) -> None:
         ({"env__normalize_reward": True}, "env.collect async needs env.normalize_reward off"),
         ({"demos__source": "expert", "demos__episodes": 3}, "env.collect async needs demos.source none"),
         ({"env__max_lag": 0}, "env.max_lag"),
+        (
+            {"env__max_lag": 15, "train_ratio": 2.0},
+            "env.max_lag 15 is too small: 4 environments .* at least 16",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -93,6 +94,14 @@ class Config:
         require(
             not self.demos.asked_for,
             f"{refused} demos.source none, and it is {self.demos.source}: an expert plays in lock-step.",
+        )
+        least = math.ceil(2 * self.train_ratio * self.envs)
+        lag = self.env.collectors.max_lag if self.env.collectors is not None else least
+        require(
+            lag >= least,
+            f"env.max_lag {lag} is too small: {self.envs} environments with a train ratio of {self.train_ratio:g} "
+            f"earn {least // 2} gradient steps together, so almost every action would be too old. Use at least "
+            f"{least}.",
         )
 
     def _check_pqn(self) -> None:

@@ -89,6 +89,11 @@ def take_profile(
     config: Config, options: Options, watch: ContestObserver, display: Callable[[], Progress]
 ) -> Profile:
     """Measure phases, then experiments; Ctrl-C ends the experiments, and what was measured counts."""
+    if config.env.collectors is not None:
+        raise ConfigError(
+            "flashdqn profile lets trainings take turns, and workers of env.collect async would play on meanwhile: "
+            "profile in lock-step, and read a run's own metrics.csv for workers."
+        )
     # a server should not keep its short trainings
     config = replace(config, log=replace(config.log, wandb=False, mlflow=False))
     device = choose_device(config.device)

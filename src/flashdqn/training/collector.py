@@ -91,6 +91,11 @@ class Collector:
         if self.feed is not None:
             self.feed.start(seed)
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether workers have not sent anything yet."""
+        return self.feed is not None and not self.feed.has_begun
+
     @torch.no_grad()
     def collect(self, player: Player | None = None) -> bool:
         """One step of every environment, played and recorded by a backend, or by plain operations. False if

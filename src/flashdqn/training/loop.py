@@ -216,6 +216,8 @@ class Loop:
         counts, start = self.parts.counts, time.perf_counter()
         self._filling_since = start
         while counts.transitions < self.ratio.starts and not self._is_asked_to_stop():
+            if self.parts.collector.is_starting:
+                start = time.perf_counter()  # workers make their environments
             # counted only for the budget: a slow environment must not outlast --max-time
             seconds = self._before + time.perf_counter() - start
             if (share := self.budget.share(counts, self.spent if self.ranks.many else seconds)) >= 1.0:

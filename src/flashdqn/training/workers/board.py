@@ -46,7 +46,7 @@ class SharedBoard:
         memory = mmap.mmap(self.handle, size)
         self.head = np.frombuffer(memory, np.int64, 2)
         self.eps = np.frombuffer(memory, np.float64, players, 16)
-        #: when the call of an environment began that is going on (`time.monotonic`), by environment; 0: none is
+        #: when a worker did something last for an environment (`time.monotonic`); 0: it waits for the learner
         self.pulse = np.frombuffer(memory, np.float64, players, 16 + 8 * players)
         self._weights: list[Tensor] = []
         at = find_weights(players)

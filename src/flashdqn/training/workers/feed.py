@@ -54,6 +54,7 @@ class Feed:
             transport = ProcessTransport(spec, games.workers, collectors.timeout, learner)
         self._transport = games.transport = transport
         self._held: list[EnvStream] = []  # pieces that are not acknowledged yet
+        self.has_begun = False  # whether any piece has arrived
         self._published = -1
         self._publish_after = 0.0
         self._last_row = 0.0
@@ -107,6 +108,7 @@ class Feed:
             if isinstance(arrived, Loss):
                 self._note_loss(arrived)
             else:
+                self.has_begun = True
                 self.lanes.add(arrived)
                 self._held.append(arrived.stream)
         if self._held and self.lanes.waiting < self.window * self.games.num_envs:

@@ -75,8 +75,8 @@ class EnvPlayer:
         beat: Callable[[int, float], None],
         send: Callable[[Piece], None],
     ) -> None:
-        """`find_policy` makes the worker's policy or returns it; `beat` notes when a call begins, or that it is
-        over (0); `send` waits until the learner wants a piece."""
+        """`find_policy` makes the worker's policy or returns it; `beat` notes when something was done last;
+        `send` waits until the learner wants a piece, which is not counted as hanging."""
         self.spec, self.stream = spec, stream
         self.find_policy, self.beat, self.send = find_policy, beat, send
 
@@ -104,7 +104,7 @@ class EnvPlayer:
     def _call(self, function: Callable[[], T]) -> T:
         self.beat(self.stream.player, monotonic())
         answer = function()
-        self.beat(self.stream.player, 0.0)
+        self.beat(self.stream.player, monotonic())
         return answer
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from contextlib import suppress
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,9 +68,11 @@ class Worker:
         self.pulse[player] = when
 
     def _send(self, piece: Piece) -> None:
+        self._beat(piece.stream.player, 0.0)  # it waits for the learner, however long
         self.credits[piece.stream].acquire()
         with self._sending:
             self.channel.send(piece)
+        self._beat(piece.stream.player, monotonic())
 
     def _take_acknowledgements(self) -> None:
         with suppress(EOFError, OSError):
@@ -86,8 +89,16 @@ def run_worker(spec: WorkerSpec, streams: list[EnvStream], board: int, channel: 
     ignore_stop_signals()
     threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(1)
-    np.random.seed(spec.make_seed(streams[0], 99) % 2**32)  # environments that use NumPy's own generator
+    part_generators(spec.make_seed(streams[0], 99))
     Worker(spec, streams, board, channel).run()
+
+
+def part_generators(seed: int) -> None:
+    """Forked processes would draw the same from the generators of Python and its libraries; some environments use
+    these instead of their own."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def end_with_parent(parent: int) -> None:
