@@ -90,7 +90,7 @@ $(BROUGHT)/.ready: benchmarks/peers/packages.txt
 		> "$$($(BROUGHT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_main.pth"
 	@touch $@
 
-ray: setup $(RAY)/.ready  ## The tests with a real Ray, in .venv-ray (docs/scaling-out.md)
+ray: setup $(RAY)/.ready  ## The tests with a real Ray, in .venv-ray (docs/ray.md)
 	@FLASHDQN_RAY=1 $(RAY)/bin/python -m pytest --durations=5 tests/cluster
 
 # It sees what .venv has, and adds Ray: the environment of everybody else stays small.

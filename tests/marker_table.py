@@ -10,6 +10,7 @@ import re
 
 #: More than about three seconds on a quiet machine, or a compilation of its own.
 SLOW = (
+    "tests/cluster/test_ray.py",
     "tests/compute/test_fingerprint.py::test_the_hash_seed_changes_no_kernel_of_ours",
     "tests/compute/test_kernels.py::test_the_cache_serves_other_processes_and_is_never_stale",
     "tests/compute/test_kernels.py::test_the_cache_serves_threads_too",
@@ -82,6 +83,7 @@ PROCESS = (
     "tests/cli/test_flags.py::test_help_and_typos_do_not_wait_for_pytorch",
     "tests/cli/test_stranger_folder.py::test_nothing_beside_the_run_is_imported_or_obeyed",
     "tests/cli/test_trust.py::test_as_a_process_of_its_own",
+    "tests/cluster/test_ray.py",
     "tests/compute/test_fingerprint.py::test_the_hash_seed_changes_no_kernel_of_ours",
     "tests/core/test_stragglers.py",
     "tests/doctor/test_stand_ins.py",

@@ -129,8 +129,11 @@ def test_every_option_survives_optuna(options: list[Any]) -> None:
         assert list(make_distribution(space_like).choices) == texts
 
 
+TWO = make_space({"lr": {"low": 1e-5, "high": 1e-2}, "batch_size": [64, 128]}, BASE)
+
+
 @given(st.floats(1e-5, 1e-2), st.sampled_from([64, 128]))
 def test_values_survive_optuna(lr: float, size: int) -> None:
-    space = make_space({"lr": {"low": 1e-5, "high": 1e-2}, "batch_size": [64, 128]}, BASE)
+    space = TWO
     values = {"learn.lr": lr, "learn.batch_size": size}
     assert decode_values(space, encode_values(space, values)) == values
