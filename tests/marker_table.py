@@ -117,6 +117,7 @@ PROCESS = (
     "tests/training/test_gym_runs.py::test_processes_learn_the_same",
     "tests/training/test_kill.py",
     "tests/training/test_ranks.py",
+    "tests/training/test_rank_processes.py",
     "tests/training/test_signals.py::test_as_a_process_of_its_own",
     "tests/training/test_signals.py::test_workers_leave_signals_to_the_trainer",
     "tests/test_examples.py::test_the_notebook_runs",

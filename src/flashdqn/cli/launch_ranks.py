@@ -19,6 +19,7 @@ from flashdqn.cli.arguments import flag_value
 from flashdqn.cli.latest import find_latest_run
 from flashdqn.config import Config
 from flashdqn.config.rank_share import check_share
+from flashdqn.config.values import parse_count
 from flashdqn.core.errors import ConfigError, RankLostError
 from flashdqn.core.rank_place import RankPlace, read_place
 from flashdqn.core.signals import CTRL_C_CODE, TRY_AGAIN_CODE, Interrupt, Stopped, find_exit_code
@@ -32,7 +33,7 @@ GRACE, LAST_SECONDS = 5.0, 15.0
 def read_rank_count(arguments: list[str]) -> int:
     """The number of ranks that --ranks asks for; 1 without it. It has been checked."""
     value = flag_value(arguments, "--ranks")
-    return 1 if value is None else int(value)
+    return 1 if value is None else parse_count(value)
 
 
 def find_place(config: Config) -> RankPlace | None:
@@ -90,7 +91,7 @@ def start_processes(arguments: list[str], count: int) -> list[subprocess.Popen[b
 def wait_for_all(ranks: list[subprocess.Popen[bytes]], interrupt: Interrupt) -> tuple[int, int] | None:
     """Wait until all have ended, and pass signals on. Returns the first that failed, and its exit code."""
     failed: tuple[int, int] | None = None
-    since, passed = 0.0, False
+    since, passed, hurried = 0.0, False, False
     while any(process.poll() is None for process in ranks):
         try:
             if interrupt.requested and not passed:
@@ -99,19 +100,24 @@ def wait_for_all(ranks: list[subprocess.Popen[bytes]], interrupt: Interrupt) -> 
             time.sleep(TICK)
         except Stopped as stop:  # it came a second time
             pass_on(ranks, stop.signal)
-        codes = [process.poll() for process in ranks]
-        if failed is None and (bad := [(rank, code) for rank, code in enumerate(codes) if code]):
-            failed, since = bad[0], time.monotonic()
+        if failed is None and (failed := find_failed(ranks)) is not None:
+            since = time.monotonic()
         # after a signal the others are saving, or about to: nobody hurries them
-        hurries = failed is not None and failed[1] not in (CTRL_C_CODE, TRY_AGAIN_CODE)
-        if hurries and time.monotonic() - since > GRACE + LAST_SECONDS:
-            end_processes(ranks)
-        elif hurries and time.monotonic() - since > GRACE:
+        if failed is None or failed[1] in (CTRL_C_CODE, TRY_AGAIN_CODE):
+            continue
+        late = time.monotonic() - since
+        if late > GRACE and not hurried:
+            hurried = True
             pass_on(ranks, signal.SIGTERM)
-            since = min(since, time.monotonic() - GRACE - 1e-3) if not passed else since
-            passed = True
-    codes = [process.poll() for process in ranks]
-    return failed or next(((rank, code) for rank, code in enumerate(codes) if code), None)
+        if late > GRACE + LAST_SECONDS:
+            end_processes(ranks)
+    return failed or find_failed(ranks)
+
+
+def find_failed(ranks: list[subprocess.Popen[bytes]]) -> tuple[int, int] | None:
+    """The first rank that has ended with another exit code than 0, and that code; None if there is none."""
+    codes = ((rank, process.poll()) for rank, process in enumerate(ranks))
+    return next(((rank, code) for rank, code in codes if code), None)
 
 
 def pass_on(ranks: list[subprocess.Popen[bytes]], number: int) -> None:

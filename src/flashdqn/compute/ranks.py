@@ -254,14 +254,15 @@ def start_ranks(place: RankPlace, device: torch.device, patience: timedelta = PA
     return Ranks(place, torch.distributed.group.WORLD, owned=True, device=device)
 
 
-def connect_store(place: RankPlace, patience: timedelta) -> torch.distributed.Store:
+def connect_store(place: RankPlace, patience: timedelta) -> Any:
     """Where the ranks find each other: at MASTER_ADDR and MASTER_PORT, which torchrun or rank 0 serves. After a
     restart by torchrun, what the ranks before have left there must not be read."""
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     serves = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = torch.distributed.TCPStore(address, port, place.world, is_master=serves, timeout=patience)
-    return torch.distributed.PrefixStore(f"flashdqn/attempt {attempt}", store)
+    distributed: Any = torch.distributed  # its stubs do not list the stores
+    store = distributed.TCPStore(address, port, place.world, is_master=serves, timeout=patience)
+    return distributed.PrefixStore(f"flashdqn/attempt {attempt}", store)
 
 
 def adopt_ranks(device: torch.device | None = None) -> Ranks:

@@ -41,6 +41,7 @@ from flashdqn.show.page import (
     make_section,
     make_table,
 )
+from flashdqn.show.rank_waits import describe_ranks
 from flashdqn.show.recording import embed_game, record
 from flashdqn.show.report_charts import (
     draw_cost_charts,
@@ -211,7 +212,8 @@ def make_time_table(run: RunFiles) -> str:
     note = f"{format_duration(total)} since the command began, before this page was drawn"
     if (skipped := float_or_nan(run.summary.get("skipped_evaluations"))) > 0:
         note += f"; {format_count(skipped)} evaluations were skipped to save time"
-    return f'<p class="soft">{escape(note)}.</p>' + make_table(("part", "time", "share"), rows)
+    waits = "".join(f'<p class="soft">{escape(line)}.</p>' for line in describe_ranks(run.summary))
+    return f'<p class="soft">{escape(note)}.</p>' + make_table(("part", "time", "share"), rows) + waits
 
 
 def make_game_section(run: RunFiles, permission: Permission) -> tuple[str, bool]:

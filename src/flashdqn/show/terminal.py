@@ -17,6 +17,7 @@ from rich.segment import Segment
 
 from flashdqn.core.text import clean_name, clean_text
 from flashdqn.show.advice import list_advice
+from flashdqn.show.rank_waits import describe_ranks
 
 #: Errors of an output that nobody reads any more: a closed pipe, a terminal that is gone.
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ESHUTDOWN, errno.ECONNRESET)
@@ -146,6 +147,7 @@ def describe_wall_clock(summary: Mapping[str, Any], max_share: float) -> Iterato
     if parts := list_time_parts(summary):
         spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts)
         yield f"Where the {summary['wall_seconds']:.1f} s went: {spent}"
+    yield from describe_ranks(summary)
     if skipped := summary.get("skipped_evaluations"):
         yield (
             f"{skipped:,} evaluation{'s were' if skipped > 1 else ' was'} skipped: all together may take "

@@ -55,18 +55,6 @@ def find_slow_rank(waited: list[float], seconds: float) -> int | None:
     return slowest
 
 
-def describe_slow_rank(ranks: dict[str, Any]) -> str | None:
-    """A sentence about the rank that the others wait for; None if there is none."""
-    if (slow := ranks.get("slow_rank")) is None:
-        return None
-    waited = ranks["waited_seconds"]
-    others = max(own for rank, own in enumerate(waited) if rank != slow)
-    return (
-        f"Rank {slow} is the slowest: the others have waited up to {others:.1f} s for it, and it has waited "
-        f"{waited[slow]:.1f} s"
-    )
-
-
 def weigh_ranks(parts: Parts, choice: Choice, note: Note) -> None:
     """Say if an exchange of gradients costs more than a smaller batch saves. All ranks measure together."""
     ranks, size = parts.ranks, parts.config.update_size
