@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import itertools
 import pkgutil
 import re
 import runpy
@@ -27,6 +28,7 @@ from flashdqn import Config
 from flashdqn import cli as cli_package
 from flashdqn.cli import main as cli
 from flashdqn.cli.arguments import flag_value, parse
+from flashdqn.config.rank_share import check_share
 from flashdqn.config.settings import list_named_code
 from flashdqn.core.contract import close_env
 from flashdqn.core.errors import FlashDQNError
@@ -66,6 +68,7 @@ def check_words(words: list[str]) -> str | None:
         "flashdqn": check_flashdqn,
         "python": check_python,
         "python3": check_python,
+        "torchrun": check_torchrun,
         "make": check_make,
         "pip": check_pip,
         "cd": lambda rest: None if (ROOT / rest[0]).is_dir() else f"there is no folder {rest[0]}",
@@ -107,6 +110,10 @@ def stopped_after_parsing() -> Iterator[None]:
             build(config)
         raise Reached
 
+    def launched(config: Config, _: list[str], count: int) -> Any:
+        check_share(config, count)
+        raise Reached
+
     def parsed(*arguments: Any, **named: Any) -> Any:
         read = original(*arguments, **named)
         if arguments[0].split()[0] == "train":
@@ -116,6 +123,7 @@ def stopped_after_parsing() -> Iterator[None]:
     original, path = parse, list(sys.path)
     put(session, "start_run", reached)
     put(session, "resume_run", reached)
+    put(importlib.import_module("flashdqn.cli.train"), "launch_ranks", launched)
     for name in command_modules():
         put(importlib.import_module(name), "parse", parsed)
     try:
@@ -186,6 +194,13 @@ def as_program(file: Path, arguments: list[str]) -> Iterator[None]:
     finally:
         sys.argv, sys.path[:] = words, path
         argparse.ArgumentParser.parse_args = parse_args  # type: ignore[method-assign]
+
+
+def check_torchrun(arguments: list[str]) -> str | None:
+    """What torchrun would start; its own flags are not ours to check."""
+    if ("-m", "flashdqn") not in itertools.pairwise(arguments):
+        return "it does not start flashdqn"
+    return check_flashdqn(arguments[arguments.index("-m") + 2 :])
 
 
 def check_make(arguments: list[str]) -> str | None:
