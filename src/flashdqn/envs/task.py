@@ -28,6 +28,7 @@ class Collectors(NamedTuple):
     workers: int  # 0: one for each core
     max_lag: int  # gradient steps between acting and learning, at most
     timeout: float  # seconds after which a call of an environment counts as hanging
+    transport: str  # "processes" of this machine, or "ray": actors of a cluster
     one: EnvConfig  # the settings of an environment inside such a worker
 
 

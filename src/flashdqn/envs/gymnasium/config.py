@@ -67,6 +67,9 @@ class GymConfig(EnvConfig):
     max_lag: Annotated[int, Between(1, MANY), tyro.conf.arg(aliases=["--envs.max-lag"])] = 10_000
     """With collect async, the most gradient steps between an action and its place in the replay. Workers that are
     too far ahead wait; actions that are older in spite of this are thrown away and counted."""
+    transport: Literal["processes", "ray"] = "processes"
+    """With collect async, where workers are. processes: on this machine. ray: actors of the Ray cluster that
+    RAY_ADDRESS names, or of one that is started here (pip install 'flashdqn[ray]')."""
     kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for the environment."""
     max_steps: Annotated[int, Between(0, 2**31 - 1)] = 0
@@ -122,4 +125,4 @@ class GymConfig(EnvConfig):
             return None
         vectorization: Vectorization = "sync" if self.vectorization == "async" else self.vectorization
         one = replace(self, collect="lockstep", vectorization=vectorization)
-        return Collectors(self.workers, self.max_lag, self.timeout, one)
+        return Collectors(self.workers, self.max_lag, self.timeout, self.transport, one)

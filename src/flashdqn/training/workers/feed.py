@@ -39,7 +39,7 @@ class Feed:
     def __init__(
         self, config: Config, games: RemoteGames, learner: Learner, transport: Transport | None = None
     ) -> None:
-        """Without a transport, workers are processes of this machine."""
+        """Without a transport, the configured one is made."""
         self.games, self.learner, self.record = games, learner, games.record
         collectors = games.collectors
         self.max_lag = collectors.max_lag
@@ -50,9 +50,7 @@ class Feed:
         spec = WorkerSpec(
             worker_config(config), collectors.one, 0, max(1, min(PIECE_CELLS, self.window // 2))
         )
-        if transport is None:
-            transport = ProcessTransport(spec, games.workers, collectors.timeout, learner)
-        self._transport = games.transport = transport
+        self._transport = games.transport = transport or make_transport(spec, games, learner)
         self._held: list[EnvStream] = []  # pieces that are not acknowledged yet
         self.has_begun = False  # whether any piece has arrived
         self._published = -1
@@ -158,6 +156,16 @@ class Feed:
         self.record.discarded += self.lanes.discarded
         self.record.moved += self.lanes.moves
         self.lanes.discarded = self.lanes.moves = 0
+
+
+def make_transport(spec: WorkerSpec, games: RemoteGames, learner: Learner) -> Transport:
+    """Processes of this machine, or Ray actors."""
+    given = spec, games.workers, games.collectors.timeout, learner
+    if games.collectors.transport == "processes":
+        return ProcessTransport(*given)
+    from flashdqn.training.workers.ray_actors import RayTransport
+
+    return RayTransport(*given)
 
 
 def worker_config(config: Config) -> Config:

@@ -11,22 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from flashdqn.core.errors import EnvError, EnvFailureError
+from flashdqn.core.errors import EnvError
 from flashdqn.learn.learner import Learner
 from flashdqn.replay.pieces import Array, EnvStream, Piece
 from flashdqn.training.workers.board import SharedBoard
 from flashdqn.training.workers.channel import Channel
 from flashdqn.training.workers.nursery import Ended, Nursery
 from flashdqn.training.workers.spec import WorkerSpec
-from flashdqn.training.workers.transport import Loss
+from flashdqn.training.workers.transport import FailureLimit, Loss
 from flashdqn.training.workers.worker import Failed
 
 #: Seconds between two looks for workers that hang.
 LOOK = 0.5
 #: Seconds that a worker may take to start, besides those that an environment may take to be made.
 START_SECONDS = 60.0
-#: A worker that fails so often in a row, without a single piece in between, ends the training.
-MOST_FAILURES = 3
 
 
 class ProcessTransport:
@@ -40,9 +38,8 @@ class ProcessTransport:
         self._groups = [[int(i) for i in g] for g in np.array_split(range(players), min(workers, players))]
         self._life = [0] * len(self._groups)
         self._channels: dict[int, Channel] = {}  # by worker
-        self._failures = [0] * len(self._groups)  # in a row, without a piece
+        self._limit = FailureLimit(len(self._groups))
         self._reasons: dict[int, str] = {}  # why a worker will have ended, if that is known
-        self._delivered = False  # whether any worker has ever sent a piece
         self._looked = 0.0
         self._nursery: Nursery | None = Nursery.start(self._board.handle)  # it loads PyTorch meanwhile
 
@@ -111,11 +108,10 @@ class ProcessTransport:
         pieces: list[Piece] = []
         for message in channel.receive():
             if isinstance(message, Failed):
-                known = message.failure  # of our own errors, only the message is there
-                self._reasons[worker] = (str(known) if known.kind else known.message).rstrip(". ")
+                self._reasons[worker] = message.reason
             else:
                 pieces.append(message)
-                self._failures[worker], self._delivered = 0, True
+                self._limit.note_piece(worker)
         if channel.ended:  # the nursery will say how it ended
             channel.close()
             del self._channels[worker]
@@ -134,18 +130,11 @@ class ProcessTransport:
         if (channel := self._channels.pop(worker, None)) is not None:
             channel.close()
         reason = self._reasons.pop(worker, "") or describe_end(ended.code)
-        self._failures[worker] += 1
-        if not self._delivered or self._failures[worker] >= MOST_FAILURES:
-            raise self._give_up(worker, reason)
+        self._limit.note_failure(worker, reason)
         loss = Loss(worker, tuple(self._list_streams(worker)), reason)
         self._life[worker] += 1
         self._start_worker(worker)
         return [*left, loss]
-
-    def _give_up(self, worker: int, reason: str) -> EnvError:
-        times = self._failures[worker]
-        often = "" if times == 1 else f" {times} times in a row, without a step in between"
-        return EnvFailureError(f"Worker {worker} of {len(self._groups)} failed{often}: {reason}.")
 
     def _end_hanging(self, now: float) -> None:
         """Kill workers in which a call of an environment takes too long."""

@@ -1,14 +1,15 @@
-"""What the learner asks of its workers, however they are reached: here by processes of one machine.
-
-Workers on other machines would be another class with these methods: weights and ε by messages instead of shared
-memory, pieces by messages as here. Nothing else would change, because nobody outside a transport knows a process.
-"""
+"""What the learner asks of its workers, however they are reached: as processes of this machine (`processes.py`), or
+as actors on others (`ray_actors.py`). Nobody outside a transport knows a process."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from flashdqn.core.errors import EnvFailureError
 from flashdqn.replay.pieces import Array, EnvStream, Piece
+
+#: A worker that fails so often in a row, without a single piece in between, ends the training.
+MOST_FAILURES = 3
 
 
 class Loss(NamedTuple):
@@ -17,6 +18,27 @@ class Loss(NamedTuple):
     worker: int
     streams: tuple[EnvStream, ...]  # what it played
     reason: str
+
+
+class FailureLimit:
+    """Ends a training whose workers always fail: replacing them would go on for ever."""
+
+    def __init__(self, workers: int) -> None:
+        self._in_a_row = [0] * workers  # failures of each, without a piece in between
+        self._delivered = False  # whether any worker has ever sent a piece
+
+    def note_piece(self, worker: int) -> None:
+        """A worker has sent something."""
+        self._in_a_row[worker], self._delivered = 0, True
+
+    def note_failure(self, worker: int, reason: str) -> None:
+        """A worker has failed. Raises if it was the first thing that happened, or happens again and again."""
+        self._in_a_row[worker] += 1
+        times = self._in_a_row[worker]
+        if self._delivered and times < MOST_FAILURES:
+            return
+        often = "" if times == 1 else f" {times} times in a row, without a step in between"
+        raise EnvFailureError(f"Worker {worker} of {len(self._in_a_row)} failed{often}: {reason}.")
 
 
 class Transport(Protocol):

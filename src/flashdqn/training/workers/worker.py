@@ -6,9 +6,10 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -31,14 +32,38 @@ class Failed(NamedTuple):
 
     failure: Failure
 
+    @property
+    def reason(self) -> str:
+        """What happened, without a period. Of our own errors, only the message is there."""
+        return (str(self.failure) if self.failure.kind else self.failure.message).rstrip(". ")
+
+
+class WorkerChannel(Protocol):
+    """How a worker reaches its learner."""
+
+    def send(self, message: Any) -> None:
+        """Send a piece, or what went wrong."""
+
+    def wait(self) -> list[EnvStream]:
+        """Wait for the streams of pieces that the learner has acknowledged."""
+
 
 class Worker:
     """The environments of one process. With several, each has a thread: a slow one does not hold up the others."""
 
-    def __init__(self, spec: WorkerSpec, streams: list[EnvStream], board: int, channel: Channel) -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        streams: list[EnvStream],
+        board: int,
+        channel: WorkerChannel,
+        end: Callable[[], None],
+    ) -> None:
+        """`end` is called when it cannot go on."""
         self.spec, self.streams, self.board, self.channel = spec, streams, board, channel
         self.credits = {stream: threading.Semaphore(CREDITS) for stream in streams}
         self.pulse: Any = open_pulse(board, spec.config.envs)
+        self._end = end
         self._policy: WorkerPolicy | None = None
         self._making, self._sending = threading.Lock(), threading.Lock()
 
@@ -56,7 +81,7 @@ class Worker:
         except BaseException as error:  # any error of the environment's own code
             with suppress(OSError), self._sending:
                 self.channel.send(Failed(describe_failure(error)))
-        end_group()
+        self._end()
 
     def _find_policy(self, env: VecEnv, stream: EnvStream) -> WorkerPolicy:
         with self._making:
@@ -79,7 +104,7 @@ class Worker:
             while True:
                 for stream in self.channel.wait():
                     self.credits[stream].release()
-        end_group()  # the learner is gone
+        self._end()  # the learner is gone
 
 
 def run_worker(spec: WorkerSpec, streams: list[EnvStream], board: int, channel: Channel) -> None:
@@ -90,7 +115,7 @@ def run_worker(spec: WorkerSpec, streams: list[EnvStream], board: int, channel: 
     threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(1)
     part_generators(spec.make_seed(streams[0], 99))
-    Worker(spec, streams, board, channel).run()
+    Worker(spec, streams, board, channel, end_group).run()
 
 
 def part_generators(seed: int) -> None:
