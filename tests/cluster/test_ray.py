@@ -153,9 +153,11 @@ def test_a_training_that_is_ended_leaves_nothing_running(number: signal.Signals)
         assert "train --resume" in said
         assert "Traceback" not in wrong
         (run,) = list_runs()
-        again = run_flashdqn("train", "--resume", str(run), "--steps", "1")
-        _, wrong = again.communicate(timeout=PATIENCE)
-        assert again.returncode in (0, 2), wrong
+        steps = read_summary(run)["steps"]
+        again = run_flashdqn("train", "--resume", str(run), "--steps", str(steps + 5000))
+        said, wrong = again.communicate(timeout=PATIENCE)
+        assert again.returncode == 0, said + wrong
+        assert read_summary(run)["steps"] >= steps + 5000
 
 
 def test_a_mistake_on_a_worker_is_one_sentence() -> None:
@@ -181,7 +183,9 @@ def test_a_sweep_with_tune_and_a_killed_trial() -> None:
     assert "its process on the cluster was lost" in said
     (folder,) = Path("runs").glob("sweep-*")
     assert (folder / "report.html").exists()
-    confirmed = (
-        json.loads((folder / "confirm.json").read_text()) if (folder / "confirm.json").exists() else None
-    )
-    assert confirmed is None or len(confirmed["runs"]) == 2
+    if "It and the preset are trained again" in said:  # not if the preset itself was the best
+        confirmed = json.loads((folder / "confirm.json").read_text())
+        assert len(confirmed["runs"]) == 2
+        assert all("score" in run for run in confirmed["runs"].values())
+    else:
+        assert "preset" in said
