@@ -30,7 +30,9 @@ def test_the_first_values_are_near_zero(head: str, network: dict[str, Any]) -> N
     env = build_env(config.env, 8, CPU)
     learner = build_learner(config, env, CPU)
     obs = env.reset(3)
-    if head == "categorical" and not config.network.noisy:  # as in the paper: all atoms are about equally likely
+    if (
+        head == "categorical" and not config.network.noisy
+    ):  # as in the paper: all atoms are about equally likely
         assert float((learner.head.q(learner.online(obs)).detach() - 150.0).abs().max()) < 60.0
         return
     for role in (learner.online, learner.target):
