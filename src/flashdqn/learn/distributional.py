@@ -30,9 +30,9 @@ class CategoricalHead:
         """What the biases of the logits begin with, [atoms]: returns near 0 are likely, and each atom farther away
         is e times less so.
 
-        If all atoms were equally likely, a network would begin with the value in the middle of the support. On
-        Snake that is 150, more than it ever reaches: staying alive would be worth more than any food until many
-        copies into the target have discounted that away.
+        For networks that explore by noise alone. If all atoms were equally likely, they would begin with the value
+        in the middle of the support. On Snake that is 150, more than they ever reach: staying alive is worth more
+        than any food until many copies into the target have discounted that away, and no ε finds food meanwhile.
         """
         nearest = min(max(0.0, self.v_min), self.v_min + self.step * (self.size - 1))
         return -((self.support - nearest).abs() / self.step).clamp(max=LEAST_LIKELY)

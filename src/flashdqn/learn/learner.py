@@ -240,7 +240,7 @@ def build_learner(config: Config, env: VecEnv, device: torch.device) -> Learner:
     weights = make_generator(config.seed, "weights")
     sizes = env.num_actions, weights, head.size, head.fractions
     network = build_network(config.network, env.obs_spec, *sizes, decoder=get_decoder(env), branches=branches)
-    if isinstance(plain, CategoricalHead):
+    if isinstance(plain, CategoricalHead) and config.network.noisy:  # with ε it unlearns the middle by itself
         add_to_biases(network.output, plain.start_at_zero())
     used = {"noise": config.network.noisy, "fractions": head.fractions is not None}
     generators = {name: make_generator(config.seed, name, device) for name, needed in used.items() if needed}

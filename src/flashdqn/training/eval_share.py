@@ -22,8 +22,8 @@ CUT_OFF_GROWTH = 2.0
 AT_THE_END = 2
 #: An evaluation with fewer games says too little.
 FEWEST_GAMES = 10
-#: Where hardly any game has ended within the share of an evaluation at the end, it may take this many times as long:
-#: without a single game it would say nothing.
+#: Where hardly any game has ended within the share of an evaluation at the end, it may take this many times as
+#: long: without a single game it would say nothing.
 PATIENCE = 9.0
 #: A larger number in a file is damage.
 MOST = 1e10

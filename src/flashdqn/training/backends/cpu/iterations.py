@@ -1,8 +1,8 @@
 """Several whole iterations in one call, on the CPU: act, step, record, sample, update, again and again.
 
-With few boards and a small network, an iteration takes a fifth of a millisecond, and a fifth of that was Python and
-the threads' way into each call and out of it. Here the threads stay together for many iterations. An iteration has
-these stages, each for parts that threads take by counting (`mlp.take_next_part`):
+With few boards and a small network, a good part of an iteration was Python, and the threads' way into each call and
+out of it. Here the threads stay together for many iterations. An iteration has these stages, each for parts that
+threads take by counting (`mlp.take_next_part`):
 
     by everyone   the first layer of the network, for all boards
     rows          the other hidden layers, some rows at a time: a stage for each
