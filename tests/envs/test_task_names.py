@@ -22,6 +22,7 @@ ALLOWED = {
     "cli/other_tools.py": "names that users of other trainers know",
     "cli/train.py": "the default preset of the command",
     "cli/arguments.py": "a command to try, in a message",
+    "cli/sweep.py": "commands to try, on its page of help",
     "cli/profile.py": "commands to try, on its page of help",
     "api/__init__.py": "the default preset of the function `train`",
     "config/given_env.py": "a name without a prefix is Gymnasium's; a message gives names to try",

@@ -313,8 +313,9 @@ def test_nothing_is_ever_unpickled() -> None:
     assert len(files) > 20
     found = [path for path in files if forbidden.search(path.read_text(encoding="utf-8"))]
     # Numba's compiled code can be kept in no other way; only entries with the right checksum, in a folder that
-    # belongs to the user alone, are read (tests/compute/test_kernel_cache.py).
-    assert [path.name for path in found] == ["kernel_cache.py"]
+    # belongs to the user alone, are read (tests/compute/test_kernel_cache.py). A learner and its workers are one
+    # program: they speak over a pair of sockets that nobody else has, and nothing of it is kept.
+    assert sorted(path.name for path in found) == ["channel.py", "kernel_cache.py"]
 
 
 def test_a_long_run_keeps_a_bounded_number_of_checkpoints(
