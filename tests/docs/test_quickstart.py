@@ -24,6 +24,7 @@ from flashdqn.cli import main as cli
 SMALLER: dict[str, list[str]] = {
     "train": tiny_flags(steps=2500, runtime__mode="eager"),
     "resume": ["--steps", "3500"],
+    "sweep": ["--trials", "2", "--seeds", "1", *tiny_flags(steps=2500, runtime__mode="eager")],
     "eval": ["--episodes", "4"],
     "watch": ["--fps", "0"],
     "report": [],
@@ -63,6 +64,7 @@ def in_blocks(page: str) -> list[Command]:
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the user is."""
     lay_out(tmp_path)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")  # the commands are for a clone
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("COLUMNS", "120")
@@ -110,6 +112,7 @@ def test_the_first_ten_minutes(desk: Path, finished_run: Run, capsys: pytest.Cap
     assert "Stopped." in said["web"]
     assert json.loads((run / "summary.json").read_text())["steps"] >= 3500
     assert "act" in said["profile"]
+    assert "fresh seed" in said["sweep"]
     assert "Where the time goes" in said["doctor"]
     assert "snake-flood" in said["presets"]
     assert "--env.size" in said["envs"]

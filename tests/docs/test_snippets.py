@@ -146,7 +146,8 @@ PAGE = ROOT / "docs" / "page.md"
         ("python examples/own_game.py --fast", "takes no arguments"),
         ("make trian", "trian"),
         ("pip install -e '.[gymn]'", "no extra gymn"),
-        ("torchrun train.py", "no test knows"),
+        ("torchrun train.py", "does not start flashdqn"),
+        ("tensorboard --log runs", "no test knows"),
     ],
 )
 def test_a_wrong_command_is_found(line: str, says: str, finished_run: Run, desk: Path) -> None:
