@@ -7,6 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from llvmlite.binding import Linkage
 
 from flashdqn.compute import link_once
 from flashdqn.compute.compilation import find_kernel
@@ -142,3 +143,14 @@ def test_a_part_comes_after_all_that_call_it() -> None:
     assert order == [first, second, last]
     whole = Library(Library(), is_part=False)
     assert link_once.list_all_parts(Library(whole)) == [whole]
+
+
+def test_the_parts_of_a_driver_are_visible_to_it_alone(whole: list[str]) -> None:
+    """A kernel from another process may have other functions of the same names."""
+    driver = compile_native(fill_rows, (TABLE, TABLE))
+    assert whole, "it was compiled here"
+    (compiled,) = driver.overloads.values()
+    defined = [part for part in compiled.library._final_module.functions if not part.is_declaration]
+    hidden = [part.name for part in defined if part.linkage == Linkage.internal]
+    assert any("fill_row" in name for name in hidden)
+    assert [part.name for part in defined if part.linkage == Linkage.linkonce_odr] == []

@@ -18,6 +18,9 @@ import numpy as np
 #: Settings of Numba (`NUMBA_OPT`, …) that change the code it makes.
 _NUMBA_SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
 
+#: How drivers are linked (`link_once.py`). Kernels of form 1 showed the names of their parts to each other.
+LINKED_FORM = 2
+
 #: What `repr` shows in full, without an address.
 _PLAIN = (
     *(bool, int, float, complex, str, bytes, range, slice, type(None), type(...)),
@@ -43,6 +46,7 @@ def _describe_numba() -> str:
             found.append(f"{package}={importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             found.append(f"{package}=none")
+    found.append(f"linked={LINKED_FORM}")
     found += [f"{name}={getattr(numba.config, name, None)}" for name in _NUMBA_SETTINGS]
     return " ".join(found)
 

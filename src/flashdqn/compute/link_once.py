@@ -6,6 +6,11 @@ most of that work is thrown away. Within `compile_driver_alone`, functions below
 optimized, have no machine code, and do not contain what they call. The driver links all parts once.
 
 A function that is needed by itself after all (a test calls it from Python) becomes a whole library at that moment.
+
+The parts of a driver are visible to it alone. Numba numbers the functions of a process from 1 on, and the number is
+all that distinguishes two functions which one maker has made. So kernels that were compiled in two processes can
+have different functions of the same name; where a third process loads both from the cache, the second kernel would
+call the first one's.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numba
+from llvmlite.binding import Linkage
 from numba.core import codegen
 
 #: The name of the function that is run: see `kernel_cache.load_driver`.
@@ -27,6 +33,7 @@ KNOWN_VERSIONS = (62, 69)
 _alone = 0
 _whole_finalize = codegen.CPUCodeLibrary.finalize
 _whole_pointer = codegen.JITCodeLibrary.get_pointer_to_function
+_add_to_engine = codegen.CPUCodeLibrary._finalize_final_module
 _whole_environment = codegen.JITCPUCodegen.set_env
 
 
@@ -57,6 +64,15 @@ def finalize_library(library: Any) -> None:
     library._is_part = False
     library._linking_libraries = list_all_parts(library)
     _whole_finalize(library)
+
+
+def add_driver(library: Any) -> None:
+    """Numba's `_finalize_final_module`, which makes machine code: a driver's parts get no names that others see."""
+    if library.name == DRIVER:
+        for function in library._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal
+    _add_to_engine(library)
 
 
 def list_all_parts(library: Any) -> list[Any]:
@@ -116,6 +132,7 @@ def install() -> None:
         codegen.CPUCodeLibrary.finalize = finalize_library
         codegen.JITCodeLibrary.get_pointer_to_function = get_pointer
         codegen.JITCPUCodegen.set_env = set_environment
+        codegen.CPUCodeLibrary._finalize_final_module = add_driver
 
 
 install()
