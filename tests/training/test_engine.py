@@ -43,6 +43,7 @@ SCRATCH = {
     "collector.obs",  # `collector.start` and `resume` write it
     "collector.mask",
     "collector.luck",  # drawn before every use
+    "collector._drawn",  # the luck of all ranks
     "env._action",
     "env._launch.arguments.1",  # the same memory
     "learner.flat.gradient",

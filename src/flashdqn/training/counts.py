@@ -83,7 +83,7 @@ class Counts:
         self._traveling.clear()
         self.unseen = 0
         self.transitions, self.episodes, self.updates = transitions, episodes, updates
-        self.agreed = self.wishes = Wishes()
+        self.wishes, self.agreed = Wishes(), Wishes()
         self.board.copy_(torch.tensor([transitions, episodes, updates] if self.ranks.leads else [0, 0, 0]))
 
     def note_updates(self, updates: int) -> None:
