@@ -148,9 +148,9 @@ def measure_training(report: Report, preset: str, name: str) -> None:
     if not kernels:
         for network in (parts.learner.online, parts.learner.target):
             for module in network.modules():
-                for flag in ("uses_kernels", "uses_fused"):
+                for flag, off in (("uses_kernels", False), ("fused_on", None)):
                     if hasattr(module, flag):
-                        setattr(module, flag, False)
+                        setattr(module, flag, off)
     engine = Engine(config, parts)
     begun = time.perf_counter()
     warm_up_plan(engine, plan)

@@ -24,7 +24,7 @@ from flashdqn.networks.fused.operations import (
     cut_cells,
     sum_over_rows,
 )
-from flashdqn.networks.torsos import MLP, ResNet
+from flashdqn.networks.torsos import MLP, ResNet, fits_fused
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
@@ -165,3 +165,11 @@ def test_torch_func_follows_the_plain_layers() -> None:
     wanted = torch.autograd.grad(loss(values), list(values.values()))
     for name, right in zip(values, wanted, strict=True):
         assert_close(found[name], right, 5e-3)
+
+
+def test_a_network_that_moves_to_another_device_has_plain_layers() -> None:
+    network = ResNet((3, 5, 4), (8,), (16,), layer_norm=True).to(DEVICE)
+    use_fused(network, DEVICE)
+    elsewhere = torch.zeros(1, 8, 5, 4, device="meta")
+    assert not fits_fused(network.norm, elsewhere)
+    assert fits_fused(network.norm, elsewhere.new_zeros(1, device=DEVICE))

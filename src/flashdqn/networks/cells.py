@@ -34,7 +34,7 @@ DILATIONS = (1, 2, 4)
 class SpatialAttention(nn.Module):
     """x + W c, where c joins the heads' sums Σ_cells softmax(scores) · x. It starts as the identity."""
 
-    uses_fused = False
+    fused_on: str | None = None
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()

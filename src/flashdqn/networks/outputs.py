@@ -24,7 +24,7 @@ class Stream(nn.Sequential):
     """Hidden layers, and a last one that computes in float32."""
 
     answers_itself = True
-    uses_fused = False
+    fused_on: str | None = None
 
     def forward(self, features: Tensor) -> Tensor:
         """[…, features] → […, outputs]."""

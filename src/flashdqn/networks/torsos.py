@@ -148,7 +148,7 @@ class BoardNorm(nn.Module):
     planes in the other memory format, and every convolution would have to convert them back.
     """
 
-    uses_fused = False  # whether it and the ReLU after it are one operation (`networks/fused`)
+    fused_on: str | None = None  # the kind of device where it and the ReLU after it are one operation
     eps = 1e-5
 
     def __init__(self, channels: int) -> None:
@@ -163,9 +163,9 @@ class BoardNorm(nn.Module):
         return to_planes(torch.addcmul(self.bias, normal, self.weight))
 
 
-def fits_fused(norm: nn.Module, x: Tensor) -> bool:
-    """Whether a normalization and the ReLU after it are one operation for these numbers."""
-    return bool(getattr(norm, "uses_fused", False)) and not follows_plain(x)
+def fits_fused(layer: nn.Module, x: Tensor) -> bool:
+    """Whether a layer and what stands around it are one operation for these numbers: on the layer's own device."""
+    return getattr(layer, "fused_on", None) == x.device.type and not follows_plain()
 
 
 def normalize_and_cut(norm: nn.Module, planes: Tensor, shift: Tensor | None = None) -> Tensor:
@@ -203,7 +203,7 @@ def require_planes(torso: str, shape: tuple[int, ...]) -> None:
 class HiddenLayers(nn.Sequential):
     """Layers one after the other; layer normalization and ReLU are one operation where that works."""
 
-    uses_fused = False
+    fused_on: str | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[…, inputs] → […, outputs]."""

@@ -23,18 +23,18 @@ APART = 1e-3
 def use_fused(network: nn.Module, device: torch.device) -> None:
     """Let every layer of a network that has a fused form use it on this device, if it works there."""
     for module in network.modules():
-        if hasattr(module, "uses_fused"):
-            module.uses_fused = can_fuse(device)  # type: ignore[assignment]
+        if hasattr(module, "fused_on"):
+            module.fused_on = device.type if can_fuse(device) else None  # type: ignore[assignment]
 
 
 def has_fused_layers(network: nn.Module) -> bool:
     """Whether the network has convolutions, and all the work around them is fused."""
-    return any(getattr(module, "uses_fused", False) is True for module in network.modules()) and any(
+    return any(getattr(module, "fused_on", None) is not None for module in network.modules()) and any(
         isinstance(module, nn.Conv2d) for module in network.modules()
     )
 
 
-def follows_plain(x: Tensor) -> bool:
+def follows_plain() -> bool:
     """Whether torch.compile or torch.func follows the operations one by one: then the plain layers do it."""
     return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
 
