@@ -27,7 +27,7 @@ from flashdqn.networks.boards.torso import (
     use_kernels,
 )
 from flashdqn.networks.boards.twin import convolve
-from flashdqn.networks.outputs import Dueling, apply_joined, apply_output_layer
+from flashdqn.networks.outputs import Dueling, apply_joined, apply_output_layer, join_rounded
 from flashdqn.networks.torsos import ResNet, to_cells
 
 
@@ -211,6 +211,16 @@ def test_joined_streams_are_the_streams() -> None:
     value, advantage = apply_joined(dueling.value, dueling.advantage, features)  # type: ignore[arg-type]
     torch.testing.assert_close(value, apply_output_layer(dueling.value, features))
     torch.testing.assert_close(advantage, apply_output_layer(dueling.advantage, features))
+
+
+def test_joined_weights_are_the_same_bits_with_and_without_a_gradient() -> None:
+    weights = [torch.randn(3, 7), torch.randn(5, 7)]
+    learned = join_rounded(weights, torch.bfloat16)
+    with torch.no_grad():
+        acted = join_rounded(weights, torch.bfloat16)
+    assert learned.dtype == acted.dtype == torch.bfloat16
+    assert torch.equal(learned, acted)
+    assert torch.equal(learned[3:], weights[1].bfloat16())
 
 
 @pytest.mark.skipif(not has_hopper(), reason="needs CUDA, on a Hopper GPU")

@@ -23,6 +23,7 @@ from flashdqn.envs import build_env
 from flashdqn.learn.algorithms import apply_algorithm
 from flashdqn.replay.ring import Kind
 from flashdqn.training.assemble import Parts, assemble_parts
+from flashdqn.training.counts import Counts
 from flashdqn.training.engine import group_size, largest_group
 from flashdqn.training.ratio import build_ratio
 from flashdqn.training.schedules import Schedules
@@ -71,13 +72,14 @@ class SilentRanks(Ranks):
 class Twin:
     """Two ranks' data, one learner."""
 
-    def __init__(self, config: Config, whole_batches: bool) -> None:
+    def __init__(self, config: Config, whole_batches: bool, device: torch.device = CPU) -> None:
         """With `whole_batches`, one gradient of both halves together; else the mean of two gradients, in the order
         in which two ranks add them: the same bits."""
-        self.config, self.whole = config, whole_batches
+        self.config, self.whole, self.device = config, whole_batches, device
+        self.totals = [0]  # transitions after each iteration
         half = halve(config)
         self.halves = [
-            assemble_parts(half, build_env(half.env, half.envs, CPU), SilentRanks(rank))
+            assemble_parts(half, build_env(half.env, half.envs, device), SilentRanks(rank))
             for rank in range(WORLD)
         ]
         self.learner = self.halves[0].learner
@@ -87,7 +89,7 @@ class Twin:
             if parts.rollouts is not None:
                 parts.rollouts.policy = self.learner.policy
             if hasattr(parts.sampler, "entering"):
-                parts.sampler.entering = torch.ones(())
+                parts.sampler.entering = torch.ones((), device=device)
         self.ratio = build_ratio(config, self.halves[0].rollouts)
         self.schedules = [
             Schedules(config, p.collector.eps, self.learner.lr, p.sampler, SilentRanks(r))
@@ -99,20 +101,26 @@ class Twin:
         """Boards have the seeds that one process would give them, and draw its luck."""
         for parts in self.halves:
             parts.collector.start(purpose_seed(self.config.seed, "envs"))
-        self.luck = make_generator(self.config.seed, "explore")
+        self.luck = make_generator(self.config.seed, "explore", self.device)
 
     @property
     def transitions(self) -> int:
         return sum(int(parts.counts.totals[0]) for parts in self.halves)
 
+    @property
+    def seen(self) -> int:
+        """The transitions that a host knows of: on a GPU those of some iterations ago."""
+        lag = Counts.LAG if self.device.type == "cuda" else 0
+        return self.totals[max(0, len(self.totals) - 1 - lag)]
+
     def iterate(self) -> None:
-        before = self.transitions
         for schedules in self.schedules:
-            schedules.write(before)
-        luck = torch.zeros((2, self.config.envs)).uniform_(generator=self.luck)
+            schedules.write(self.seen)
+        luck = torch.zeros((2, self.config.envs), device=self.device).uniform_(generator=self.luck)
         for parts, own in zip(self.halves, torch.chunk(luck, WORLD, 1), strict=True):
             self.collect(parts, own)
-        due = self.ratio.due(self.transitions, self.learner.updates)
+        self.totals.append(self.transitions)
+        due = self.ratio.due(self.seen, self.learner.updates)
         while due > 0:
             count = group_size(min(due, self.largest, self.learner.until_copy))
             self.learn(count)
@@ -164,7 +172,7 @@ class Twin:
         """PQN: how many of the rows of both rollouts are transitions; their weights have a mean of 1."""
         if self.halves[0].rollouts is None:
             return None
-        rollout = torch.arange(-self.config.pqn.rollout, 0)
+        rollout = torch.arange(-self.config.pqn.rollout, 0, device=self.device)
         rows = [parts.ring.kind[rollout + int(parts.ring.head)] for parts in self.halves]
         valid = [(kind != int(Kind.RESET)).to(torch.float32).mean() for kind in rows]
         return (valid[0] + valid[1]) / 2

@@ -396,7 +396,7 @@ def test_couriers_are_few_pinned_and_late_by_a_fixed_number() -> None:
         seen.append((counts.transitions, counts.episodes))
     expected = [max(0, k + 1 - Counts.LAG) for k in range(50)]
     assert seen == [(8 * k, k) for k in expected]
-    couriers = [courier for courier, _ in (*counts._traveling, *counts._idle)]
+    couriers = [courier for courier, *_ in (*counts._traveling, *counts._idle)]
     assert len(couriers) == Counts.LAG + 1
     assert all(courier.is_pinned() for courier in couriers)
     counts.settle()

@@ -51,7 +51,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Fo
     """What two processes have come to, by job and rank."""
     out = tmp_path_factory.mktemp("ranks")
     (out / "jobs.json").write_text(json.dumps(list_jobs()), encoding="utf-8")
-    run_ranks([sys.executable, str(Path(__file__).with_name("rank_worker.py")), str(out)], 2)
+    run_ranks([sys.executable, str(Path(__file__).with_name("rank_worker.py")), str(out), "cpu"], 2)
     return lambda name: [load_file(out / f"{name}-{rank}.safetensors") for rank in range(2)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from flashdqn.networks.fused.fit import follows_plain
 from flashdqn.networks.noisy import NoisyLinear
 from flashdqn.networks.torsos import MakeLinear, apply_layers, fits_fused, hidden_layers
 
@@ -64,10 +65,22 @@ def can_join(one: nn.Module, other: nn.Module, features: Tensor) -> bool:
     return all(isinstance(stream, Stream) and type(stream[0]) is nn.Linear for stream in (one, other))
 
 
+def join_rounded(weights: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """Matrices below each other, in another format: in one pass where no gradient follows."""
+    if torch.is_grad_enabled() or follows_plain():
+        return torch.cat([weight.to(dtype) for weight in weights])
+    rows = sum(len(weight) for weight in weights)
+    joined = torch.empty((rows, weights[0].shape[1]), dtype=dtype, device=weights[0].device)
+    return torch.cat(weights, out=joined)
+
+
 def apply_joined(one: Stream, other: Stream, features: Tensor) -> tuple[Tensor, Tensor]:
     """What both streams make of the features; their first layers are one product."""
     first: list[Any] = [one[0], other[0]]
-    weight, bias = torch.cat([layer.weight for layer in first]), torch.cat([layer.bias for layer in first])
+    kind = features.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else first[0].weight.dtype
+    weight = join_rounded([layer.weight for layer in first], dtype)
+    bias = torch.cat([layer.bias for layer in first])
     joined = nn.functional.linear(features, weight, bias)
     width = first[0].out_features
     return one.finish(joined[..., :width]), other.finish(joined[..., width:])

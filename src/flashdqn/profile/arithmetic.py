@@ -55,8 +55,9 @@ def seconds_per_update(spent: Spent) -> float | None:
 
 def count_bootstrap_passes(ready: Ready) -> int:
     """Forward passes for the targets of a batch, by counting the calls of the networks."""
-    learner, engine = ready.loop.parts.learner, ready.loop.engine
-    if ready.loop.parts.rollouts is not None:
+    parts = ready.loop.parts
+    learner = parts.learner
+    if parts.rollouts is not None:
         return 0  # PQN has its targets before the update
     calls = 0
 
@@ -68,7 +69,7 @@ def count_bootstrap_passes(ready: Ready) -> int:
 
         return call
 
-    batch = engine.backend.sample(1)[0]
+    batch = parts.sampler.sample(parts.config.update_size)
     with torch.no_grad():
         learner.bootstrap(counted(learner.online), counted(learner.target), batch.transition, learner.head)
     return calls

@@ -70,11 +70,15 @@ def weigh_ranks(parts: Parts, choice: Choice, note: Note) -> None:
 
 def measure_saving(engine: Engine) -> float | None:
     """Seconds that a rank's part of a batch saves of an update, against the whole batch; None if the batch is not
-    divided. Inside a graph only one size exists: there it is the most that could be saved."""
+    divided. Graphs, compiled code and CUDA kernels know only one size: there it is the most that could be saved."""
     parts, world = engine.parts, engine.parts.ranks.world
     if not parts.ranks.many or parts.config.learn.batch_per_rank or parts.rollouts is not None:
         return None
-    if engine.plan.graph or engine.plan.way == "compile":
+    if (
+        engine.plan.graph
+        or engine.plan.way == "compile"
+        or (engine.plan.way == "native" and parts.learner.device.type == "cuda")
+    ):
         rounds = [time_once(lambda: engine.learn(engine.largest), parts) for _ in range(ROUNDS)]
         return (world - 1) * min(rounds) / engine.largest
     size = parts.config.update_size

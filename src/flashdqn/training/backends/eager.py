@@ -1,7 +1,8 @@
 """PyTorch's own operations, one after the other: the reference for all other backends.
 
 On the CPU, recording and picking samples are compiled loops (`cpu/record.py`, `replay/samplers_cpu.py`). They give
-the same bits as the plain operations, which take their place in a training that is too short to compile for.
+the same bits as the plain operations, which take their place in a training that is too short to compile for. On
+CUDA, picking is one kernel (`cuda/picking.py`), where there is one for the ring.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from torch import Tensor
 
 from flashdqn.compute.compilation import NotCompiledError
 from flashdqn.core.types import Batch, Step
+from flashdqn.replay.samplers import Pick
 from flashdqn.replay.samplers_cpu import NativePick
 from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
 from flashdqn.training.backends.cpu.record import NativeRecord
+from flashdqn.training.backends.cuda.picking import PickingKernel, can_pick
 
 #: Stores the actions, the step that they led to, and the outcomes.
 Record = Callable[[Tensor, Step, Tensor], None]
@@ -30,12 +33,14 @@ class EagerBackend:
     def __init__(self, parts: Parts, compiler: Compiler) -> None:
         self.parts, uniform = parts, parts.sampler.uniform
         self._record: Record = parts.collector.record
-        self._pick: NativePick | None = None
+        self._pick: Pick | None = None
         if parts.learner.device.type == "cpu":
             with suppress(NotCompiledError):
                 self._record = NativeRecord(parts.collector)
             with suppress(NotCompiledError):
                 self._pick = NativePick(uniform) if uniform is not None else None
+        elif uniform is not None and can_pick(parts.ring):
+            self._pick = PickingKernel(uniform)
 
     @classmethod
     def fits(cls, parts: Parts) -> str | None:

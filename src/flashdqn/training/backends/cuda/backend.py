@@ -16,7 +16,7 @@ from flashdqn.training.assemble import Parts
 from flashdqn.training.backends.compiler import Compiler
 from flashdqn.training.backends.cuda.acting import ActingKernel, list_matrices
 from flashdqn.training.backends.cuda.network import fused_available, mlp_sizes
-from flashdqn.training.backends.cuda.picking import PickingKernel
+from flashdqn.training.backends.cuda.picking import PickingKernel, can_pick
 from flashdqn.training.backends.cuda.policy import FusedPolicy
 from flashdqn.training.backends.cuda.recording import RecordingKernel
 from flashdqn.training.backends.cuda.resident import ResidentUpdates
@@ -119,7 +119,7 @@ def choose_picking(parts: Parts, compiler: Compiler) -> Pick | None:
     uniform = parts.sampler.uniform
     if uniform is None:
         return None
-    if PickingKernel.fits(parts.ring) and explain_missing_nvrtc() is None:
+    if can_pick(parts.ring):
         return PickingKernel(uniform)
     return uniform.pick if compiler_missing(parts.learner.device) else compiler.compile("pick", uniform.pick)
 

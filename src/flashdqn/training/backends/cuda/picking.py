@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flashdqn.compute.nvrtc import CompiledCuda
+from flashdqn.compute.nvrtc import CompiledCuda, explain_missing_nvrtc
 from flashdqn.core.types import Batch, Transition
 from flashdqn.replay import Ring
 from flashdqn.replay.samplers import TRIES, UniformSampler
@@ -81,3 +81,8 @@ class PickingKernel:
             -(-count // samples), THREADS, (self._columns, places, bits, self._powers, count, samples)
         )
         return batch
+
+
+def can_pick(ring: Ring) -> bool:
+    """Whether the kernel can read this ring, and be compiled here."""
+    return PickingKernel.fits(ring) and explain_missing_nvrtc() is None
