@@ -63,3 +63,17 @@ def test_other_networks_are_counted_by_pytorch(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(flops, "count_any_flops", lambda *given: asked.append(given) or 7)
     assert count_flops(torch.nn.Linear(3, 2), ObsSpec((3,), torch.float32)) == 7
     assert asked
+
+
+def test_fused_layers_are_counted_too() -> None:
+    """They do not call the layers that they stand for."""
+    config = apply_settings(base_config("snake-grid"), {"network.channels": (8, 8)})
+    env = build_env(config.env, 2, torch.device("cpu"))
+    network = build_learner(config, env, torch.device("cpu")).online
+    plain = count_flops(network, env.obs_spec)
+    fused = [module for module in network.modules() if hasattr(module, "fused_on")]
+    for module in fused:
+        module.fused_on = "cpu"
+    assert fused
+    assert count_flops(network, env.obs_spec) == plain
+    assert all(module.fused_on == "cpu" for module in fused)

@@ -92,40 +92,53 @@ def test_two_ranks_on_one_gpu_have_the_same_bits_as_one_process_that_adds_two_gr
 def test_hand_written_updates_of_two_ranks_teach_what_the_whole_batch_teaches(
     shared: Callable[[str], list[Found]],
 ) -> None:
+    """Within the rounding of TF32."""
     twin, ranks = run_twin("dqn", whole=True), shared("dqn-native")
     assert torch.equal(ranks[0]["weights"], ranks[1]["weights"])
     for found in ranks:
         assert found["totals"].tolist()[::2] == [twin.seen, twin.learner.updates]
-        torch.testing.assert_close(found["weights"], twin.learner.flat.values.cpu(), rtol=1e-2, atol=1e-3)
+        assert distance(found["weights"], twin.learner.flat.values.cpu()) < 0.005
+
+
+def distance(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Found, Found]]:
-    """What graphs with an exchange by NCCL have come to, and graphs without any."""
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Found]:
+    """What graphs with an exchange by NCCL have come to (`graph`), the same without graphs (`plain`), and graphs
+    without an exchange (`alone`)."""
     out = tmp_path_factory.mktemp("nccl")
-    jobs = list_jobs([("eager", True), ("native", True)])
-    for name, count in (("nccl", 1), ("alone", 0)):
-        run_ranks(out / name, jobs, count)
-    return lambda job: (
-        load_file(out / "nccl" / f"{job}-0.safetensors"),
-        load_file(out / "alone" / f"{job}-0.safetensors"),
-    )
+    ways = [("eager", True), ("native", True)]
+    run_ranks(out / "graph", list_jobs(ways), 1)
+    run_ranks(out / "plain", list_jobs([("eager", False)]), 1)
+    run_ranks(out / "alone", list_jobs(ways, ["dqn", "pqn"]), 0)
+    return lambda kind, job: load_file(out / kind / f"{job}-0.safetensors")
+
+
+COLUMNS = ("totals", "action", "obs", "weights", "target")
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_graphs_that_hold_an_exchange_by_nccl_change_no_bit(
-    algo: str, captured: Callable[[str], tuple[Found, Found]]
+def test_graphs_that_hold_an_exchange_by_nccl_have_the_same_bits_as_no_graphs(
+    algo: str, captured: Callable[[str, str], Found]
 ) -> None:
-    nccl, alone = captured(f"{algo}-eager")
-    assert nccl["totals"].tolist()[2] >= (16 if algo == "pqn" else 30)
-    for name in ("totals", "action", "obs", "weights", "target"):
-        assert torch.equal(nccl[name], alone[name]), name
+    graph, plain = captured("graph", f"{algo}-eager"), captured("plain", f"{algo}-eager")
+    assert graph["totals"].tolist()[2] >= (16 if algo == "pqn" else 30)
+    for name in COLUMNS:
+        assert torch.equal(graph[name], plain[name]), name
 
 
-def test_hand_written_updates_hold_an_exchange_by_nccl(
-    captured: Callable[[str], tuple[Found, Found]],
-) -> None:
-    """The norm is summed in another order after an exchange: the same within rounding."""
-    nccl, alone = captured("dqn-native")
-    assert nccl["totals"].tolist() == alone["totals"].tolist()
-    torch.testing.assert_close(nccl["weights"], alone["weights"], rtol=1e-2, atol=1e-3)
+@pytest.mark.parametrize("algo", ["dqn", "pqn"])
+def test_the_mean_over_one_rank_changes_no_bit(algo: str, captured: Callable[[str, str], Found]) -> None:
+    """Not so with priorities: on ranks, new transitions enter with the largest that all knew at the last draw."""
+    graph, alone = captured("graph", f"{algo}-eager"), captured("alone", f"{algo}-eager")
+    for name in COLUMNS:
+        assert torch.equal(graph[name], alone[name]), name
+
+
+def test_hand_written_updates_hold_an_exchange_by_nccl(captured: Callable[[str, str], Found]) -> None:
+    """Other kernels than alone: the same within the rounding of TF32."""
+    graph, alone = captured("graph", "dqn-native"), captured("alone", "dqn-native")
+    assert graph["totals"].tolist() == alone["totals"].tolist()
+    assert distance(graph["weights"], alone["weights"]) < 0.01

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from flashdqn.core.contract import ObsSpec
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.cells import SpatialAttention
+from flashdqn.networks.fused.fit import use_plain_layers
 from flashdqn.networks.noisy import NoisyLinear
 
 #: Where the classes of modules come from whose products are known.
@@ -58,8 +59,8 @@ def count_any_flops(network: nn.Module, obs_spec: ObsSpec) -> int:
 
 
 def run_once(network: nn.Module, obs_spec: ObsSpec) -> None:
-    """A forward pass over one observation."""
+    """A forward pass over one observation, layer by layer: what is fused does not call its layers."""
     device = next((parameter.device for parameter in network.parameters()), None)
     obs = torch.zeros((1, *obs_spec.shape), dtype=obs_spec.dtype, device=device)
-    with torch.no_grad():
+    with torch.no_grad(), use_plain_layers(network):
         network(obs)

@@ -6,6 +6,8 @@ import functools
 import importlib.util
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,19 @@ def use_fused(network: nn.Module, device: torch.device) -> None:
     for module in network.modules():
         if hasattr(module, "fused_on"):
             module.fused_on = device.type if can_fuse(device) else None  # type: ignore[assignment]
+
+
+@contextmanager
+def use_plain_layers(network: nn.Module) -> Iterator[None]:
+    """Every layer is called by itself in here."""
+    before = [(module, module.fused_on) for module in network.modules() if hasattr(module, "fused_on")]
+    for module, _ in before:
+        module.fused_on = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for module, device in before:
+            module.fused_on = device
 
 
 def has_fused_layers(network: nn.Module) -> bool:
