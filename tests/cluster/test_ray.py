@@ -139,6 +139,39 @@ def test_a_killed_worker_is_replaced_and_the_training_goes_on() -> None:
     assert steps == sorted(set(steps)), "what was done twice is there once"
 
 
+@pytest.fixture
+def machines() -> Iterator[Any]:
+    """A cluster of two machines with a core each, as two of Ray's nodes on this one."""
+    from ray.cluster_utils import Cluster
+
+    soon = {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 500,
+        "health_check_failure_threshold": 3,
+    }
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": soon}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.mark.skipif("FLASHDQN_RAY_MACHINES" not in os.environ, reason="it takes minutes: docs/ray.md")
+def test_a_training_goes_on_with_fewer_workers_when_a_machine_is_lost(machines: Any) -> None:
+    second = machines.add_node(num_cpus=1)
+    training = start_training("--workers", "1:2", "--ray-address", machines.address, **LONG)
+    wait_until(list_ray_checkpoints, "Ray has no checkpoint")
+    machines.remove_node(second, allow_graceful=False)
+    said, wrong = training.communicate(timeout=PATIENCE)
+    assert training.returncode == 0, said + wrong
+    (run,) = list_runs()
+    summary = read_summary(run)
+    assert summary["finished"]
+    assert summary["steps"] >= 150_000
+    assert "ranks" in said
+    steps = [int(line.split(",")[0]) for line in (run / "metrics.csv").read_text().splitlines()[1:]]
+    assert steps == sorted(set(steps)), "what was done twice is there once"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_training_that_is_ended_leaves_nothing_running(number: signal.Signals) -> None:
     training = start_training("--workers", "2", **LONG | {"steps": 10**9})

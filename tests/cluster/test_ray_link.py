@@ -97,6 +97,7 @@ def test_flags_that_do_not_fit(words: str, said: str, capsys: pytest.CaptureFixt
     [
         ("--workers none", "--workers is a number"),
         ("--workers 32", "32 ranks"),
+        ("--workers 2:4", "any number of --workers 2:4. 16 boards do not divide among 3 ranks"),
         ("--ranks 2", "give --workers"),
     ],
 )

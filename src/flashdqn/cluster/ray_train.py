@@ -61,10 +61,15 @@ def parse_workers(text: str) -> tuple[int, int]:
 
 
 def check_workers(config: Config, workers: tuple[int, int]) -> None:
-    """Refuse numbers of workers that cannot share the boards and the batch; of a range, its ends."""
-    for count in workers:
-        if count > 1:
+    """Refuse numbers of workers that cannot share the boards and the batch. Of a range, Ray may take any number."""
+    least, most = workers
+    for count in range(least, most + 1):
+        try:
             check_share(config, count)
+        except ConfigError as error:
+            if least == most:
+                raise
+            raise ConfigError(f"Ray may take any number of --workers {least}:{most}. {error}") from None
 
 
 def train_on_ray(
@@ -81,12 +86,19 @@ def train_on_ray(
         Interrupt(waits=True) as interrupt,
         connect_ray(options.address, max(cores(), options.workers[1])) as ray,
     ):
-        mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
+        mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=stay_here(ray)).remote()
         trainer = make_trainer(ray, config, job | {"mailbox": mailbox}, options)
         warn_of_waiting(ray, options, progress)
         watched = FitThread(trainer)
         words = watch_training(ray, mailbox, watched, progress, interrupt)
     return make_end(config, words, watched, interrupt)
+
+
+def stay_here(ray: Any) -> Any:
+    """An actor on the command's own machine: it is not lost with another one."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def make_trainer(ray: Any, config: Config, job: dict[str, Any], options: RayOptions) -> Any:
