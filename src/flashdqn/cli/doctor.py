@@ -25,6 +25,8 @@ class DoctorArguments:
       flashdqn doctor --seconds 2m --html report.html train.py
       flashdqn doctor --python ../their-project/.venv/bin/python ../their-project/dqn.py
       flashdqn doctor -m cleanrl.dqn --seed 1
+      flashdqn doctor --try --fix train.py
+      flashdqn doctor compare before.json after.json --fail-if-slower 10%
 
     The doctor's own flags come before the script; everything after the script is passed to it. The report says
     where the time goes, line by line, what to do about it, with the expected gain, and what only looks like a gain.
@@ -39,6 +41,15 @@ class DoctorArguments:
     """Also write the report as a page."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the report as JSON."""
+    try_cures: Annotated[bool, tyro.conf.arg(aliases=("--try",)), tyro.conf.FlagCreatePairsOff] = False
+    """Then run the script again with each cure of one setting, in turns with the untouched script, and say what was
+    gained."""
+    fix: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Then write a patch beside the script, if one fits: tested on a copy, the same results, and faster."""
+    try_seconds: Annotated[Seconds, Between(1, 10**5)] = 15.0
+    """How long each run of --try and --fix trains."""
+    rounds: Annotated[int, Between(1, 100)] = 3
+    """How often each of them is run, in turns."""
     python: Annotated[str, tyro.conf.arg(metavar="PATH")] = sys.executable
     """The interpreter that runs the script, from the script's own environment. It does not need flashdqn."""
 
@@ -46,11 +57,16 @@ class DoctorArguments:
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn doctor`."""
     from flashdqn.doctor.examine import build_report
+    from flashdqn.doctor.proof import ProofOptions, prove
     from flashdqn.doctor.report.contents import write_report_json
     from flashdqn.doctor.report.page import write_doctor_page
     from flashdqn.doctor.report.terminal import show_report
     from flashdqn.doctor.run import Patient, check_patient, watch_patient
 
+    if arguments[:1] == ["compare"]:
+        from flashdqn.cli.doctor_compare import run_comparison
+
+        return run_comparison(arguments[1:])
     ours, module, script, theirs = split_script_arguments(arguments)
     parsed = parse("doctor", DoctorArguments, ours, flag_names(DoctorArguments()), DoctorArguments())
     if not script:
@@ -65,8 +81,12 @@ def run_command(arguments: list[str]) -> int:
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
     console.print(start, highlight=False, markup=False)
-    report = build_report(watch_patient(patient))
+    record = watch_patient(patient)
+    report = build_report(record)
     show_report(report, console)
+    if parsed.try_cures or parsed.fix:
+        options = ProofOptions(parsed.try_cures, parsed.fix, parsed.try_seconds, parsed.rounds)
+        report = prove(patient, record, report, options, console)
     if parsed.html is not None:
         write_doctor_page(report, parsed.html)
         console.print(f"Page    {parsed.html}", highlight=False, markup=False)
@@ -87,6 +107,6 @@ def split_script_arguments(arguments: list[str]) -> tuple[list[str], bool, str, 
             return arguments[:i], True, arguments[i + 1], arguments[i + 2 :]
         if not word.startswith("-"):
             return arguments[:i], False, word, arguments[i + 1 :]
-        takes_value = word in ("--seconds", "--html", "--json", "--python")
+        takes_value = word in ("--seconds", "--html", "--json", "--python", "--try-seconds", "--rounds")
         i += 2 if takes_value else 1
     return arguments, False, "", []

@@ -147,6 +147,41 @@ class GrowingContainer:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A cure or a patch that was tried: the script with it, in turns with the untouched script."""
+
+    cure: str
+    finding: str
+    """The name of the finding that it answers."""
+    what: str
+    """What was changed."""
+    predicted: float
+    """The finding's prediction; 1.0: not about speed."""
+    measured: float
+    """How many times as fast it was over the same work; NaN if it could not be measured."""
+    low: float
+    high: float
+    """The interval of 95%; zero and infinity with a single pair of runs."""
+    cpu: float
+    """The same by CPU time, which a busy machine changes less; NaN if it could not be measured."""
+    pairs: int
+    numbers: str
+    """`equal`, `rounded`, `different` or `unknown`."""
+    numbers_because: str
+    """The same in words."""
+    load: float
+    """The machine's highest load meanwhile: processes that wanted to run."""
+    verdict: str
+    """One sentence."""
+    patch: str = ""
+    """For a patch: the unified diff."""
+    kept: bool = False
+    """For a patch: whether it is in the file that was written."""
+    changes: str = ""
+    """What it may change in the numbers, in words; empty: nothing."""
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report."""
 
@@ -188,6 +223,8 @@ class Report:
     """All operations of torch by line, the most expensive first; only in deep mode."""
     growth: tuple[GrowingContainer, ...] = ()
     """Containers that grow."""
+    trials: tuple[Trial, ...] = ()
+    """Cures that were tried (`--try`) and patches that were tested (`--fix`)."""
 
     @property
     def ratio(self) -> float:

@@ -1,0 +1,110 @@
+"""The cures of one setting: which of them answer the findings of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from flashdqn.doctor.cures.cure import Cure
+from flashdqn.doctor.cures.silence import remove_prints
+from flashdqn.doctor.evidence import Evidence
+from flashdqn.doctor.findings.learning import find_wasted_graphs
+from flashdqn.doctor.report.contents import Finding
+
+Maker = Callable[[Evidence, Finding], Iterator[Cure]]
+
+ROUNDING = "sums in another order: rounding"
+
+
+def list_cures(evidence: Evidence, findings: tuple[Finding, ...]) -> list[Cure]:
+    """Each cure that answers one of the findings, once, in the order of the findings."""
+    found: dict[str, Cure] = {}
+    for finding in findings:
+        for make in MAKERS.get(finding.name, ()):
+            for cure in make(evidence, finding):
+                found.setdefault(cure.name, cure)
+    return list(found.values())
+
+
+def make_threads(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
+    """The number of threads that was the fastest in the probe."""
+    probe = evidence.record.probes.threads
+    number = min(probe, key=lambda count: probe[count]) if probe else 1
+    yield Cure(
+        name="threads",
+        finding=finding.name,
+        what=f"torch.set_num_threads({number})",
+        predicted=finding.speedup,
+        injections=(("threads", {"number": number}),),
+        changes=ROUNDING,
+    )
+
+
+def make_optimizer_flag(flag: str) -> Maker:
+    """`fused=True` or `foreach=True` for every optimizer that knows it."""
+
+    def make(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
+        yield Cure(
+            name=f"{flag}-optimizer",
+            finding=finding.name,
+            what=f"{flag}=True in the optimizer",
+            predicted=finding.speedup,
+            injections=(("optimizer-flag", {"flag": flag}),),
+            changes="rounding",
+        )
+
+    return make
+
+
+def make_setting(name: str, injection: str, what: str, changes: str = "") -> Maker:
+    """A setting without any parameter."""
+
+    def make(_: Evidence, finding: Finding) -> Iterator[Cure]:
+        yield Cure(name, finding.name, what, finding.speedup, ((injection, {}),), changes=changes)
+
+    return make
+
+
+def make_no_grad(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
+    """No graph at the lines that waste one."""
+    places = [(site.file, site.line) for site in find_wasted_graphs(evidence)]
+    yield Cure(
+        name="no-grad",
+        finding=finding.name,
+        what=f"torch.no_grad() at {len(places)} line{'s' * (len(places) != 1)}",
+        predicted=finding.speedup,
+        injections=(("no-grad", {"places": places}),),
+    )
+
+
+def make_silence(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
+    """Nothing is printed; where the source prints in plain statements, the texts are not made either."""
+    yield Cure(
+        name="print-off",
+        finding=finding.name,
+        what="print() off",
+        predicted=finding.speedup,
+        injections=(("silent", {}),),
+        replaced=remove_prints(evidence.record),
+    )
+
+
+TF32 = make_setting("tf32", "tf32", 'torch.set_float32_matmul_precision("high")', "products with 10 bits")
+BF16 = make_setting("bfloat16", "bfloat16", "torch.autocast with bfloat16", "products with 8 bits")
+COMPILE = make_setting("compile", "compile", "network.compile()", "rounding")
+#: By the finding's name; findings without a cure of one setting have none.
+MAKERS: dict[str, tuple[Maker, ...]] = {
+    "too-many-threads": (make_threads,),
+    "unfused-optimizer": (make_optimizer_flag("fused"), make_optimizer_flag("foreach")),
+    "subnormals": (
+        make_setting("flush", "flush", "torch.set_flush_denormal(True)", "tiny numbers are zero"),
+    ),
+    "no-grad-forgotten": (make_no_grad,),
+    "target-with-grad": (make_no_grad,),
+    "printing": (make_silence,),
+    "logging": (make_setting("logger-off", "no-logger", "loggers and figures off"),),
+    "zero-grad-memset": (make_setting("set-to-none", "set-to-none", "zero_grad(set_to_none=True)"),),
+    "tf32-off": (TF32,),
+    "half-unused": (BF16,),
+    "launch-bound": (COMPILE, make_optimizer_flag("fused")),
+    "starved-device": (COMPILE,),
+}

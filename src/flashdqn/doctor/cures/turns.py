@@ -1,0 +1,125 @@
+"""Run the untouched script and its cures in turns: untouched, each cure, untouched, each cure, … untouched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from flashdqn.doctor.cures.cure import Cure
+from flashdqn.doctor.cures.same_numbers import Numbers, compare_numbers
+from flashdqn.doctor.cures.same_work import Interval, compute_interval, measure_gains
+from flashdqn.doctor.cures.trial_process import TrialSetup, run_trial
+from flashdqn.doctor.report.contents import Trial
+from flashdqn.doctor.watch.kinds import Ending
+from flashdqn.doctor.watch.trial_rows import TrialRecord
+
+Say = Callable[[str], None]
+"""Is told what runs now."""
+RunOne = Callable[[TrialSetup, Cure | None], TrialRecord]
+
+
+@dataclass
+class Turns:
+    """The runs so far, by cure."""
+
+    untouched: list[TrialRecord] = field(default_factory=list)
+    cured: dict[str, list[TrialRecord]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    """Cures with which the script failed: the last line of its error. They are not run again."""
+
+
+def take_turns(
+    setup: TrialSetup, cures: Sequence[Cure], rounds: int, say: Say, run: RunOne = run_trial
+) -> Turns:
+    """All runs, in turns. Ctrl-C ends them early, and what was measured until then counts."""
+    turns = Turns(cured={cure.name: [] for cure in cures})
+    try:
+        for number in range(1, rounds + 1):
+            if not run_untouched(setup, turns, f"round {number} of {rounds}", say, run):
+                return turns
+            for cure in cures:
+                if cure.name not in turns.broken:
+                    say(f"round {number} of {rounds}: {cure.what}")
+                    note_cured(turns, cure, run(setup, cure))
+        run_untouched(setup, turns, "last", say, run)
+    except KeyboardInterrupt:
+        say("stopped; what was measured until now follows")
+    return turns
+
+
+def run_untouched(setup: TrialSetup, turns: Turns, when: str, say: Say, run: RunOne) -> bool:
+    """Run the script as it is; False if it failed, because then there is nothing to compare with."""
+    say(f"{when}: the untouched script")
+    record = run(setup, None)
+    if record.ended in (Ending.FAILED, Ending.KILLED) or not record.series:
+        for name in turns.cured:
+            turns.broken.setdefault(name, f"the untouched script failed: {find_last_line(record.error)}")
+        return False
+    turns.untouched.append(record)
+    return True
+
+
+def note_cured(turns: Turns, cure: Cure, record: TrialRecord) -> None:
+    """Keep a cured run, or the reason why there is none."""
+    if record.ended in (Ending.FAILED, Ending.KILLED) or not record.series:
+        turns.broken[cure.name] = f"the script failed with it: {find_last_line(record.error)}"
+    elif cure.injections and not record.applied:
+        reason = record.failed[0] if record.failed else "nothing in the script uses it"
+        turns.broken[cure.name] = f"it changed nothing: {reason}"
+    else:
+        turns.cured[cure.name].append(record)
+
+
+def find_last_line(error: str) -> str:
+    """The last line of a traceback."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no message"
+
+
+def judge_turns(turns: Turns, cures: Sequence[Cure]) -> tuple[Trial, ...]:
+    """What each cure has brought."""
+    return tuple(judge_cure(turns, cure) for cure in cures)
+
+
+def judge_cure(turns: Turns, cure: Cure) -> Trial:
+    """The measured gain of one cure, its interval, and whether the numbers stayed the same."""
+    cured = turns.cured[cure.name] if cure.name not in turns.broken else []
+    gains = measure_gains(turns.untouched, cured)
+    cpu = measure_gains(turns.untouched, cured, "cpu")
+    gain = compute_interval(gains) if gains else Interval(math.nan, math.nan, math.nan)
+    numbers = compare_numbers(turns.untouched, cured)
+    runs = [*turns.untouched, *cured]
+    return Trial(
+        cure=cure.name,
+        finding=cure.finding,
+        what=cure.what,
+        predicted=cure.predicted,
+        measured=gain.middle,
+        low=gain.low,
+        high=gain.high,
+        cpu=compute_interval(cpu).middle if cpu else math.nan,
+        pairs=len(gains),
+        numbers=numbers.sameness,
+        numbers_because=numbers.words,
+        load=max((run.load for run in runs), default=math.nan),
+        verdict=describe_verdict(turns, cure, gain, len(gains), numbers),
+        changes=cure.changes,
+    )
+
+
+def describe_verdict(turns: Turns, cure: Cure, gain: Interval, pairs: int, numbers: Numbers) -> str:
+    """One sentence on one cure."""
+    if cure.name in turns.broken:
+        return f"Not measured: {turns.broken[cure.name]}."
+    if not pairs:
+        return "Not measured: too little common work; give it longer with --try-seconds."
+    if pairs == 1:
+        speed = "One pair of runs says nothing about chance"
+    elif gain.is_faster:
+        speed = "Faster"
+    elif gain.is_slower:
+        speed = "Slower"
+    else:
+        speed = "No difference beyond chance"
+    return f"{speed}; the numbers: {numbers.words}."
