@@ -13,7 +13,14 @@ from flashdqn.doctor.cures.progress import count_runs, show_turns
 from flashdqn.doctor.cures.trial_process import TrialSetup, plan_trials
 from flashdqn.doctor.cures.turns import Turns, judge_turns, take_turns
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.fixes.patch import Patch, choose_patches, write_patches
+from flashdqn.doctor.fixes.patch import (
+    Patch,
+    choose_patches,
+    combine_cures,
+    mark_kept,
+    select_compatible,
+    write_patches,
+)
 from flashdqn.doctor.fixes.propose import propose_patches
 from flashdqn.doctor.report.contents import Report, Trial
 from flashdqn.doctor.report.trials import show_trials
@@ -48,7 +55,7 @@ def prove(
     if options.cures:
         trials += try_cures(setup, list_cures(evidence, report.findings), options, console)
     if options.patches:
-        trials += test_patches(setup, propose_patches(evidence, report.findings), options, console)
+        trials += try_patches(setup, propose_patches(evidence, report.findings), options, console)
     return replace(report, trials=trials)
 
 
@@ -59,13 +66,14 @@ def try_cures(
     if not cures:
         say(console, "Nothing to try: no finding has a cure of one setting.")
         return ()
-    turns = run_turns(setup, cures, options, console, "Trying")
+    what = f"Trying {len(cures)} cure{'s' * (len(cures) != 1)}"
+    turns = run_turns(setup, cures, options, console, what)
     trials = judge_turns(turns, cures)
     show_trials("Tried: predicted and measured", trials, setup, turns, console)
     return trials
 
 
-def test_patches(
+def try_patches(
     setup: TrialSetup, patches: list[Patch], options: ProofOptions, console: Console
 ) -> tuple[Trial, ...]:
     """`--fix`: each patch in turns with the untouched script; those that hold are written beside the script."""
@@ -73,26 +81,39 @@ def test_patches(
         say(console, "Nothing to fix by machine: no finding has a patch that fits this source exactly.")
         return ()
     cures = [patch.as_cure() for patch in patches]
-    turns = run_turns(setup, cures, options, console, "Testing")
+    what = f"Testing {len(cures)} patch{'es' * (len(cures) != 1)}"
+    turns = run_turns(setup, cures, options, console, what)
     trials = choose_patches(patches, judge_turns(turns, cures))
     show_trials("Patches: predicted and measured", trials, setup, turns, console)
-    kept = [patch for patch, trial in zip(patches, trials, strict=True) if trial.kept]
-    for path in write_patches(kept, setup.patient):
+    kept = select_compatible(patches, trials)
+    if len(kept) > 1:
+        trials, kept = try_together(setup, kept, trials, options, console)
+    for path in write_patches(kept):
         say(console, f"Patch   {path}   (the script itself is untouched)")
     if not kept:
         say(console, "No patch was written: none was both faster and the same.")
-    return trials
+    return mark_kept(trials, kept)
+
+
+def try_together(
+    setup: TrialSetup, kept: list[Patch], trials: tuple[Trial, ...], options: ProofOptions, console: Console
+) -> tuple[tuple[Trial, ...], list[Patch]]:
+    """Run all kept patches as one, which is what is written; only the best one is kept if together they fail."""
+    together = combine_cures(kept)
+    turns = run_turns(setup, [together], options, console, "Testing them all together,")
+    (trial,) = judge_turns(turns, [together])
+    show_trials("All patches together", (trial,), setup, turns, console)
+    return (*trials, trial), kept if trial.pairs and trial.measured > 1.0 else kept[:1]
 
 
 def run_turns(
-    setup: TrialSetup, cures: Sequence[Cure], options: ProofOptions, console: Console, verb: str
+    setup: TrialSetup, cures: Sequence[Cure], options: ProofOptions, console: Console, what: str
 ) -> Turns:
     """All runs, with progress on the terminal."""
     runs = count_runs(len(cures), options.rounds)
     minutes = runs * (options.seconds + START_UP) / 60
-    what = f"{len(cures)} {'cure' if verb == 'Trying' else 'patch'}{'' if len(cures) == 1 else 's' if verb == 'Trying' else 'es'}"
     title = (
-        f"{verb} {what} in turns with the untouched script: {runs} runs of {options.seconds:g} s, "
+        f"{what} in turns with the untouched script: {runs} runs of {options.seconds:g} s, "
         f"about {minutes:.0f} min; Ctrl-C ends it early."
     )
     console.print()

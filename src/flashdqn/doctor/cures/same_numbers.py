@@ -1,4 +1,4 @@
-"""Whether a cured run computes the same as the untouched one: by the parameters after the same number of updates."""
+"""Whether a cured run computes the same as the untouched one: by the parameters after equally many updates."""
 
 from __future__ import annotations
 

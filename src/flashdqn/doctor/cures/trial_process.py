@@ -100,9 +100,9 @@ def write_plan(setup: TrialSetup, cure: Cure | None, folder: Path) -> Path:
         replaced=replaced,
         seed=SEED,
     )
-    path = folder / "plan.json"
-    path.write_text(json.dumps(asdict(plan)), encoding="utf-8")
-    return path
+    written = folder / "plan.json"
+    written.write_text(json.dumps(asdict(plan)), encoding="utf-8")
+    return written
 
 
 def read_lines(stream: IO[bytes] | None, tail: deque[bytes]) -> None:

@@ -11,7 +11,6 @@ from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Sameness
 from flashdqn.doctor.fixes.edits import Edit, OverlapError, apply_edits, make_diff
 from flashdqn.doctor.report.contents import Finding, Trial
-from flashdqn.doctor.run import Patient
 
 SLOWER = 0.95
 """A patch that is not about speed may not cost more than this."""
@@ -76,25 +75,59 @@ def holds(patch: Patch, trial: Trial) -> bool:
     return trial.measured > 1.0 and (trial.pairs == 1 or trial.low > 1.0)
 
 
-def write_patches(patches: Sequence[Patch], patient: Patient) -> list[Path]:
-    """Write one diff for each patched file beside that file; never over it. Returns the paths."""
-    written = []
-    for file in dict.fromkeys(patch.file for patch in patches):
-        path = Path(file)
-        mine = [patch for patch in patches if patch.file == file]
-        text = make_diff(path, mine[0].before, combine_patches(mine), path.parent)
-        written.append(path.with_name(f"{path.stem}.doctor.patch"))
-        write_output(written[-1], text)
-    return written
-
-
-def combine_patches(patches: Sequence[Patch]) -> str:
-    """The text with all patches of a file; one that wants the same place as an earlier one is left out."""
-    edits: list[Edit] = []
-    for patch in patches:
+def select_compatible(patches: Sequence[Patch], trials: Sequence[Trial]) -> list[Patch]:
+    """The patches that hold, the largest gain first; one that wants the same place as a better one is left out."""
+    pairs = [pair for pair in zip(patches, trials, strict=True) if pair[1].kept]
+    chosen: list[Patch] = []
+    for patch, _ in sorted(pairs, key=lambda pair: -pair[1].measured):
+        mine = [other for other in chosen if other.file == patch.file]
         try:
-            apply_edits(patch.before, [*edits, *patch.edits])
+            apply_edits(patch.before, [edit for other in (*mine, patch) for edit in other.edits])
         except OverlapError:
             continue
-        edits += patch.edits
-    return apply_edits(patches[0].before, edits)
+        chosen.append(patch)
+    return chosen
+
+
+def mark_kept(trials: Sequence[Trial], kept: Sequence[Patch]) -> tuple[Trial, ...]:
+    """The trials, with those marked whose patches are in the written file."""
+    names = {patch.name for patch in kept}
+    return tuple(replace(trial, kept=trial.cure in names) for trial in trials)
+
+
+def combine_patches(patches: Sequence[Patch]) -> dict[str, str]:
+    """The patched text of each file."""
+    files = dict.fromkeys(patch.file for patch in patches)
+    return {
+        file: apply_edits(mine[0].before, [edit for patch in mine for edit in patch.edits])
+        for file in files
+        for mine in ([patch for patch in patches if patch.file == file],)
+    }
+
+
+def combine_cures(patches: Sequence[Patch]) -> Cure:
+    """All patches as one cure."""
+    predicted = 1.0
+    for patch in patches:
+        predicted *= patch.finding.speedup
+    return Cure(
+        name="together",
+        finding=" and ".join(dict.fromkeys(patch.finding.name for patch in patches)),
+        what="all of them",
+        predicted=predicted,
+        injections=(("patched", {}),),
+        replaced=combine_patches(patches),
+        changes=", ".join(dict.fromkeys(patch.changes for patch in patches if patch.changes)),
+        changes_learning=any(patch.changes_learning for patch in patches),
+    )
+
+
+def write_patches(patches: Sequence[Patch]) -> list[Path]:
+    """Write one diff for each patched file beside that file; never over it. Returns the paths."""
+    before = {patch.file: patch.before for patch in patches}
+    written = []
+    for file, after in combine_patches(patches).items():
+        path = Path(file)
+        written.append(path.with_name(f"{path.stem}.doctor.patch"))
+        write_output(written[-1], make_diff(path, before[file], after, path.parent))
+    return written

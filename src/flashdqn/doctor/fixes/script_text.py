@@ -153,9 +153,9 @@ def find_counter(script: ScriptText, loop: Loop) -> str | None:
         counts = isinstance(call, ast.Call) and source.get_called_name(call) in ("range", "count", "trange")
         if counts and isinstance(loop.target, ast.Name):
             return loop.target.id if loop.target.id != "_" else None
-        if isinstance(call, ast.Call) and source.get_called_name(call) == "enumerate":
-            if isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
-                return loop.target.elts[0].id
+        numbered = isinstance(call, ast.Call) and source.get_called_name(call) == "enumerate"
+        if numbered and isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
+            return loop.target.elts[0].id
         if isinstance(call, ast.Call) and source.get_called_name(call) == "tqdm" and call.args:
             inner = call.args[0]
             if isinstance(inner, ast.Call) and source.get_called_name(inner) == "range":

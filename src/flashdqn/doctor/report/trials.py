@@ -76,7 +76,8 @@ def render_trials(trials: tuple[Trial, ...]) -> str:
     """The same for the page; patches with their diffs."""
     if not trials:
         return ""
-    head = "<tr><th>finding</th><th>changed</th><th>predicted</th><th>measured</th><th>95%</th><th>numbers</th></tr>"
+    names = ("finding", "changed", "predicted", "measured", "95%", "numbers")
+    head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
     rows = "".join(
         f"<tr><td>{escape(trial.finding)}</td><td><code>{escape(trial.what)}</code></td>"
         f"<td>{format_factor(trial.predicted) if trial.predicted != 1.0 else 'not speed'}</td>"

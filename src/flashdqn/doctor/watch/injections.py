@@ -72,16 +72,17 @@ class OptimizerFlag(Injection):
         """Change the constructors of all optimizers that know the flag."""
         for made in vars(module.optim).values():
             if isinstance(made, type) and issubclass(made, module.optim.Optimizer):
-                names = made.__init__.__code__.co_varnames if hasattr(made.__init__, "__code__") else ()
-                if self.settings["flag"] in names:
-                    made.__init__ = self.flagged(made, made.__init__)  # type: ignore[misc]
+                changed: Any = made
+                code = getattr(vars(made).get("__init__"), "__code__", None)
+                if code is not None and self.settings["flag"] in code.co_varnames:
+                    changed.__init__ = self.flagged(made, changed.__init__)
 
     def flagged(self, made: type, original: Callable[..., None]) -> Callable[..., None]:
         """The same constructor with the flag; without it where torch refuses it for these parameters."""
         flag = self.settings["flag"]
 
         @functools.wraps(original)
-        def __init__(optimizer: Any, params: Any, *args: Any, **kwargs: Any) -> None:
+        def construct(optimizer: Any, params: Any, *args: Any, **kwargs: Any) -> None:
             said = {"fused", "foreach", "differentiable"} & set(kwargs)
             if said or type(optimizer) is not made:
                 return original(optimizer, params, *args, **kwargs)
@@ -94,7 +95,7 @@ class OptimizerFlag(Injection):
             self.note(f"{made.__name__}(…, {flag}=True)")
             return None
 
-        return __init__
+        return construct
 
 
 class Flush(Injection):
@@ -148,7 +149,7 @@ class NoGrad(OutermostCall):
 
     def begin(self) -> None:
         """Read the lines."""
-        self.places = {(str(file), int(line)) for file, line in self.settings["places"]}  # type: ignore[attr-defined]
+        self.places = {(str(file), int(line)) for file, line in self.settings["places"]}
 
     def around(self, torch: Any, call: Any, args: Any, kwargs: Any) -> Any:
         """Without gradients if one of the lines calls."""
@@ -251,10 +252,10 @@ class Silent(Injection):
         original = module.tqdm.__init__
 
         @functools.wraps(original)
-        def __init__(bar: Any, *args: Any, **kwargs: Any) -> None:
+        def construct(bar: Any, *args: Any, **kwargs: Any) -> None:
             original(bar, *args, **{**kwargs, "disable": True})
 
-        module.tqdm.__init__ = __init__
+        module.tqdm.__init__ = construct
 
 
 class NoLogger(Injection):

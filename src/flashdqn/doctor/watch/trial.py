@@ -72,7 +72,7 @@ class Trial(threading.Thread):
     def torch_imported(self, torch: ModuleType) -> None:
         """Count updates from now on."""
         optimizer = sys.modules["torch.optim.optimizer"]
-        optimizer.register_optimizer_step_post_hook(self.note_update)  # type: ignore[attr-defined]
+        optimizer.register_optimizer_step_post_hook(self.note_update)
 
     def note_update(self, optimizer: Any, *_: Any) -> None:
         """After each step of an optimizer."""

@@ -33,9 +33,7 @@ def fix_list_batches(evidence: Evidence, finding: Finding) -> Iterator[Patch]:
         ("array-first", make_arrays_first(script, calls), "numpy makes the array, torch takes it over"),
     ):
         if edits:
-            yield Patch(
-                name, finding, script.file, script.text, tuple([*edits, *bring_numpy(script)]), what=what
-            )
+            yield Patch(name, finding, script.file, script.text, (*edits, *bring_numpy(script)), what=what)
 
 
 def find_hot_makers(evidence: Evidence, script: ScriptText) -> list[ast.Call]:

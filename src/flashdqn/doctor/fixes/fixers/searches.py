@@ -84,12 +84,8 @@ def collect_uses(script: ScriptText, function: Function, name: str) -> list[tupl
             case ast.Assign() if isinstance(node.ctx, ast.Store):
                 uses.append(("made", parent.value))
             case ast.Attribute(attr=method) if isinstance(above, ast.Call) and above.func is parent:
-                first = (
-                    isinstance(above.args[0], ast.Constant) and above.args[0].value == 0
-                    if above.args
-                    else False
-                )
-                uses.append((f"{method}(0)" if method == "pop" and first else method, above))
+                takes_first = method == "pop" and [ast.unparse(part) for part in above.args] == ["0"]
+                uses.append(("pop(0)" if takes_first else method, above))
             case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
                 uses.append(("in", parent))
             case ast.Call(func=ast.Name(id="len"), args=[_]):
