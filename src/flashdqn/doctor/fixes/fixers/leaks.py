@@ -77,21 +77,24 @@ def is_mean(call: ast.Call) -> bool:
 
 def carry_sum(script: ScriptText, statement: ast.stmt, mean: ast.Call, history: ast.expr) -> list[Edit]:
     """The edits, if the history is made once as an empty list, appended to once, and changed nowhere else."""
-    uses = [n for n in ast.walk(script.module) if type(n) is type(history) and same_expression(n, history)]
+    home = find_home(script, statement, history)
+    if home is None:
+        return []
+    uses = [n for n in ast.walk(home) if type(n) is type(history) and same_expression(n, history)]
     makers = [
         n
-        for n in ast.walk(script.module)
+        for n in ast.walk(home)
         if isinstance(n, ast.Assign)
         and len(n.targets) == 1
         and same_expression(n.targets[0], history)
         and isinstance(n.value, ast.List)
         and not n.value.elts
     ]
-    appends = [n for n in ast.walk(script.module) if is_append(n, history)]
+    appends = [n for n in ast.walk(home) if is_append(n, history)]
     changed = [n for n in uses if isinstance(getattr(n, "ctx", None), ast.Store | ast.Del)]
     calls = [
         n
-        for n in ast.walk(script.module)
+        for n in ast.walk(home)
         if isinstance(n, ast.Attribute) and same_expression(n.value, history) and n.attr != "append"
     ]
     if len(makers) != 1 or len(appends) != 1 or len(changed) != 1 or calls:
@@ -116,8 +119,35 @@ def carry_sum(script: ScriptText, statement: ast.stmt, mean: ast.Call, history: 
         Edit.after_line(
             script.text, append.end_lineno or 0, f"{script.indent(append)}{total} += {script.read(value)}\n"
         ),
-        script.replace(mean, f"({total} / len({name}))"),
+        replace_mean(script, mean, f"{total} / len({name})"),
     ]
+
+
+def replace_mean(script: ScriptText, mean: ast.Call, quotient: str) -> Edit:
+    """A quotient in the place of a mean, in parentheses where it is part of something."""
+    alone = isinstance(script.parents[mean], ast.Assign)
+    return script.replace(mean, quotient if alone else f"({quotient})")
+
+
+def find_home(script: ScriptText, statement: ast.stmt, history: ast.expr) -> ast.AST | None:
+    """Where all changes of a history are: the class of `self.x`, if nobody else changes an `x`; the module of a
+    name. None for other objects' attributes."""
+    if isinstance(history, ast.Name):
+        return script.module
+    if not isinstance(history, ast.Attribute) or not is_self(history.value):
+        return None
+    home = next((node for node in script.enclosing(statement) if isinstance(node, ast.ClassDef)), None)
+    for node in ast.walk(script.module):
+        if isinstance(node, ast.Attribute) and node.attr == history.attr and not is_self(node.value):
+            parent = script.parents[node]
+            if isinstance(node.ctx, ast.Store | ast.Del) or isinstance(parent, ast.Attribute):
+                return None
+    return home
+
+
+def is_self(node: ast.expr) -> bool:
+    """Whether this is `self`."""
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def is_append(node: ast.AST, history: ast.expr) -> bool:
