@@ -1,6 +1,6 @@
 """Can the doctor cure its patients by machine? `flashdqn doctor --try --fix` on each, and the patch tried by hand.
 
-    python benchmarks/doctor_fix.py [--seconds 30] [--try-seconds 10] [--rounds 3] [--only printing,row_loop] [--resume]
+    python benchmarks/doctor_fix.py [--seconds 30] [--try-seconds 10] [--rounds 3] [--only row_loop] [--resume]
 
 Each patient is copied into a folder of its own and examined there. A patch that the doctor writes is applied with
 `patch`, and both scripts are run alone to their end, in turns: the gain by their own clock, and their own checksum.
@@ -78,8 +78,8 @@ def table(rows: list[Row]) -> Table:
     """The table that is printed."""
     grid = Table(title="The doctor's patches for its patients", caption_justify="left")
     grid.caption = (
-        "measured: by the doctor, in turns, over the same work (95%); by hand: the patch applied with `patch`, both "
-        "scripts alone to their end"
+        "measured: by the doctor, in turns, over the same work (95%); by hand: the patch applied with `patch`, "
+        "both scripts alone to their end"
     )
     for title in ("patient", "patch"):
         grid.add_column(title, overflow="fold")
