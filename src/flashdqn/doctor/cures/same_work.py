@@ -13,7 +13,7 @@ from flashdqn.doctor.watch.trial_rows import Progress, TrialRecord
 
 SETTLE = 0.1
 """The first tenth of the common work is left out: caches, allocators and first uses."""
-LEAST_SECONDS = 0.2
+LEAST_SECONDS = 0.1
 """Less common work than this says nothing."""
 #: Student's t for a two-sided interval of 95%, by the number of values less one.
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)

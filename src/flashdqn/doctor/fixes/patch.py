@@ -72,7 +72,7 @@ def holds(patch: Patch, trial: Trial) -> bool:
         return False
     if patch.finding.speedup == 1.0:
         return trial.measured > SLOWER
-    return trial.measured > 1.0 and (trial.pairs == 1 or trial.low > 1.0)
+    return trial.pairs > 1 and trial.low > 1.0
 
 
 def select_compatible(patches: Sequence[Patch], trials: Sequence[Trial]) -> list[Patch]:

@@ -57,8 +57,8 @@ def advise_more_envs(evidence: Evidence, _: Finding) -> Advice | None:
         steps = read_number(model.read_keyword("gradient_steps"), 1)
         if steps > 0:
             words += (
-                " Each `train_freq` then counts steps of all of them: `gradient_steps` has to grow with the number of "
-                "games, or it learns from less."
+                " Each `train_freq` then counts steps of all of them: `gradient_steps` has to grow with the number "
+                "of games, or it learns from less."
             )
             example += "\n" + model.rewrite(gradient_steps=str(ENVS * steps))
     return Advice(words, example, place_of(made[0] if made else None) or place_of(model))

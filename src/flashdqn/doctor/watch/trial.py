@@ -31,7 +31,7 @@ from .seeds import Seeds
 from .torch_hooks import count_compilations
 from .trial_rows import Progress, TrialPlan, TrialRecord
 
-EVERY = 0.05
+EVERY = 0.02
 """Seconds between two notes of the progress."""
 
 
