@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -50,13 +49,15 @@ class DoctorArguments:
     """How long each run of --try and --fix trains."""
     rounds: Annotated[int, Between(1, 100)] = 3
     """How often each of them is run, in turns."""
-    python: Annotated[str, tyro.conf.arg(metavar="PATH")] = sys.executable
-    """The interpreter that runs the script, from the script's own environment. It does not need flashdqn."""
+    python: Annotated[str, tyro.conf.arg(metavar="PATH")] = ""
+    """The interpreter that runs the script, from the script's own environment. It does not need flashdqn. By default
+    this one if it has torch, or else the one of the active environment."""
 
 
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn doctor`."""
     from flashdqn.doctor.examine import build_report
+    from flashdqn.doctor.interpreter import find_python
     from flashdqn.doctor.proof import ProofOptions, prove
     from flashdqn.doctor.report.contents import write_report_json
     from flashdqn.doctor.report.page import write_doctor_page
@@ -76,7 +77,8 @@ def run_command(arguments: list[str]) -> int:
     for path in (parsed.html, parsed.json):
         if path is not None:
             check_writable_file(path)
-    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
+    python = parsed.python or find_python()
+    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, python)
     check_patient(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."

@@ -53,7 +53,7 @@ def prove(
     setup = plan_trials(patient, record, options.seconds)
     trials: tuple[Trial, ...] = ()
     if options.cures:
-        trials += try_cures(setup, list_cures(evidence, report.findings), options, console)
+        trials += try_cures(setup, list_cures(evidence, report.findings, report.bound), options, console)
     if options.patches:
         trials += try_patches(setup, propose_patches(evidence, report.findings), options, console)
     return replace(report, trials=trials)

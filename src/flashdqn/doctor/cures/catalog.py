@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.silence import remove_prints
 from flashdqn.doctor.evidence import Evidence
 from flashdqn.doctor.findings.learning import find_wasted_graphs
-from flashdqn.doctor.report.contents import Finding
+from flashdqn.doctor.report.contents import Finding, Limit
 
 Maker = Callable[[Evidence, Finding], Iterator[Cure]]
 
 ROUNDING = "sums in another order: rounding"
 
 
-def list_cures(evidence: Evidence, findings: tuple[Finding, ...]) -> list[Cure]:
-    """Each cure that answers one of the findings, once, in the order of the findings."""
+def list_cures(evidence: Evidence, findings: tuple[Finding, ...], limit: Limit = Limit.UNKNOWN) -> list[Cure]:
+    """Each cure that answers one of the findings, once, in the order of the findings. Where many small operations
+    limit a training, what makes them fewer is tried in any case, without a prediction."""
     found: dict[str, Cure] = {}
     for finding in findings:
         for make in MAKERS.get(finding.name, ()):
             for cure in make(evidence, finding):
                 found.setdefault(cure.name, cure)
+    if limit is Limit.LAUNCHES:
+        for cure in list_launch_cures(evidence):
+            found.setdefault(cure.name, cure)
     return list(found.values())
+
+
+def list_launch_cures(evidence: Evidence) -> Iterator[Cure]:
+    """Fewer and larger operations: fused optimizers and compiled networks."""
+    cures: dict[str, tuple[str, tuple[str, dict[str, object]]]] = {}
+    if any(use.can_fuse and not use.fused for use in evidence.record.optimizers):
+        cures["fused-optimizer"] = "fused=True in the optimizer", ("optimizer-flag", {"flag": "fused"})
+    cures["compile"] = "network.compile()", ("compile", {})
+    for name, (what, injection) in cures.items():
+        yield Cure(name, "many small operations", what, math.nan, (injection,), changes="rounding")
 
 
 def make_threads(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
