@@ -82,8 +82,8 @@ include = ["flashdqn_doctor*"]
 README = """# flashdqn-doctor
 
 Why is this PyTorch training slow? `flashdqn-doctor train.py` runs any training script, unchanged, and says where
-the time goes and what to do about it. It is the doctor of flashdqn alone: it needs neither torch nor numba itself, and
-runs the script with the Python of the environment that you are in (`--python PATH` names another one).
+the time goes and what to do about it. It is the doctor of flashdqn alone: it needs neither torch nor numba itself,
+and runs the script with the Python of the environment that you are in (`--python PATH` names another one).
 """
 
 

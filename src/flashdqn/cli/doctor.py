@@ -50,7 +50,7 @@ class DoctorArguments:
     rounds: Annotated[int, Between(1, 100)] = 3
     """How often each of them is run, in turns."""
     python: Annotated[str, tyro.conf.arg(metavar="PATH")] = ""
-    """The interpreter that runs the script, from the script's own environment. It does not need flashdqn. By default
+    """The interpreter that runs the script, from the script's own environment. It needs no flashdqn. By default
     this one if it has torch, or else the one of the active environment."""
 
 

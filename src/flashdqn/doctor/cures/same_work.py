@@ -15,6 +15,8 @@ SETTLE = 0.1
 """The first tenth of the common work is left out: caches, allocators and first uses."""
 LEAST_SECONDS = 0.1
 """Less common work than this says nothing."""
+LEAST_REACH = 0.005
+"""No interval is narrower than half a percent to each side: clocks and counts are no better."""
 #: Student's t for a two-sided interval of 95%, by the number of values less one.
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
@@ -128,5 +130,5 @@ def compute_interval(gains: Sequence[float]) -> Interval:
     if len(logs) < 2:
         return Interval(middle, 0.0, math.inf)
     student = STUDENT[min(len(logs) - 2, len(STUDENT) - 1)]
-    reach = student * statistics.stdev(logs) / math.sqrt(len(logs))
+    reach = max(student * statistics.stdev(logs) / math.sqrt(len(logs)), LEAST_REACH)
     return Interval(middle, middle * math.exp(-reach), middle * math.exp(reach))

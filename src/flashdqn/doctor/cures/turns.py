@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Numbers, compare_numbers
@@ -16,6 +17,8 @@ from flashdqn.doctor.watch.trial_rows import TrialRecord
 
 Say = Callable[[str], None]
 """Is told what runs now."""
+SPARE = 0.5
+"""A load of this many processes above the number of cores means that others are at work, too."""
 RunOne = Callable[[TrialSetup, Cure | None], TrialRecord]
 
 
@@ -87,10 +90,12 @@ def judge_cure(turns: Turns, cure: Cure) -> Trial:
     cured = turns.cured[cure.name] if cure.name not in turns.broken else []
     gains = measure_gains(turns.untouched, cured)
     cpu = measure_gains(turns.untouched, cured, "cpu")
-    gain = compute_interval(gains) if gains else Interval(math.nan, math.nan, math.nan)
+    nothing = Interval(math.nan, math.nan, math.nan)
+    gain = compute_interval(gains) if gains else nothing
+    work = compute_interval(cpu) if cpu else nothing
     numbers = compare_numbers(turns.untouched, cured)
-    runs = [*turns.untouched, *cured]
-    return Trial(
+    load = max((run.load for run in (*turns.untouched, *cured)), default=math.nan)
+    trial = Trial(
         cure=cure.name,
         finding=cure.finding,
         what=cure.what,
@@ -98,28 +103,40 @@ def judge_cure(turns: Turns, cure: Cure) -> Trial:
         measured=gain.middle,
         low=gain.low,
         high=gain.high,
-        cpu=compute_interval(cpu).middle if cpu else math.nan,
+        cpu=work.middle,
+        cpu_low=work.low,
+        cpu_high=work.high,
         pairs=len(gains),
         numbers=numbers.sameness,
         numbers_because=numbers.words,
-        load=max((run.load for run in runs), default=math.nan),
-        verdict=describe_verdict(turns, cure, gain, len(gains), numbers),
+        load=load,
+        busy=load > count_cores() + SPARE,
+        verdict="",
         changes=cure.changes,
     )
+    return replace(trial, verdict=describe_verdict(turns, cure, trial, numbers))
 
 
-def describe_verdict(turns: Turns, cure: Cure, gain: Interval, pairs: int, numbers: Numbers) -> str:
+def describe_verdict(turns: Turns, cure: Cure, trial: Trial, numbers: Numbers) -> str:
     """One sentence on one cure."""
     if cure.name in turns.broken:
         return f"Not measured: {turns.broken[cure.name]}."
-    if not pairs:
+    if not trial.pairs:
         return "Not measured: too little common work; give it longer with --try-seconds."
-    if pairs == 1:
+    if trial.pairs == 1:
         speed = "One pair of runs says nothing about chance"
-    elif gain.is_faster:
+    elif trial.low > 1.0:
         speed = "Faster"
-    elif gain.is_slower:
+    elif trial.is_faster:
+        cpu = f"{trial.cpu:.2f}x (95%: {trial.cpu_low:.2f}–{trial.cpu_high:.2f})"
+        speed = f"Faster by CPU time, {cpu}, where the busy machine's clock is too uneven to tell"
+    elif trial.high < 1.0:
         speed = "Slower"
     else:
         speed = "No difference beyond chance"
     return f"{speed}; the numbers: {numbers.words}."
+
+
+def count_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

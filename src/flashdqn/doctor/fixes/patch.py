@@ -72,7 +72,7 @@ def holds(patch: Patch, trial: Trial) -> bool:
         return False
     if patch.finding.speedup == 1.0:
         return trial.measured > SLOWER
-    return trial.pairs > 1 and trial.low > 1.0
+    return trial.is_faster
 
 
 def select_compatible(patches: Sequence[Patch], trials: Sequence[Trial]) -> list[Patch]:

@@ -164,6 +164,8 @@ class Trial:
     """The interval of 95%; zero and infinity with a single pair of runs."""
     cpu: float
     """The same by CPU time, which a busy machine changes less; NaN if it could not be measured."""
+    cpu_low: float
+    cpu_high: float
     pairs: int
     numbers: str
     """`equal`, `rounded`, `different` or `unknown`."""
@@ -171,6 +173,8 @@ class Trial:
     """The same in words."""
     load: float
     """The machine's highest load meanwhile: processes that wanted to run."""
+    busy: bool
+    """Whether others kept the cores busy meanwhile: then CPU time may decide what the clock cannot."""
     verdict: str
     """One sentence."""
     patch: str = ""
@@ -179,6 +183,12 @@ class Trial:
     """For a patch: whether it is in the file that was written."""
     changes: str = ""
     """What it may change in the numbers, in words; empty: nothing."""
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is faster by more than chance: by the clock, or on a busy machine by CPU time."""
+        by_cpu = self.busy and self.measured > 1.0 and self.cpu_low > 1.0
+        return self.pairs > 1 and (self.low > 1.0 or by_cpu)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 from rich.console import Console
 from rich.table import Table
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from flashdqn.doctor.cures.same_work import measure_noise
 from flashdqn.doctor.cures.trial_process import TrialSetup
-from flashdqn.doctor.cures.turns import Turns
+from flashdqn.doctor.cures.turns import Turns, count_cores
 from flashdqn.doctor.report.contents import Trial
 from flashdqn.doctor.report.sheet import Sheet
 from flashdqn.doctor.report.words import strip_controls
@@ -28,7 +27,7 @@ def show_trials(
     for name in ("finding", "changed", "predicted", "measured", "95%", "numbers"):
         table.add_column(name, overflow="fold")
     for trial in trials:
-        style = "green" if trial.low > 1 and trial.pairs > 1 else ""
+        style = "green" if trial.is_faster else ""
         table.add_row(
             strip_controls(trial.finding),
             strip_controls(trial.what),
@@ -59,7 +58,7 @@ def format_interval(trial: Trial) -> str:
 
 def describe_conditions(setup: TrialSetup, turns: Turns, trials: tuple[Trial, ...]) -> str:
     """How it was measured, how busy the machine was, and what chance alone did."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = count_cores()
     load = max((trial.load for trial in trials if math.isfinite(trial.load)), default=math.nan)
     noise = measure_noise(turns.untouched)
     words = f"Seconds for the same work, in runs of {setup.seconds:g} s; seeds are set where the script sets none."
@@ -68,7 +67,7 @@ def describe_conditions(setup: TrialSetup, turns: Turns, trials: tuple[Trial, ..
         words += f" Two untouched runs differed by up to {math.expm1(spread):.0%}."
     if math.isfinite(load):
         words += f" The machine's load was up to {load:.1f} on {cores} cores"
-        words += ": others were at work, too." if load > cores + 1.0 else "."
+        words += ": others were at work, too." if any(trial.busy for trial in trials) else "."
     return words
 
 

@@ -19,6 +19,8 @@ MAKERS = {"tensor": "", "as_tensor": "", "FloatTensor": "float32", "Tensor": "fl
 TYPES = {"float32": "float32", "float": "float32", "long": "int64", "int64": "int64"}
 HOT = 0.02
 """Lines with a smaller share of the time are left as they are."""
+BESIDE = 0.3
+"""So are lines that take less than this share of the hottest: columns of single numbers are cheap as they are."""
 
 
 @fixes("list-batches")
@@ -38,11 +40,13 @@ def fix_list_batches(evidence: Evidence, finding: Finding) -> Iterator[Patch]:
 
 def find_hot_makers(evidence: Evidence, script: ScriptText) -> list[ast.Call]:
     """The calls that make tensors from lists at hot lines."""
-    hot = {
-        line
+    shares = {
+        line: evidence.at([(file, line)])
         for (file, line) in evidence.by_line
-        if file == script.file and evidence.at([(file, line)]) > HOT and builds_from_list(file, line)
+        if file == script.file and builds_from_list(file, line)
     }
+    least = max(HOT, BESIDE * max(shares.values(), default=0.0))
+    hot = {line for line, share in shares.items() if share > least}
     return [
         call
         for call in source.iterate_calls(script.module)

@@ -55,12 +55,11 @@ def can_add_flag(call: ast.Call) -> bool:
 
 
 def add_keyword(script: ScriptText, call: ast.Call, keyword: str) -> Edit:
-    """One more keyword at the end of a call."""
-    text = script.read(call)
-    inner = text[:-1].rstrip()
-    comma = "" if inner.endswith((",", "(")) else ","
-    end = script.replace(call, "").end
-    return Edit(end - 1, end - 1, f"{comma} {keyword}" if comma else f" {keyword}")
+    """One more keyword after the last argument of a call."""
+    given = [*call.args, *(part.value for part in call.keywords)]
+    last = max(given, key=lambda part: (part.end_lineno or 0, part.end_col_offset or 0))
+    end = script.replace(last, "").end
+    return Edit(end, end, f", {keyword}")
 
 
 @fixes("zero-grad-memset")
