@@ -60,6 +60,7 @@ def run_trial(setup: TrialSetup, cure: Cure | None) -> TrialRecord:
             env={**os.environ, "PYTHONHASHSEED": "0"},
             start_new_session=True,
         )
+        assert child.stdout is not None
         tail: deque[bytes] = deque(maxlen=LINES)
         reader = threading.Thread(target=read_lines, args=(child.stdout, tail), daemon=True)
         reader.start()
@@ -105,10 +106,10 @@ def write_plan(setup: TrialSetup, cure: Cure | None, folder: Path) -> Path:
     return written
 
 
-def read_lines(stream: IO[bytes] | None, tail: deque[bytes]) -> None:
+def read_lines(stream: IO[bytes], tail: deque[bytes]) -> None:
     """Take what the script prints, so that it never waits for a reader; the last lines are kept."""
-    for line in stream or ():
-        tail.append(line)
+    with stream:
+        tail.extend(stream)
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:

@@ -69,7 +69,7 @@ def speak_of_finding(library: Library, evidence: Evidence, finding: Finding) -> 
     adviser = library.advisers.get(finding.name)
     advice = adviser(evidence, finding) if adviser is not None else None
     if advice is None:
-        if not is_installed(finding.file):
+        if library.name == PLAIN or not is_installed(finding.file):
             return finding
         words = f"This line is {library.name}'s own, and no setting of it is known to the doctor. {finding.advice}"
         return replace(finding, advice=words)
