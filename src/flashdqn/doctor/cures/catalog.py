@@ -31,11 +31,13 @@ def list_cures(evidence: Evidence, findings: tuple[Finding, ...], limit: Limit =
 
 
 def list_launch_cures(evidence: Evidence) -> Iterator[Cure]:
-    """Fewer and larger operations: fused optimizers and compiled networks."""
+    """Fewer and larger operations: fused optimizers and, on a GPU, compiled networks. (On a CPU compiling a small
+    network takes longer than a trial, and seldom pays.)"""
     cures: dict[str, tuple[str, tuple[str, dict[str, object]]]] = {}
     if any(use.can_fuse and not use.fused for use in evidence.record.optimizers):
         cures["fused-optimizer"] = "fused=True in the optimizer", ("optimizer-flag", {"flag": "fused"})
-    cures["compile"] = "network.compile()", ("compile", {})
+    if evidence.record.device == "cuda":
+        cures["compile"] = "network.compile()", ("compile", {})
     for name, (what, injection) in cures.items():
         yield Cure(name, "many small operations", what, math.nan, (injection,), changes="rounding")
 
