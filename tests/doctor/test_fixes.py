@@ -70,10 +70,11 @@ def test_threads_are_set_after_the_imports(tmp_path: Path) -> None:
         from torch import nn
         network = nn.Linear(3, 3)  # here
     '''
-    found = fix(tmp_path, "too-many-threads", text, probes={"threads": {"1": 1.0, "2": 2.0}})
+    title = "2 threads for work that is faster with 1"
+    found = fix(tmp_path, "too-many-threads", text, title)
     assert found == {"threads": "import torch\ntorch.set_num_threads(1)"}
     twice = text + "nn.set_num_threads(2)\nnn.set_num_threads(3)\n"
-    assert fix(tmp_path, "too-many-threads", textwrap.dedent(twice), probes={"threads": {"1": 1.0}}) == {}
+    assert fix(tmp_path, "too-many-threads", textwrap.dedent(twice), title) == {}
 
 
 def test_a_search_in_lists(tmp_path: Path) -> None:

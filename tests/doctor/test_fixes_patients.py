@@ -17,7 +17,6 @@ from flashdqn.doctor.fixes.patch import Patch
 from flashdqn.doctor.fixes.propose import propose_patches
 from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import Phase
-from flashdqn.doctor.watch.schema import ProbeResults
 
 PATIENTS = Path(__file__).parent / "patients"
 #: Patients with the patches that fit them, and the iterations in which each learns something.
@@ -38,7 +37,10 @@ CURED = {
 LEARNS_LESS = {"fewer-updates", "train-rarely"}
 #: Found out by running it: lists of floats become float64, which the network refuses. Such a patch is not kept.
 REFUSED = {"array-first"}
-TITLES = {"throughput_claim": "The script says it is 8.0 times faster than it is"}
+TITLES = {
+    "throughput_claim": "The script says it is 8.0 times faster than it is",
+    "too_many_threads": "16 threads for work that is faster with 1",
+}
 
 Run = Callable[[str, str, int], dict[str, float]]
 
@@ -79,7 +81,7 @@ def propose(name: str) -> list[Patch]:
     """The patches for a patient, from a record made by hand that has its disease at the marked lines."""
     path = PATIENTS / f"{name}.py"
     lines, text = mark_lines(path), path.read_text(encoding="utf-8").splitlines()
-    maker = Maker(path, threads=16, widths={"8": 100}, probes={"threads": {"1": 1e-4, "16": 1e-3}})
+    maker = Maker(path, threads=16, widths={"8": 100})
     hot = {maker.stack(maker.own(line)): 0.1 if "states" in text[line - 1] else 0.02 for line in lines}
     update = maker.stack(maker.own(lines[0]), stand_in(Phase.BACKWARD), library("torch/autograd/__init__.py"))
     maker.train({**hot, update: 0.1}, transitions=100, vector_steps=100, updates=25)
@@ -94,7 +96,6 @@ def propose(name: str) -> list[Patch]:
     places = lines if name == "graph_leak" else lines[-1:] if name != "many_updates" else lines[:1]
     findings = [Finding(disease, title, str(path), line, 0.5, 2.0, (), "", "") for line in places]
     evidence = maker.evidence()
-    assert isinstance(evidence.record.probes, ProbeResults)
     return propose_patches(evidence, tuple(findings))
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 
 from flashdqn.doctor.cures.cure import Cure
+from flashdqn.doctor.cures.readings import find_wasted_places, read_best_threads
 from flashdqn.doctor.cures.silence import remove_prints
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.findings.learning import find_wasted_graphs
 from flashdqn.doctor.report.contents import Finding, Limit
 
 Maker = Callable[[Evidence, Finding], Iterator[Cure]]
@@ -35,7 +35,7 @@ def list_launch_cures(evidence: Evidence) -> Iterator[Cure]:
     network takes longer than a trial, and seldom pays.)"""
     cures: dict[str, tuple[str, tuple[str, dict[str, object]]]] = {}
     if any(use.can_fuse and not use.fused for use in evidence.record.optimizers):
-        cures["fused-optimizer"] = "fused=True in the optimizer", ("optimizer-flag", {"flag": "fused"})
+        cures["fused"] = "fused=True in the optimizer", ("optimizer-flag", {"flag": "fused"})
     if evidence.record.device == "cuda":
         cures["compile"] = "network.compile()", ("compile", {})
     for name, (what, injection) in cures.items():
@@ -44,8 +44,7 @@ def list_launch_cures(evidence: Evidence) -> Iterator[Cure]:
 
 def make_threads(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
     """The number of threads that was the fastest in the probe."""
-    probe = evidence.record.probes.threads
-    number = min(probe, key=lambda count: probe[count]) if probe else 1
+    number = read_best_threads(finding)
     yield Cure(
         name="threads",
         finding=finding.name,
@@ -61,7 +60,7 @@ def make_optimizer_flag(flag: str) -> Maker:
 
     def make(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
         yield Cure(
-            name=f"{flag}-optimizer",
+            name=flag,
             finding=finding.name,
             what=f"{flag}=True in the optimizer",
             predicted=finding.speedup,
@@ -83,7 +82,7 @@ def make_setting(name: str, injection: str, what: str, changes: str = "") -> Mak
 
 def make_no_grad(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
     """No graph at the lines that waste one."""
-    places = [(site.file, site.line) for site in find_wasted_graphs(evidence)]
+    places = find_wasted_places(evidence.record)
     yield Cure(
         name="no-grad",
         finding=finding.name,
@@ -96,7 +95,7 @@ def make_no_grad(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
 def make_silence(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
     """Nothing is printed; where the source prints in plain statements, the texts are not made either."""
     yield Cure(
-        name="print-off",
+        name="no-print",
         finding=finding.name,
         what="print() off",
         predicted=finding.speedup,
@@ -118,7 +117,8 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "no-grad-forgotten": (make_no_grad,),
     "target-with-grad": (make_no_grad,),
     "printing": (make_silence,),
-    "logging": (make_setting("logger-off", "no-logger", "loggers and figures off"),),
+    "logging": (make_setting("no-log", "no-logger", "loggers and figures off"),),
+    "sleeping": (make_setting("no-sleep", "awake", "sleeps and frame rates off"),),
     "zero-grad-memset": (make_setting("set-to-none", "set-to-none", "zero_grad(set_to_none=True)"),),
     "tf32-off": (TF32,),
     "half-unused": (BF16,),

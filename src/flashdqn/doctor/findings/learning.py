@@ -9,7 +9,6 @@ from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, form
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import EventKind, Phase
-from flashdqn.doctor.watch.rows import ForwardSite
 
 USUAL = 1 / 32
 """Updates per transition that are common with many environments."""
@@ -119,18 +118,13 @@ def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def find_wasted_graphs(evidence: Evidence) -> list[ForwardSite]:
-    """The lines whose networks build graphs that nobody needs."""
-    graded = [f for f in evidence.record.forwards if f.graded > 0.5 * f.count and f.count >= 100]
-    return [f for f in graded if f.role is Phase.ACTING or not f.trained]
-
-
 @finding_rule
 def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
     """Networks that act or compute targets while torch builds a graph for gradients."""
     probe = evidence.record.probes.no_grad
     factor = probe.factor if probe else 1.0
-    wasted = find_wasted_graphs(evidence)
+    wasted = [f for f in evidence.record.forwards if f.graded > 0.5 * f.count and f.count >= 100]
+    wasted = [f for f in wasted if f.role is Phase.ACTING or not f.trained]
     if not wasted:
         return
     trained = sum(

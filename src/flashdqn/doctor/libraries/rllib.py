@@ -55,6 +55,7 @@ add_library(
             "python-env": MORE_ENVS,
             "slow-worker": MORE_ENVS,
             "waiting-for-workers": MORE_ENVS,
+            "costly-messages": MORE_ENVS,
             "train-every-step": RATIO,
             "many-updates": RATIO,
             "evaluation-share": EVALUATION,

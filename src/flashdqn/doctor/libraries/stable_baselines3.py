@@ -187,6 +187,7 @@ add_library(
             "python-env": advise_slow_env,
             "slow-worker": advise_slow_env,
             "waiting-for-workers": advise_waiting,
+            "costly-messages": advise_waiting,
             "train-every-step": advise_many_updates,
             "many-updates": advise_many_updates,
             "unfused-optimizer": FUSED,

@@ -91,6 +91,7 @@ add_library(
             "unfused-optimizer": advise_fused,
             "python-env": advise_workers,
             "waiting-for-workers": advise_workers,
+            "costly-messages": advise_workers,
             "evaluation-share": advise_evaluation,
         },
     )

@@ -10,6 +10,7 @@ import builtins
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -295,6 +296,39 @@ class NoLogger(Injection):
                 self.change(logging)
 
 
+class Awake(Injection):
+    """Nobody sleeps: `time.sleep` returns at once, and pygame's clocks do not hold frames back."""
+
+    modules = ("pygame.time",)
+
+    def begin(self) -> None:
+        """`time.sleep`, before the script imports it by name."""
+        time.sleep = self.pass_by
+
+    def pass_by(self, *_: Any) -> None:
+        """In the place of a sleep."""
+        self.note("time.sleep() returns at once")
+
+    def change(self, module: Any) -> None:
+        """A clock without a limit, in the place of pygame's own."""
+        original, note = module.Clock, self.note
+
+        class Clock:
+            def __init__(self) -> None:
+                self.clock = original()
+
+            def tick(self, *_: Any) -> Any:
+                note("pygame's clock holds no frame back")
+                return self.clock.tick()
+
+            tick_busy_loop = tick
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.clock, name)
+
+        module.Clock = Clock
+
+
 class Keep(Injection):
     """A patched source is run in the place of the script's: nothing to inject."""
 
@@ -315,6 +349,7 @@ INJECTIONS: dict[str, type[Injection]] = {
     "compile": Compile,
     "set-to-none": SetToNone,
     "silent": Silent,
+    "awake": Awake,
     "no-logger": NoLogger,
     "patched": Keep,
 }

@@ -83,7 +83,7 @@ class Trial(threading.Thread):
         """Note the progress until the time is up."""
         began: float | None = None
         while True:
-            threading.Event().wait(EVERY)
+            threading.Event().wait(EVERY)  # not time.sleep, which a cure may replace
             now = self.note_progress()
             counted = (
                 counters.updates if self.plan.waits_for_updates else counters.transitions + counters.updates

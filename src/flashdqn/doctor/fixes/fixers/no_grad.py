@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flashdqn.doctor.cures.readings import find_wasted_places
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.findings.learning import find_wasted_graphs
 from flashdqn.doctor.fixes.edits import Edit
 from flashdqn.doctor.fixes.patch import Patch
 from flashdqn.doctor.fixes.propose import fixes
@@ -18,8 +18,8 @@ from flashdqn.doctor.report.contents import Finding
 def fix_missing_no_grad(evidence: Evidence, finding: Finding) -> Iterator[Patch]:
     """Each such statement gets the block; one patch for each file."""
     lines: dict[str, set[int]] = {}
-    for site in find_wasted_graphs(evidence):
-        lines.setdefault(site.file, set()).add(site.line)
+    for file, line in find_wasted_places(evidence.record):
+        lines.setdefault(file, set()).add(line)
     for file, wasted in lines.items():
         script = open_script(file)
         if script is None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
+from flashdqn.doctor.cures.readings import read_best_threads
 from flashdqn.doctor.evidence import Evidence
 from flashdqn.doctor.fixes.edits import Edit
 from flashdqn.doctor.fixes.patch import Patch
@@ -17,10 +18,7 @@ from flashdqn.doctor.report.contents import Finding
 @fixes("too-many-threads")
 def fix_threads(evidence: Evidence, finding: Finding) -> Iterator[Patch]:
     """The script's own number of threads is replaced, or set at the start."""
-    probe = evidence.record.probes.threads
-    if not probe:
-        return
-    number = min(probe, key=lambda count: probe[count])
+    number = read_best_threads(finding)
     place = evidence.threads_line()
     script = open_script(place[0] if place else evidence.record.script)
     if script is None:
