@@ -1,4 +1,4 @@
-"""Can the doctor cure its patients by machine? `flashdqn doctor --try --fix` on each, and the patch tried by hand.
+"""Can the doctor cure its patients by machine? `flashdqn doctor --fix` on each, and the patch tried by hand.
 
     python benchmarks/doctor_fix.py [--seconds 30] [--try-seconds 10] [--rounds 3] [--only row_loop] [--resume]
 
@@ -35,13 +35,14 @@ def treat(name: str, options: argparse.Namespace) -> Row:
         script = Path(folder) / f"{name}.py"
         shutil.copy(PATIENTS / script.name, script)
         report = Path(folder) / "report.json"
-        words = ["doctor", "--seconds", f"{options.seconds:g}", "--try", "--fix", "--json", str(report)]
+        words = ["doctor", "--seconds", f"{options.seconds:g}", "--fix", "--json", str(report)]
+        words += ["--try"] if options.cures else []
         words += ["--try-seconds", f"{options.try_seconds:g}", "--rounds", str(options.rounds), str(script)]
         execute([sys.executable, "-m", "flashdqn", *words])
         trials = json.loads(report.read_text(encoding="utf-8"))["trials"]
         row: Row = {"name": name, "trials": trials, "patched": [t["cure"] for t in trials if t["kept"]]}
         patch = script.with_suffix(".doctor.patch")
-        if patch.exists():
+        if patch.exists() and options.alone:
             row |= try_by_hand(script, patch, options.alone)
     return row
 
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--try-seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", type=int, default=1, help="how often both scripts are run alone")
+    parser.add_argument("--cures", action="store_true", help="also try the cures of one setting (--try)")
     parser.add_argument("--only")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--json", type=Path, default=RESULTS)

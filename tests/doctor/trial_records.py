@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flashdqn.doctor.watch.kinds import Ending
-from flashdqn.doctor.watch.trial_rows import Digest, Progress, TrialRecord
+from flashdqn.doctor.watch.trial_rows import Digest, TrialProgress, TrialRecord
 
 
 def make_series(
     rate: float, seconds: float = 10.0, start: float = 1.0, ratio: float = 0.25
-) -> list[Progress]:
+) -> list[TrialProgress]:
     """Steady progress: `rate` transitions a second from `start` on, noted every fiftieth of a second."""
     rows = []
     for k in range(int((start + seconds) * 50) + 1):
         time = k / 50
         done = rate * max(0.0, time - start)
-        rows.append(Progress(time, int(done), int(ratio * done), 0.9 * time))
+        rows.append(TrialProgress(time, int(done), int(ratio * done), 0.9 * time))
     return rows
 
 

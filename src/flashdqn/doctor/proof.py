@@ -11,7 +11,7 @@ from flashdqn.doctor.cures.catalog import list_cures
 from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.progress import count_runs, show_turns
 from flashdqn.doctor.cures.trial_process import TrialSetup, plan_trials
-from flashdqn.doctor.cures.turns import Turns, judge_turns, take_turns
+from flashdqn.doctor.cures.turns import TrialTurns, judge_turns, take_turns
 from flashdqn.doctor.evidence import Evidence
 from flashdqn.doctor.fixes.patch import (
     Patch,
@@ -22,7 +22,7 @@ from flashdqn.doctor.fixes.patch import (
     write_patches,
 )
 from flashdqn.doctor.fixes.propose import propose_patches
-from flashdqn.doctor.report.contents import Report, Trial
+from flashdqn.doctor.report.contents import Report, TrialResult
 from flashdqn.doctor.report.trials import show_trials
 from flashdqn.doctor.run import Patient
 from flashdqn.doctor.watch.kinds import Ending
@@ -51,7 +51,7 @@ def prove(
         return report
     evidence = Evidence(record)
     setup = plan_trials(patient, record, options.seconds)
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[TrialResult, ...] = ()
     if options.cures:
         trials += try_cures(setup, list_cures(evidence, report.findings, report.bound), options, console)
     if options.patches:
@@ -61,7 +61,7 @@ def prove(
 
 def try_cures(
     setup: TrialSetup, cures: list[Cure], options: ProofOptions, console: Console
-) -> tuple[Trial, ...]:
+) -> tuple[TrialResult, ...]:
     """`--try`: each cure in turns with the untouched script."""
     if not cures:
         say(console, "Nothing to try: no finding has a cure of one setting.")
@@ -75,7 +75,7 @@ def try_cures(
 
 def try_patches(
     setup: TrialSetup, patches: list[Patch], options: ProofOptions, console: Console
-) -> tuple[Trial, ...]:
+) -> tuple[TrialResult, ...]:
     """`--fix`: each patch in turns with the untouched script; those that hold are written beside the script."""
     if not patches:
         say(console, "Nothing to fix by machine: no finding has a patch that fits this source exactly.")
@@ -96,8 +96,12 @@ def try_patches(
 
 
 def try_together(
-    setup: TrialSetup, kept: list[Patch], trials: tuple[Trial, ...], options: ProofOptions, console: Console
-) -> tuple[tuple[Trial, ...], list[Patch]]:
+    setup: TrialSetup,
+    kept: list[Patch],
+    trials: tuple[TrialResult, ...],
+    options: ProofOptions,
+    console: Console,
+) -> tuple[tuple[TrialResult, ...], list[Patch]]:
     """Run all kept patches as one, which is what is written; only the best one is kept if together they fail."""
     together = combine_cures(kept)
     turns = run_turns(setup, [together], options, console, "Testing them all together,")
@@ -108,7 +112,7 @@ def try_together(
 
 def run_turns(
     setup: TrialSetup, cures: Sequence[Cure], options: ProofOptions, console: Console, what: str
-) -> Turns:
+) -> TrialTurns:
     """All runs, with progress on the terminal."""
     runs = count_runs(len(cures), options.rounds)
     minutes = runs * (options.seconds + START_UP) / 60

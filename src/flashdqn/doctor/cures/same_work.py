@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from flashdqn.doctor.watch.trial_rows import Progress, TrialRecord
+from flashdqn.doctor.watch.trial_rows import TrialProgress, TrialRecord
 
 SETTLE = 0.1
 """The first tenth of the common work is left out: caches, allocators and first uses."""
@@ -84,7 +84,7 @@ def measure_seconds(run: TrialRecord, work: Work, clock: str = "time") -> float:
     )
 
 
-def read_clock(series: Sequence[Progress], unit: str, count: float, clock: str) -> float:
+def read_clock(series: Sequence[TrialProgress], unit: str, count: float, clock: str) -> float:
     """When a count was reached, between the two rows around it."""
     counts = [float(getattr(row, unit)) for row in series]
     i = bisect_left(counts, count)

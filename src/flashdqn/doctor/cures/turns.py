@@ -11,7 +11,7 @@ from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Numbers, compare_numbers
 from flashdqn.doctor.cures.same_work import Interval, compute_interval, measure_gains
 from flashdqn.doctor.cures.trial_process import TrialSetup, run_trial
-from flashdqn.doctor.report.contents import Trial
+from flashdqn.doctor.report.contents import TrialResult
 from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.doctor.watch.trial_rows import TrialRecord
 
@@ -23,7 +23,7 @@ RunOne = Callable[[TrialSetup, Cure | None], TrialRecord]
 
 
 @dataclass
-class Turns:
+class TrialTurns:
     """The runs so far, by cure."""
 
     untouched: list[TrialRecord] = field(default_factory=list)
@@ -34,9 +34,9 @@ class Turns:
 
 def take_turns(
     setup: TrialSetup, cures: Sequence[Cure], rounds: int, say: Say, run: RunOne = run_trial
-) -> Turns:
+) -> TrialTurns:
     """All runs, in turns. Ctrl-C ends them early, and what was measured until then counts."""
-    turns = Turns(cured={cure.name: [] for cure in cures})
+    turns = TrialTurns(cured={cure.name: [] for cure in cures})
     try:
         for number in range(1, rounds + 1):
             if not run_untouched(setup, turns, f"round {number} of {rounds}", say, run):
@@ -51,7 +51,7 @@ def take_turns(
     return turns
 
 
-def run_untouched(setup: TrialSetup, turns: Turns, when: str, say: Say, run: RunOne) -> bool:
+def run_untouched(setup: TrialSetup, turns: TrialTurns, when: str, say: Say, run: RunOne) -> bool:
     """Run the script as it is; False if it failed, because then there is nothing to compare with."""
     say(f"{when}: the untouched script")
     record = run(setup, None)
@@ -63,7 +63,7 @@ def run_untouched(setup: TrialSetup, turns: Turns, when: str, say: Say, run: Run
     return True
 
 
-def note_cured(turns: Turns, cure: Cure, record: TrialRecord) -> None:
+def note_cured(turns: TrialTurns, cure: Cure, record: TrialRecord) -> None:
     """Keep a cured run, or the reason why there is none."""
     if record.ended in (Ending.FAILED, Ending.KILLED) or not record.series:
         turns.broken[cure.name] = f"the script failed with it: {find_last_line(record.error)}"
@@ -80,12 +80,12 @@ def find_last_line(error: str) -> str:
     return lines[-1][:200] if lines else "no message"
 
 
-def judge_turns(turns: Turns, cures: Sequence[Cure]) -> tuple[Trial, ...]:
+def judge_turns(turns: TrialTurns, cures: Sequence[Cure]) -> tuple[TrialResult, ...]:
     """What each cure has brought."""
     return tuple(judge_cure(turns, cure) for cure in cures)
 
 
-def judge_cure(turns: Turns, cure: Cure) -> Trial:
+def judge_cure(turns: TrialTurns, cure: Cure) -> TrialResult:
     """The measured gain of one cure, its interval, and whether the numbers stayed the same."""
     cured = turns.cured[cure.name] if cure.name not in turns.broken else []
     gains = measure_gains(turns.untouched, cured)
@@ -95,7 +95,7 @@ def judge_cure(turns: Turns, cure: Cure) -> Trial:
     work = compute_interval(cpu) if cpu else nothing
     numbers = compare_numbers(turns.untouched, cured)
     load = max((run.load for run in (*turns.untouched, *cured)), default=math.nan)
-    trial = Trial(
+    trial = TrialResult(
         cure=cure.name,
         finding=cure.finding,
         what=cure.what,
@@ -117,7 +117,7 @@ def judge_cure(turns: Turns, cure: Cure) -> Trial:
     return replace(trial, verdict=describe_verdict(turns, cure, trial, numbers))
 
 
-def describe_verdict(turns: Turns, cure: Cure, trial: Trial, numbers: Numbers) -> str:
+def describe_verdict(turns: TrialTurns, cure: Cure, trial: TrialResult, numbers: Numbers) -> str:
     """One sentence on one cure."""
     if cure.name in turns.broken:
         return f"Not measured: {turns.broken[cure.name]}."

@@ -10,7 +10,7 @@ from flashdqn.core.files import write_output
 from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Sameness
 from flashdqn.doctor.fixes.edits import Edit, OverlapError, apply_edits, make_diff
-from flashdqn.doctor.report.contents import Finding, Trial
+from flashdqn.doctor.report.contents import Finding, TrialResult
 
 SLOWER = 0.95
 """A patch that is not about speed may not cost more than this."""
@@ -54,7 +54,7 @@ class Patch:
         return make_diff(Path(self.file), self.before, self.after, root)
 
 
-def choose_patches(patches: Sequence[Patch], trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
+def choose_patches(patches: Sequence[Patch], trials: tuple[TrialResult, ...]) -> tuple[TrialResult, ...]:
     """The trials with their diffs, and which patches are kept."""
     return tuple(
         replace(trial, kept=holds(patch, trial), patch=patch.diff(Path(patch.file).parent))
@@ -62,7 +62,7 @@ def choose_patches(patches: Sequence[Patch], trials: tuple[Trial, ...]) -> tuple
     )
 
 
-def holds(patch: Patch, trial: Trial) -> bool:
+def holds(patch: Patch, trial: TrialResult) -> bool:
     """Whether a patch is faster, and the same: or changes only what it says that it changes."""
     if not trial.pairs or trial.numbers == Sameness.UNKNOWN:
         return False
@@ -75,7 +75,7 @@ def holds(patch: Patch, trial: Trial) -> bool:
     return trial.is_faster
 
 
-def select_compatible(patches: Sequence[Patch], trials: Sequence[Trial]) -> list[Patch]:
+def select_compatible(patches: Sequence[Patch], trials: Sequence[TrialResult]) -> list[Patch]:
     """The patches that hold, the largest gain first; one that wants the same place as a better one is left out."""
     pairs = [pair for pair in zip(patches, trials, strict=True) if pair[1].kept]
     chosen: list[Patch] = []
@@ -89,7 +89,7 @@ def select_compatible(patches: Sequence[Patch], trials: Sequence[Trial]) -> list
     return chosen
 
 
-def mark_kept(trials: Sequence[Trial], kept: Sequence[Patch]) -> tuple[Trial, ...]:
+def mark_kept(trials: Sequence[TrialResult], kept: Sequence[Patch]) -> tuple[TrialResult, ...]:
     """The trials, with those marked whose patches are in the written file."""
     names = {patch.name for patch in kept}
     return tuple(replace(trial, kept=trial.cure in names) for trial in trials)

@@ -13,11 +13,11 @@ from flashdqn.doctor.libraries.user_calls import is_installed
 from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.report.words import shorten_path
 
-Adviser = Callable[[Evidence, Finding], "Advice | None"]
+Adviser = Callable[[Evidence, Finding], "LibraryAdvice | None"]
 
 
 @dataclass(frozen=True)
-class Advice:
+class LibraryAdvice:
     """What to do in a library's own words, and the user's own line for it."""
 
     words: str
@@ -86,7 +86,7 @@ def speak_of_finding(library: Library, evidence: Evidence, finding: Finding) -> 
     )
 
 
-def note_place(advice: Advice, moved: bool, finding: Finding) -> tuple[str, ...]:
+def note_place(advice: LibraryAdvice, moved: bool, finding: Finding) -> tuple[str, ...]:
     """Where the example's line stands, if the finding itself stays at another one."""
     if advice.place is None or moved or advice.place == (finding.file, finding.line):
         return ()

@@ -6,7 +6,7 @@ import shlex
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.libraries.advise import Advice, Adviser, Library, add_library
+from flashdqn.doctor.libraries.advise import Adviser, Library, LibraryAdvice, add_library
 from flashdqn.doctor.libraries.user_calls import find_calls, find_field, imports_package, list_own_files
 from flashdqn.doctor.report.contents import Finding
 
@@ -34,24 +34,24 @@ def write_command(evidence: Evidence, *flags: str) -> str:
 
 
 def set_flag(field: str, value: str, words: str) -> Adviser:
-    """Advice to give another value to a field of the arguments."""
+    """LibraryAdvice to give another value to a field of the arguments."""
 
-    def advise(evidence: Evidence, _: Finding) -> Advice | None:
+    def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         place = find_field(evidence, field)
         if place is None:
             return None
-        return Advice(words, write_command(evidence, f"--{field.replace('_', '-')}", value), place)
+        return LibraryAdvice(words, write_command(evidence, f"--{field.replace('_', '-')}", value), place)
 
     return advise
 
 
-def advise_more_envs(evidence: Evidence, finding: Finding) -> Advice | None:
+def advise_more_envs(evidence: Evidence, finding: Finding) -> LibraryAdvice | None:
     """More environments: a flag for PPO; CleanRL's DQN refuses more than one."""
     place = find_field(evidence, "num_envs")
     if place is None:
         return None
     if find_field(evidence, "buffer_size") is not None and refuses_many(evidence):
-        return Advice(
+        return LibraryAdvice(
             "this script takes one environment only (`assert args.num_envs == 1`). Its buffer can hold several: "
             "remove the assertion, give `n_envs=args.num_envs` to ReplayBuffer, and divide `train_frequency` by "
             "their number, so that the ratio stays. `pqn.py` is CleanRL's own Q-learning for many environments.",
@@ -73,19 +73,19 @@ def refuses_many(evidence: Evidence) -> bool:
     )
 
 
-def advise_fused(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_fused(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """The optimizer's own line."""
     made = [call for call in find_calls(evidence, "Adam", "AdamW") if call.call.args]
     if not made:
         return None
-    return Advice(
+    return LibraryAdvice(
         "the script makes its optimizer itself.", made[0].rewrite(fused="True"), (made[0].file, made[0].line)
     )
 
 
-def advise_logging(evidence: Evidence, finding: Finding) -> Advice | None:
+def advise_logging(evidence: Evidence, finding: Finding) -> LibraryAdvice | None:
     """TensorBoard is written every hundred steps; make it rarer at the line."""
-    return Advice(
+    return LibraryAdvice(
         "losses are written every 100 steps: every 1,000 are enough. `--track` and `--capture-video` cost more.",
         'if global_step % 1000 == 0:\n    writer.add_scalar("losses/td_loss", loss, global_step)',
         (finding.file, finding.line),

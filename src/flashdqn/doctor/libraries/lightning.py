@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.libraries.advise import Advice, Adviser, Library, add_library
+from flashdqn.doctor.libraries.advise import Adviser, Library, LibraryAdvice, add_library
 from flashdqn.doctor.libraries.user_calls import find_calls, imports_package
 from flashdqn.doctor.report.contents import Finding
 
 
 def set_keywords(name: str, words: str, **keywords: str) -> Adviser:
-    """Advice to call the Trainer, the DataLoader or the optimizer with other keywords, in the user's own line."""
+    """LibraryAdvice to call the Trainer, the DataLoader or the optimizer with other keywords, in the user's own line."""
 
-    def advise(evidence: Evidence, _: Finding) -> Advice | None:
+    def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         calls = [
             call for call in find_calls(evidence, *name.split("|")) if call.call.args or call.call.keywords
         ]
         if not calls:
             return None
-        return Advice(words, calls[0].rewrite(**keywords), (calls[0].file, calls[0].line))
+        return LibraryAdvice(words, calls[0].rewrite(**keywords), (calls[0].file, calls[0].line))
 
     return advise
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.libraries.advise import PLAIN, Advice, Adviser, Library, add_library
+from flashdqn.doctor.libraries.advise import PLAIN, Adviser, Library, LibraryAdvice, add_library
 from flashdqn.doctor.libraries.user_calls import find_calls
 from flashdqn.doctor.report.contents import Finding
 
 
 def rewrite_call(names: tuple[str, ...], words: str, **keywords: str) -> Adviser:
-    """Advice to give other keywords to the user's own call."""
+    """LibraryAdvice to give other keywords to the user's own call."""
 
-    def advise(evidence: Evidence, _: Finding) -> Advice | None:
+    def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         calls = [call for call in find_calls(evidence, *names) if call.call.args]
         if not calls:
             return None
-        return Advice(words, calls[0].rewrite(**keywords), (calls[0].file, calls[0].line))
+        return LibraryAdvice(words, calls[0].rewrite(**keywords), (calls[0].file, calls[0].line))
 
     return advise
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.libraries.advise import Advice, Adviser, Library, add_library
+from flashdqn.doctor.libraries.advise import Adviser, Library, LibraryAdvice, add_library
 from flashdqn.doctor.libraries.user_calls import find_calls, imports_package
 from flashdqn.doctor.report.contents import Finding
 
@@ -11,15 +11,15 @@ CONFIGS = ("DQNConfig", "PPOConfig", "SACConfig", "IMPALAConfig", "APPOConfig", 
 
 
 def configure(method: str, keywords: dict[str, str], words: str) -> Adviser:
-    """Advice to call a method of the configuration; the user's own call of it, if there is one."""
+    """LibraryAdvice to call a method of the configuration; the user's own call of it, if there is one."""
 
-    def advise(evidence: Evidence, _: Finding) -> Advice:
+    def advise(evidence: Evidence, _: Finding) -> LibraryAdvice:
         given = ", ".join(f"{name}={value}" for name, value in keywords.items())
         made = [call for call in find_calls(evidence, *CONFIGS) if not call.call.args]
         own = [call for call in find_calls(evidence, method) if call.call.keywords]
         first = (own or made)[:1]
         place = (first[0].file, first[0].line) if first else None
-        return Advice(words, f"config.{method}({given})", place)
+        return LibraryAdvice(words, f"config.{method}({given})", place)
 
     return advise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.libraries.advise import Advice, Adviser, Library, add_library
+from flashdqn.doctor.libraries.advise import Adviser, Library, LibraryAdvice, add_library
 from flashdqn.doctor.libraries.user_calls import UserCall, find_calls, imports_package
 from flashdqn.doctor.report.contents import Finding
 
@@ -27,18 +27,18 @@ def place_of(call: UserCall | None) -> tuple[str, int] | None:
 
 
 def set_keywords(words: str, **keywords: str) -> Adviser:
-    """Advice to give the model other keywords, in the user's own line."""
+    """LibraryAdvice to give the model other keywords, in the user's own line."""
 
-    def advise(evidence: Evidence, _: Finding) -> Advice | None:
+    def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         model = find_model(evidence)
         if model is None:
             return None
-        return Advice(words, model.rewrite(**keywords), place_of(model))
+        return LibraryAdvice(words, model.rewrite(**keywords), place_of(model))
 
     return advise
 
 
-def advise_more_envs(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_more_envs(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Several environments in one process, with the ratio of updates as it was."""
     model = find_model(evidence)
     if model is None:
@@ -61,7 +61,7 @@ def advise_more_envs(evidence: Evidence, _: Finding) -> Advice | None:
                 "of games, or it learns from less."
             )
             example += "\n" + model.rewrite(gradient_steps=str(ENVS * steps))
-    return Advice(words, example, place_of(made[0] if made else None) or place_of(model))
+    return LibraryAdvice(words, example, place_of(made[0] if made else None) or place_of(model))
 
 
 def write_vec_env(call: UserCall) -> str:
@@ -79,9 +79,9 @@ def read_number(value: ast.expr | None, default: int) -> int:
     return default
 
 
-def advise_slow_env(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_slow_env(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Environments in other processes, if a step costs more than its message."""
-    return Advice(
+    return LibraryAdvice(
         "a game that is slow in Python can be played in several processes: `SubprocVecEnv`. A step must cost more "
         "than about 100 µs, or its messages cost more than it.",
         "from stable_baselines3.common.vec_env import SubprocVecEnv\n"
@@ -90,28 +90,28 @@ def advise_slow_env(evidence: Evidence, _: Finding) -> Advice | None:
     )
 
 
-def advise_waiting(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_waiting(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Environments in this process, if their messages cost more than their steps."""
     made = find_calls(evidence, "SubprocVecEnv", "make_vec_env")
-    return Advice(
+    return LibraryAdvice(
         "these games are cheaper than their messages: play them in one process, with `DummyVecEnv`.",
         f"env = make_vec_env(make_env, n_envs={ENVS}, vec_env_cls=DummyVecEnv)",
         place_of(made[0] if made else None),
     )
 
 
-def advise_many_updates(evidence: Evidence, finding: Finding) -> Advice | None:
+def advise_many_updates(evidence: Evidence, finding: Finding) -> LibraryAdvice | None:
     """Fewer or larger gradient steps."""
     model = find_model(evidence)
     if model is None:
         return None
     if model.name in ON_POLICY:
-        return Advice(
+        return LibraryAdvice(
             "fewer and larger minibatches: `batch_size` times four, and fewer `n_epochs`.",
             model.rewrite(batch_size="256", n_epochs="4"),
             place_of(model),
         )
-    return Advice(
+    return LibraryAdvice(
         "`train_freq` and `gradient_steps` are the ratio: `train_freq=4, gradient_steps=1` is an update for every "
         "fourth step.",
         model.rewrite(train_freq="4", gradient_steps="1"),
@@ -119,49 +119,49 @@ def advise_many_updates(evidence: Evidence, finding: Finding) -> Advice | None:
     )
 
 
-def advise_logging(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_logging(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Rarer logs."""
     learns = find_calls(evidence, "learn")
     if not learns:
         return None
-    return Advice(
+    return LibraryAdvice(
         "`log_interval` counts episodes (rollouts for PPO and A2C): log every hundredth.",
         learns[0].rewrite(log_interval="100"),
         place_of(learns[0]),
     )
 
 
-def advise_evaluation(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_evaluation(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Rarer and shorter evaluations."""
     calls = find_calls(evidence, "EvalCallback", "evaluate_policy")
     if not calls:
         return None
     if calls[0].name == "evaluate_policy":
-        return Advice("fewer episodes.", calls[0].rewrite(n_eval_episodes="5"), place_of(calls[0]))
-    return Advice(
+        return LibraryAdvice("fewer episodes.", calls[0].rewrite(n_eval_episodes="5"), place_of(calls[0]))
+    return LibraryAdvice(
         "`eval_freq` counts calls of the callback, one for each step of all environments together.",
         calls[0].rewrite(eval_freq="max(50_000 // n_envs, 1)", n_eval_episodes="5"),
         place_of(calls[0]),
     )
 
 
-def advise_threads(evidence: Evidence, finding: Finding) -> Advice | None:
+def advise_threads(evidence: Evidence, finding: Finding) -> LibraryAdvice | None:
     """The number of threads, before the model is made."""
     model = find_model(evidence)
     line = finding.example.splitlines()[0] if finding.example else "torch.set_num_threads(1)"
     if model is None:
         return None
-    return Advice(
+    return LibraryAdvice(
         "set the number of threads before the model is made.", f"import torch\n{line}", place_of(model)
     )
 
 
-def advise_frames(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_frames(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Frames as bytes."""
     model = find_model(evidence)
     if model is None:
         return None
-    return Advice(
+    return LibraryAdvice(
         "keep frames as uint8: the policy divides by 255 itself (`normalize_images`, its default), and "
         "`optimize_memory_usage` keeps each frame once.",
         model.rewrite(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashdqn.doctor.evidence import Evidence
-from flashdqn.doctor.libraries.advise import Advice, Library, add_library
+from flashdqn.doctor.libraries.advise import Library, LibraryAdvice, add_library
 from flashdqn.doctor.libraries.user_calls import UserCall, find_calls, imports_package
 from flashdqn.doctor.report.contents import Finding
 
@@ -16,10 +16,10 @@ def place_of(calls: list[UserCall]) -> tuple[str, int] | None:
     return (calls[0].file, calls[0].line) if calls else None
 
 
-def advise_more_envs(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_more_envs(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Many environments for each call of the policy."""
     made = find_calls(evidence, "GymEnv", "ParallelEnv", "SerialEnv")
-    return Advice(
+    return LibraryAdvice(
         "give the collector a batch of environments: `ParallelEnv` for expensive ones, `SerialEnv` or a vectorized "
         "`GymEnv(…, num_envs=8)` for cheap ones.",
         made[0].rewrite(num_envs="8")
@@ -29,12 +29,12 @@ def advise_more_envs(evidence: Evidence, _: Finding) -> Advice | None:
     )
 
 
-def advise_collector(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_collector(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Fewer updates for each frame, by larger collections."""
     made = find_calls(evidence, *COLLECTORS)
     if not made:
         return None
-    return Advice(
+    return LibraryAdvice(
         "`frames_per_batch` frames are collected between two rounds of updates: more of them, or fewer updates in "
         "your loop over the collector.",
         made[0].rewrite(frames_per_batch="1000"),
@@ -42,12 +42,12 @@ def advise_collector(evidence: Evidence, _: Finding) -> Advice | None:
     )
 
 
-def advise_replay(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_replay(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """Storage on the device, and batches that are drawn ahead."""
     made = find_calls(evidence, *BUFFERS)
     if not made:
         return None
-    return Advice(
+    return LibraryAdvice(
         "keep the storage where the network is (`LazyTensorStorage(n, device=device)`), give the buffer its "
         "`batch_size`, and let it draw ahead with `prefetch`.",
         made[0].rewrite(prefetch="3"),
@@ -55,15 +55,19 @@ def advise_replay(evidence: Evidence, _: Finding) -> Advice | None:
     )
 
 
-def advise_fused(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_fused(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """The user's own optimizer."""
     made = [call for call in find_calls(evidence, "Adam", "AdamW") if call.call.args]
-    return Advice("you make the optimizer.", made[0].rewrite(fused="True"), place_of(made)) if made else None
+    return (
+        LibraryAdvice("you make the optimizer.", made[0].rewrite(fused="True"), place_of(made))
+        if made
+        else None
+    )
 
 
-def advise_launches(evidence: Evidence, _: Finding) -> Advice | None:
+def advise_launches(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
     """One launch for the whole update."""
-    return Advice(
+    return LibraryAdvice(
         "put loss, backward and step into one function; `torch.compile` and tensordict's `CudaGraphModule` make "
         "few launches of it.",
         "update = CudaGraphModule(torch.compile(update))   # from tensordict.nn import CudaGraphModule",

@@ -237,7 +237,7 @@ def do_nothing(*_: Any, **__: Any) -> None:
     """In the place of a call that is left out."""
 
 
-class Silent(Injection):
+class SilentPrints(Injection):
     """Nothing is printed, and progress bars are not drawn. Texts are still made where the source makes them."""
 
     modules = ("tqdm.std",)
@@ -348,7 +348,7 @@ INJECTIONS: dict[str, type[Injection]] = {
     "bfloat16": Bfloat16,
     "compile": Compile,
     "set-to-none": SetToNone,
-    "silent": Silent,
+    "silent": SilentPrints,
     "awake": Awake,
     "no-logger": NoLogger,
     "patched": Keep,

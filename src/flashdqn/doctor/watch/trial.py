@@ -29,13 +29,13 @@ from .on_import import AfterImport
 from .script import format_script_traceback, wait_for_threads
 from .seeds import Seeds
 from .torch_hooks import count_compilations
-from .trial_rows import Progress, TrialPlan, TrialRecord
+from .trial_rows import TrialPlan, TrialProgress, TrialRecord
 
 EVERY = 0.02
 """Seconds between two notes of the progress."""
 
 
-class Trial(threading.Thread):
+class TrialRun(threading.Thread):
     """Notes the progress, and ends the process when its time is up."""
 
     def __init__(self, plan: TrialPlan) -> None:
@@ -43,7 +43,7 @@ class Trial(threading.Thread):
         self.plan = plan
         self.process = os.getpid()
         self.injections = [make_injection(name, settings) for name, settings in plan.injections]
-        self.series: list[Progress] = []
+        self.series: list[TrialProgress] = []
         self.ended = Ending.STOPPED
         self.error = ""
         self.over = threading.Lock()
@@ -101,7 +101,7 @@ class Trial(threading.Thread):
     def note_progress(self) -> float:
         """Add a row; returns the seconds so far."""
         now = perf_counter() - tally.started
-        self.series.append(Progress(now, counters.transitions, counters.updates, process_time()))
+        self.series.append(TrialProgress(now, counters.transitions, counters.updates, process_time()))
         compilations = count_compilations()
         if compilations != self._compilations:
             self._compilations, self._compiled = compilations, now
@@ -168,7 +168,7 @@ def main(plan_file: str) -> None:
     sys.argv = [plan.given, *plan.arguments]
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = str(Path.cwd()) if plan.module else str(Path(plan.script).resolve().parent)
-    trial = Trial(plan)
+    trial = TrialRun(plan)
     trial.begin()
     code = run_script(trial)
     trial.finish()
@@ -177,7 +177,7 @@ def main(plan_file: str) -> None:
     os._exit(code)
 
 
-def run_script(trial: Trial) -> int:
+def run_script(trial: TrialRun) -> int:
     """Run the script, and note how it ended; returns its exit code."""
     run = main_module.run_module if trial.plan.module else main_module.run_file
     try:

@@ -34,7 +34,7 @@ class TrialPlan:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrialProgress:
     """How far the script was at a moment."""
 
     time: float
@@ -65,7 +65,7 @@ class TrialRecord:
 
     ended: Ending
     error: str
-    series: tuple[Progress, ...]
+    series: tuple[TrialProgress, ...]
     digests: tuple[Digest, ...]
     applied: tuple[str, ...]
     """The injections that took effect, and what they changed, in words."""
