@@ -14,7 +14,7 @@ from flashdqn.doctor.cures.trial_process import TrialSetup
 from flashdqn.doctor.cures.turns import judge_turns, take_turns
 from flashdqn.doctor.fixes.edits import Edit
 from flashdqn.doctor.fixes.patch import Patch, choose_patches, select_compatible, write_patches
-from flashdqn.doctor.report.contents import Finding, TrialResult
+from flashdqn.doctor.report.contents import CureResult, Finding
 from flashdqn.doctor.run import Patient
 from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.doctor.watch.trial_rows import TrialRecord
@@ -98,8 +98,8 @@ def make_patch(file: Path, edit: Edit, name: str = "patch", speedup: float = 2.0
     return Patch(name, make_finding(speedup), str(file), text, (edit,), "what", **more)  # type: ignore[arg-type]
 
 
-def make_result(**changes: object) -> TrialResult:
-    trial = TrialResult(
+def make_result(**changes: object) -> CureResult:
+    trial = CureResult(
         cure="patch",
         finding="some-finding",
         what="what",

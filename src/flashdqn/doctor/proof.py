@@ -22,7 +22,7 @@ from flashdqn.doctor.fixes.patch import (
     write_patches,
 )
 from flashdqn.doctor.fixes.propose import propose_patches
-from flashdqn.doctor.report.contents import Report, TrialResult
+from flashdqn.doctor.report.contents import CureResult, Report
 from flashdqn.doctor.report.trials import show_trials
 from flashdqn.doctor.run import Patient
 from flashdqn.doctor.watch.kinds import Ending
@@ -51,7 +51,7 @@ def prove(
         return report
     evidence = Evidence(record)
     setup = plan_trials(patient, record, options.seconds)
-    trials: tuple[TrialResult, ...] = ()
+    trials: tuple[CureResult, ...] = ()
     if options.cures:
         trials += try_cures(setup, list_cures(evidence, report.findings, report.bound), options, console)
     if options.patches:
@@ -61,7 +61,7 @@ def prove(
 
 def try_cures(
     setup: TrialSetup, cures: list[Cure], options: ProofOptions, console: Console
-) -> tuple[TrialResult, ...]:
+) -> tuple[CureResult, ...]:
     """`--try`: each cure in turns with the untouched script."""
     if not cures:
         say(console, "Nothing to try: no finding has a cure of one setting.")
@@ -75,7 +75,7 @@ def try_cures(
 
 def try_patches(
     setup: TrialSetup, patches: list[Patch], options: ProofOptions, console: Console
-) -> tuple[TrialResult, ...]:
+) -> tuple[CureResult, ...]:
     """`--fix`: each patch in turns with the untouched script; those that hold are written beside the script."""
     if not patches:
         say(console, "Nothing to fix by machine: no finding has a patch that fits this source exactly.")
@@ -98,10 +98,10 @@ def try_patches(
 def try_together(
     setup: TrialSetup,
     kept: list[Patch],
-    trials: tuple[TrialResult, ...],
+    trials: tuple[CureResult, ...],
     options: ProofOptions,
     console: Console,
-) -> tuple[tuple[TrialResult, ...], list[Patch]]:
+) -> tuple[tuple[CureResult, ...], list[Patch]]:
     """Run all kept patches as one, which is what is written; only the best one is kept if together they fail."""
     together = combine_cures(kept)
     turns = run_turns(setup, [together], options, console, "Testing them all together,")

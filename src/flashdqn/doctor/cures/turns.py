@@ -11,7 +11,7 @@ from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Numbers, compare_numbers
 from flashdqn.doctor.cures.same_work import Interval, compute_interval, measure_gains
 from flashdqn.doctor.cures.trial_process import TrialSetup, run_trial
-from flashdqn.doctor.report.contents import TrialResult
+from flashdqn.doctor.report.contents import CureResult
 from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.doctor.watch.trial_rows import TrialRecord
 
@@ -80,12 +80,12 @@ def find_last_line(error: str) -> str:
     return lines[-1][:200] if lines else "no message"
 
 
-def judge_turns(turns: TrialTurns, cures: Sequence[Cure]) -> tuple[TrialResult, ...]:
+def judge_turns(turns: TrialTurns, cures: Sequence[Cure]) -> tuple[CureResult, ...]:
     """What each cure has brought."""
     return tuple(judge_cure(turns, cure) for cure in cures)
 
 
-def judge_cure(turns: TrialTurns, cure: Cure) -> TrialResult:
+def judge_cure(turns: TrialTurns, cure: Cure) -> CureResult:
     """The measured gain of one cure, its interval, and whether the numbers stayed the same."""
     cured = turns.cured[cure.name] if cure.name not in turns.broken else []
     gains = measure_gains(turns.untouched, cured)
@@ -95,7 +95,7 @@ def judge_cure(turns: TrialTurns, cure: Cure) -> TrialResult:
     work = compute_interval(cpu) if cpu else nothing
     numbers = compare_numbers(turns.untouched, cured)
     load = max((run.load for run in (*turns.untouched, *cured)), default=math.nan)
-    trial = TrialResult(
+    trial = CureResult(
         cure=cure.name,
         finding=cure.finding,
         what=cure.what,
@@ -117,7 +117,7 @@ def judge_cure(turns: TrialTurns, cure: Cure) -> TrialResult:
     return replace(trial, verdict=describe_verdict(turns, cure, trial, numbers))
 
 
-def describe_verdict(turns: TrialTurns, cure: Cure, trial: TrialResult, numbers: Numbers) -> str:
+def describe_verdict(turns: TrialTurns, cure: Cure, trial: CureResult, numbers: Numbers) -> str:
     """One sentence on one cure."""
     if cure.name in turns.broken:
         return f"Not measured: {turns.broken[cure.name]}."

@@ -10,7 +10,7 @@ from flashdqn.core.files import write_output
 from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Sameness
 from flashdqn.doctor.fixes.edits import Edit, OverlapError, apply_edits, make_diff
-from flashdqn.doctor.report.contents import Finding, TrialResult
+from flashdqn.doctor.report.contents import CureResult, Finding
 
 SLOWER = 0.95
 """A patch that is not about speed may not cost more than this."""
@@ -54,7 +54,7 @@ class Patch:
         return make_diff(Path(self.file), self.before, self.after, root)
 
 
-def choose_patches(patches: Sequence[Patch], trials: tuple[TrialResult, ...]) -> tuple[TrialResult, ...]:
+def choose_patches(patches: Sequence[Patch], trials: tuple[CureResult, ...]) -> tuple[CureResult, ...]:
     """The trials with their diffs, and which patches are kept."""
     return tuple(
         replace(trial, kept=holds(patch, trial), patch=patch.diff(Path(patch.file).parent))
@@ -62,7 +62,7 @@ def choose_patches(patches: Sequence[Patch], trials: tuple[TrialResult, ...]) ->
     )
 
 
-def holds(patch: Patch, trial: TrialResult) -> bool:
+def holds(patch: Patch, trial: CureResult) -> bool:
     """Whether a patch is faster, and the same: or changes only what it says that it changes."""
     if not trial.pairs or trial.numbers == Sameness.UNKNOWN:
         return False
@@ -75,7 +75,7 @@ def holds(patch: Patch, trial: TrialResult) -> bool:
     return trial.is_faster
 
 
-def select_compatible(patches: Sequence[Patch], trials: Sequence[TrialResult]) -> list[Patch]:
+def select_compatible(patches: Sequence[Patch], trials: Sequence[CureResult]) -> list[Patch]:
     """The patches that hold, the largest gain first; one that wants the same place as a better one is left out."""
     pairs = [pair for pair in zip(patches, trials, strict=True) if pair[1].kept]
     chosen: list[Patch] = []
@@ -89,7 +89,7 @@ def select_compatible(patches: Sequence[Patch], trials: Sequence[TrialResult]) -
     return chosen
 
 
-def mark_kept(trials: Sequence[TrialResult], kept: Sequence[Patch]) -> tuple[TrialResult, ...]:
+def mark_kept(trials: Sequence[CureResult], kept: Sequence[Patch]) -> tuple[CureResult, ...]:
     """The trials, with those marked whose patches are in the written file."""
     names = {patch.name for patch in kept}
     return tuple(replace(trial, kept=trial.cure in names) for trial in trials)

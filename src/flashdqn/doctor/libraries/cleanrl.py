@@ -34,7 +34,7 @@ def write_command(evidence: Evidence, *flags: str) -> str:
 
 
 def set_flag(field: str, value: str, words: str) -> Adviser:
-    """LibraryAdvice to give another value to a field of the arguments."""
+    """Advice to give another value to a field of the arguments."""
 
     def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         place = find_field(evidence, field)

@@ -9,7 +9,7 @@ from flashdqn.doctor.report.contents import Finding
 
 
 def set_keywords(name: str, words: str, **keywords: str) -> Adviser:
-    """LibraryAdvice to call the Trainer, the DataLoader or the optimizer with other keywords, in the user's own line."""
+    """Advice to call the Trainer, the DataLoader or the optimizer with other keywords, in the user's own line."""
 
     def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         calls = [

@@ -9,7 +9,7 @@ from flashdqn.doctor.report.contents import Finding
 
 
 def rewrite_call(names: tuple[str, ...], words: str, **keywords: str) -> Adviser:
-    """LibraryAdvice to give other keywords to the user's own call."""
+    """Advice to give other keywords to the user's own call."""
 
     def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         calls = [call for call in find_calls(evidence, *names) if call.call.args]

@@ -11,7 +11,7 @@ CONFIGS = ("DQNConfig", "PPOConfig", "SACConfig", "IMPALAConfig", "APPOConfig", 
 
 
 def configure(method: str, keywords: dict[str, str], words: str) -> Adviser:
-    """LibraryAdvice to call a method of the configuration; the user's own call of it, if there is one."""
+    """Advice to call a method of the configuration; the user's own call of it, if there is one."""
 
     def advise(evidence: Evidence, _: Finding) -> LibraryAdvice:
         given = ", ".join(f"{name}={value}" for name, value in keywords.items())

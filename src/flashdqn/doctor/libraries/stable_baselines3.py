@@ -27,7 +27,7 @@ def place_of(call: UserCall | None) -> tuple[str, int] | None:
 
 
 def set_keywords(words: str, **keywords: str) -> Adviser:
-    """LibraryAdvice to give the model other keywords, in the user's own line."""
+    """Advice to give the model other keywords, in the user's own line."""
 
     def advise(evidence: Evidence, _: Finding) -> LibraryAdvice | None:
         model = find_model(evidence)

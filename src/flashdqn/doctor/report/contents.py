@@ -147,7 +147,7 @@ class GrowingContainer:
 
 
 @dataclass(frozen=True)
-class TrialResult:
+class CureResult:
     """A cure or a patch that was tried: the script with it, in turns with the untouched script."""
 
     cure: str
@@ -233,7 +233,7 @@ class Report:
     """All operations of torch by line, the most expensive first; only in deep mode."""
     growth: tuple[GrowingContainer, ...] = ()
     """Containers that grow."""
-    trials: tuple[TrialResult, ...] = ()
+    trials: tuple[CureResult, ...] = ()
     """Cures that were tried (`--try`) and patches that were tested (`--fix`)."""
 
     @property

@@ -11,14 +11,14 @@ from rich.text import Text
 from flashdqn.doctor.cures.same_work import measure_noise
 from flashdqn.doctor.cures.trial_process import TrialSetup
 from flashdqn.doctor.cures.turns import TrialTurns, count_cores
-from flashdqn.doctor.report.contents import TrialResult
+from flashdqn.doctor.report.contents import CureResult
 from flashdqn.doctor.report.sheet import Sheet
 from flashdqn.doctor.report.words import strip_controls
 from flashdqn.show.page import escape, make_section
 
 
 def show_trials(
-    title: str, trials: tuple[TrialResult, ...], setup: TrialSetup, turns: TrialTurns, console: Console
+    title: str, trials: tuple[CureResult, ...], setup: TrialSetup, turns: TrialTurns, console: Console
 ) -> None:
     """Print the table, and what a reader must know about it."""
     sheet = Sheet(console)
@@ -51,12 +51,12 @@ def format_factor(value: float) -> str:
     return f"{value:.2f}x" if math.isfinite(value) else "–"
 
 
-def format_interval(trial: TrialResult) -> str:
+def format_interval(trial: CureResult) -> str:
     """The interval, or a dash where there is none."""
     return f"{trial.low:.2f}–{trial.high:.2f}" if trial.pairs > 1 else "–"
 
 
-def describe_conditions(setup: TrialSetup, turns: TrialTurns, trials: tuple[TrialResult, ...]) -> str:
+def describe_conditions(setup: TrialSetup, turns: TrialTurns, trials: tuple[CureResult, ...]) -> str:
     """How it was measured, how busy the machine was, and what chance alone did."""
     cores = count_cores()
     load = max((trial.load for trial in trials if math.isfinite(trial.load)), default=math.nan)
@@ -71,7 +71,7 @@ def describe_conditions(setup: TrialSetup, turns: TrialTurns, trials: tuple[Tria
     return words
 
 
-def render_trials(trials: tuple[TrialResult, ...]) -> str:
+def render_trials(trials: tuple[CureResult, ...]) -> str:
     """The same for the page; patches with their diffs."""
     if not trials:
         return ""
