@@ -102,6 +102,23 @@ def test_a_search_in_lists(tmp_path: Path) -> None:
     assert fix(tmp_path, "python-env", text.replace("len(seen)", "seen[-1]").replace("pop(0)", "pop()")) == {}
 
 
+def test_a_network_that_calls_its_own_forward_to_act(tmp_path: Path) -> None:
+    text = """
+        import torch
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                return self.layer(x)  # here
+            def act(self, x):
+                out = self.forward(x)
+                return out.argmax().item()
+    """
+    row = {"function": "forward", "acting": 1000, "learning": 10, "graded": 1000, "batch": 1, "shape": [4]}
+    row |= {"network": "Linear", "parameters": 9, "trained": True, "given_gradients": True, "line": 5}
+    site = row | {"count": 1000, "seconds": 1.0, "file": str(tmp_path / "train.py")}
+    found = fix(tmp_path, "no-grad-forgotten", text, forwards=[site])
+    assert found == {"no-grad": "        with torch.no_grad():\n            out = self.forward(x)"}
+
+
 def test_rows_go_to_the_device_together(tmp_path: Path) -> None:
     text = "import torch\nbatch = torch.stack([row.to(device) for row in rows])  # here\n"
     found = fix(tmp_path, "list-batches", text)

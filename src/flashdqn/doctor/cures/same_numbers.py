@@ -65,7 +65,8 @@ def judge(trusted: dict[Key, Digest], tables: list[dict[Key, Digest]]) -> Number
     first = min(wrong, key=lambda key: key[1])
     apart = max(measure_distance(trusted[first], table[first]) for table in tables)
     if apart <= ROUNDING:
-        return Numbers(Sameness.ROUNDED, f"equal but for rounding: {apart:.0e} apart at update {first[1]:,}")
+        size = f"{apart:.0e}" if apart else "less than 1e-9"
+        return Numbers(Sameness.ROUNDED, f"equal but for rounding: {size} apart at update {first[1]:,}")
     return Numbers(Sameness.DIFFERENT, f"different: {apart:.0e} apart at update {first[1]:,}")
 
 

@@ -24,7 +24,7 @@ def fix_missing_no_grad(evidence: Evidence, finding: Finding) -> Iterator[Patch]
         script = open_script(file)
         if script is None:
             continue
-        statements = {statement for line in wasted if (statement := script.find_statement(line)) is not None}
+        statements = find_statements(script, wasted)
         edits: list[Edit] = []
         for group in group_neighbors(script, statements):
             edits += script.wrap(group, "with torch.no_grad():")
@@ -40,6 +40,33 @@ def fix_missing_no_grad(evidence: Evidence, finding: Finding) -> Iterator[Patch]
                 edits=tuple(edits),
                 what=f"torch.no_grad() around {len(statements)} statement{'s' * (len(statements) != 1)}",
             )
+
+
+def find_statements(script: ScriptText, lines: set[int]) -> set[ast.stmt]:
+    """The statements to wrap. Inside a network's own `forward`, which also learns, those that call it to act."""
+    found: set[ast.stmt] = set()
+    for line in lines:
+        statement = script.find_statement(line)
+        if statement is None:
+            continue
+        inner = script.find_scope(statement)
+        if isinstance(inner, ast.FunctionDef) and inner.name == "forward":
+            found |= find_own_calls(script, inner)
+        else:
+            found.add(statement)
+    return found
+
+
+def find_own_calls(script: ScriptText, forward: ast.FunctionDef) -> set[ast.stmt]:
+    """Statements in the other methods of a network's class that call it: `self.forward(x)` or `self(x)`."""
+    found = set()
+    home = script.parents[forward]
+    for call in (node for node in ast.walk(home) if isinstance(node, ast.Call)):
+        if ast.unparse(call.func) in ("self", "self.forward") and script.find_scope(call) is not forward:
+            statement = script.find_statement(call.lineno)
+            if statement is not None:
+                found.add(statement)
+    return found
 
 
 def group_neighbors(script: ScriptText, statements: set[ast.stmt]) -> list[list[ast.stmt]]:
