@@ -14,7 +14,8 @@ from flashdqn.doctor.cures.trial_process import TrialSetup
 from flashdqn.doctor.cures.turns import judge_turns, take_turns
 from flashdqn.doctor.fixes.edits import Edit
 from flashdqn.doctor.fixes.patch import Patch, choose_patches, select_compatible, write_patches
-from flashdqn.doctor.report.contents import CureResult, Finding
+from flashdqn.doctor.report.contents import Finding
+from flashdqn.doctor.report.cure_result import CureResult
 from flashdqn.doctor.run import Patient
 from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.doctor.watch.trial_rows import TrialRecord

@@ -22,7 +22,8 @@ from flashdqn.doctor.fixes.patch import (
     write_patches,
 )
 from flashdqn.doctor.fixes.propose import propose_patches
-from flashdqn.doctor.report.contents import CureResult, Report
+from flashdqn.doctor.report.contents import Report
+from flashdqn.doctor.report.cure_result import CureResult
 from flashdqn.doctor.report.trials import show_trials
 from flashdqn.doctor.run import Patient
 from flashdqn.doctor.watch.kinds import Ending

@@ -11,7 +11,7 @@ from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Numbers, compare_numbers
 from flashdqn.doctor.cures.same_work import Interval, compute_interval, measure_gains
 from flashdqn.doctor.cures.trial_process import TrialSetup, run_trial
-from flashdqn.doctor.report.contents import CureResult
+from flashdqn.doctor.report.cure_result import CureResult
 from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.doctor.watch.trial_rows import TrialRecord
 

@@ -10,7 +10,8 @@ from flashdqn.core.files import write_output
 from flashdqn.doctor.cures.cure import Cure
 from flashdqn.doctor.cures.same_numbers import Sameness
 from flashdqn.doctor.fixes.edits import Edit, OverlapError, apply_edits, make_diff
-from flashdqn.doctor.report.contents import CureResult, Finding
+from flashdqn.doctor.report.contents import Finding
+from flashdqn.doctor.report.cure_result import CureResult
 
 SLOWER = 0.95
 """A patch that is not about speed may not cost more than this."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.core.files import write_output
+from flashdqn.doctor.report.cure_result import CureResult
 from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.numbers import format_count
 
@@ -147,51 +148,6 @@ class GrowingContainer:
 
 
 @dataclass(frozen=True)
-class CureResult:
-    """A cure or a patch that was tried: the script with it, in turns with the untouched script."""
-
-    cure: str
-    finding: str
-    """The name of the finding that it answers."""
-    what: str
-    """What was changed."""
-    predicted: float
-    """The finding's prediction; 1.0: not about speed."""
-    measured: float
-    """How many times as fast it was over the same work; NaN if it could not be measured."""
-    low: float
-    high: float
-    """The interval of 95%; zero and infinity with a single pair of runs."""
-    cpu: float
-    """The same by CPU time, which a busy machine changes less; NaN if it could not be measured."""
-    cpu_low: float
-    cpu_high: float
-    pairs: int
-    numbers: str
-    """`equal`, `rounded`, `different` or `unknown`."""
-    numbers_because: str
-    """The same in words."""
-    load: float
-    """The machine's highest load meanwhile: processes that wanted to run."""
-    busy: bool
-    """Whether others kept the cores busy meanwhile: then CPU time may decide what the clock cannot."""
-    verdict: str
-    """One sentence."""
-    patch: str = ""
-    """For a patch: the unified diff."""
-    kept: bool = False
-    """For a patch: whether it is in the file that was written."""
-    changes: str = ""
-    """What it may change in the numbers, in words; empty: nothing."""
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether it is faster by more than chance: by the clock, or on a busy machine by CPU time."""
-        by_cpu = self.busy and self.measured > 1.0 and self.cpu_low > 1.0
-        return self.pairs > 1 and (self.low > 1.0 or by_cpu)
-
-
-@dataclass(frozen=True)
 class Report:
     """The whole report."""
 
@@ -227,14 +183,14 @@ class Report:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     """What else a reader should know: what could not be seen, what was not judged and why."""
+    trials: tuple[CureResult, ...] = ()
+    """Cures that were tried (`--try`) and patches that were tested (`--fix`)."""
     copies: tuple[CountedLine, ...] = ()
     """Lines that take values out of tensors or move them, the most expensive first."""
     operations: tuple[CountedLine, ...] = ()
     """All operations of torch by line, the most expensive first; only in deep mode."""
     growth: tuple[GrowingContainer, ...] = ()
     """Containers that grow."""
-    trials: tuple[CureResult, ...] = ()
-    """Cures that were tried (`--try`) and patches that were tested (`--fix`)."""
 
     @property
     def ratio(self) -> float:

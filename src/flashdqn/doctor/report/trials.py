@@ -11,7 +11,7 @@ from rich.text import Text
 from flashdqn.doctor.cures.same_work import measure_noise
 from flashdqn.doctor.cures.trial_process import TrialSetup
 from flashdqn.doctor.cures.turns import TrialTurns, count_cores
-from flashdqn.doctor.report.contents import CureResult
+from flashdqn.doctor.report.cure_result import CureResult
 from flashdqn.doctor.report.sheet import Sheet
 from flashdqn.doctor.report.words import strip_controls
 from flashdqn.show.page import escape, make_section
