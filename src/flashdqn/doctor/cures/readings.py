@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import Phase
@@ -21,6 +22,14 @@ def find_wasted_places(record: WatchRecord) -> list[tuple[str, int]]:
         and site.graded > 0.5 * site.count
         and (site.role is Phase.ACTING or not site.trained)
     ]
+
+
+def find_main_file(record: WatchRecord) -> str:
+    """The script's own file; of a module that was run with -m, the outermost file on the stacks."""
+    if Path(record.script).is_file():
+        return record.script
+    outermost = (record.frames[stack[i]] for stack in record.stacks for i in range(len(stack)))
+    return next((frame.file for frame in outermost if not frame.plumbing), record.script)
 
 
 def read_best_threads(finding: Finding) -> int:

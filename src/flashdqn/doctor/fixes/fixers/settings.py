@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
-from flashdqn.doctor.cures.readings import read_best_threads
+from flashdqn.doctor.cures.readings import find_main_file, read_best_threads
 from flashdqn.doctor.evidence import Evidence
 from flashdqn.doctor.fixes.edits import Edit
 from flashdqn.doctor.fixes.patch import Patch
@@ -20,7 +20,7 @@ def fix_threads(evidence: Evidence, finding: Finding) -> Iterator[Patch]:
     """The script's own number of threads is replaced, or set at the start."""
     number = read_best_threads(finding)
     place = evidence.threads_line()
-    script = open_script(place[0] if place else evidence.record.script)
+    script = open_script(place[0] if place else find_main_file(evidence.record))
     if script is None:
         return
     edit = (
@@ -57,7 +57,7 @@ def add_line(script: ScriptText, line: str) -> Edit | None:
 @fixes("subnormals")
 def fix_subnormals(evidence: Evidence, finding: Finding) -> Iterator[Patch]:
     """Such numbers are zero from the start."""
-    script = open_script(evidence.record.script)
+    script = open_script(find_main_file(evidence.record))
     if script is None or any(
         isinstance(part, ast.Attribute) and part.attr == "set_flush_denormal"
         for part in ast.walk(script.module)
