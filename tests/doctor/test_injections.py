@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from flashdqn.doctor.watch.injections import INJECTIONS, Injection
+from flashdqn.doctor.watch.injection import Injection
+from flashdqn.doctor.watch.injections import INJECTIONS
 
 
 class Optimizer:

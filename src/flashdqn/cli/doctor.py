@@ -89,12 +89,13 @@ def run_command(arguments: list[str]) -> int:
     if parsed.try_cures or parsed.fix:
         options = ProofOptions(parsed.try_cures, parsed.fix, parsed.try_seconds, parsed.rounds)
         report = prove(patient, record, report, options, console)
-    if parsed.html is not None:
-        write_doctor_page(report, parsed.html)
-        console.print(f"Page    {parsed.html}", highlight=False, markup=False)
-    if parsed.json is not None:
-        write_report_json(report, parsed.json)
-        console.print(f"JSON    {parsed.json}", highlight=False, markup=False)
+    for name, path, write in (
+        ("Page", parsed.html, write_doctor_page),
+        ("JSON", parsed.json, write_report_json),
+    ):
+        if path is not None:
+            write(report, path)
+            console.print(f"{name}    {path}", highlight=False, markup=False)
     return 1 if report.ended == "failed" else 0
 
 

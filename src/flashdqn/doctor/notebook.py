@@ -150,5 +150,5 @@ def show(shell: Any, report: Report) -> None:
         return
     display = importlib.import_module("IPython.display")
     page = escape(render_doctor_page(report))
-    frame = f'<iframe srcdoc="{page}" width="100%" height="{HEIGHT}" frameborder="0"></iframe>'
+    frame = f'<div><iframe srcdoc="{page}" width="100%" height="{HEIGHT}" frameborder="0"></iframe></div>'
     display.display(display.HTML(frame))

@@ -23,7 +23,8 @@ from . import main_module
 from .classes import watch_class, watch_module_classes
 from .counters import catch_failures, counters
 from .digest import digests, note_step
-from .injections import INJECTIONS, Injection
+from .injection import Injection
+from .injections import INJECTIONS
 from .kinds import Ending
 from .on_import import AfterImport
 from .script import format_script_traceback, wait_for_threads

@@ -77,42 +77,20 @@ def is_mean(call: ast.Call) -> bool:
 
 def carry_sum(script: ScriptText, statement: ast.stmt, mean: ast.Call, history: ast.expr) -> list[Edit]:
     """The edits, if the history is made once as an empty list, appended to once, and changed nowhere else."""
-    home = find_home(script, statement, history)
-    if home is None:
+    found = find_maker_and_append(script, statement, history)
+    if found is None or not all(map(script.stands_alone, found)):
         return []
-    uses = [n for n in ast.walk(home) if type(n) is type(history) and same_expression(n, history)]
-    makers = [
-        n
-        for n in ast.walk(home)
-        if isinstance(n, ast.Assign)
-        and len(n.targets) == 1
-        and same_expression(n.targets[0], history)
-        and isinstance(n.value, ast.List)
-        and not n.value.elts
-    ]
-    appends = [n for n in ast.walk(home) if is_append(n, history)]
-    changed = [n for n in uses if isinstance(getattr(n, "ctx", None), ast.Store | ast.Del)]
-    calls = [
-        n
-        for n in ast.walk(home)
-        if isinstance(n, ast.Attribute) and same_expression(n.value, history) and n.attr != "append"
-    ]
-    if len(makers) != 1 or len(appends) != 1 or len(changed) != 1 or calls:
-        return []
-    maker, append = makers[0], appends[0]
-    if isinstance(history, ast.Name) and script.find_scope(maker) is not script.find_scope(append):
-        return []
+    maker, append = found
     if append not in (block := script.find_block(statement)) or block.index(append) > block.index(statement):
-        return []
-    if not script.stands_alone(maker) or not script.stands_alone(append):
         return []
     assert isinstance(append, ast.Expr)
     assert isinstance(append.value, ast.Call)
     name, value = script.read(history), append.value.args[0]
-    if not isinstance(value, ast.Name | ast.Attribute | ast.Constant):
-        return []
     total = f"{name}_sum"
-    if total.rpartition(".")[2] in script.text:
+    if (
+        not isinstance(value, ast.Name | ast.Attribute | ast.Constant)
+        or total.rpartition(".")[2] in script.text
+    ):
         return []
     return [
         Edit.after_line(script.text, maker.end_lineno or 0, f"{script.indent(maker)}{total} = 0.0\n"),
@@ -121,6 +99,38 @@ def carry_sum(script: ScriptText, statement: ast.stmt, mean: ast.Call, history: 
         ),
         replace_mean(script, mean, f"{total} / len({name})"),
     ]
+
+
+def find_maker_and_append(
+    script: ScriptText, statement: ast.stmt, history: ast.expr
+) -> tuple[ast.stmt, ast.stmt] | None:
+    """The only `history = []` and the only `history.append(x)`; None if anything else changes the history."""
+    home = find_home(script, statement, history)
+    nodes = list(ast.walk(home)) if home is not None else []
+    makers = [n for n in nodes if isinstance(n, ast.Assign) and is_empty_start(n, history)]
+    appends = [n for n in nodes if isinstance(n, ast.stmt) and is_append(n, history)]
+    uses = [n for n in nodes if type(n) is type(history) and same_expression(n, history)]
+    changed = [n for n in uses if isinstance(getattr(n, "ctx", None), ast.Store | ast.Del)]
+    others = [
+        n
+        for n in nodes
+        if isinstance(n, ast.Attribute) and same_expression(n.value, history) and n.attr != "append"
+    ]
+    if len(makers) != 1 or len(appends) != 1 or len(changed) != 1 or others:
+        return None
+    if isinstance(history, ast.Name) and script.find_scope(makers[0]) is not script.find_scope(appends[0]):
+        return None
+    return makers[0], appends[0]
+
+
+def is_empty_start(node: ast.Assign, history: ast.expr) -> bool:
+    """Whether this is `history = []`."""
+    return (
+        len(node.targets) == 1
+        and same_expression(node.targets[0], history)
+        and isinstance(node.value, ast.List)
+        and not node.value.elts
+    )
 
 
 def replace_mean(script: ScriptText, mean: ast.Call, quotient: str) -> Edit:
