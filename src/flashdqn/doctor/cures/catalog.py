@@ -119,6 +119,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "printing": (make_silence,),
     "logging": (make_setting("no-log", "no-logger", "loggers and figures off"),),
     "sleeping": (make_setting("no-sleep", "awake", "sleeps and frame rates off"),),
+    "step-jitter": (make_setting("rare-gc", "rare-collector", "gc.freeze() and rare collections"),),
     "zero-grad-memset": (make_setting("set-to-none", "set-to-none", "zero_grad(set_to_none=True)"),),
     "tf32-off": (TF32,),
     "half-unused": (BF16,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import gc
 import os
 import sys
 import time
@@ -74,6 +75,18 @@ class NoLogger(Injection):
         if logging is not None:
             with suppress(AttributeError):
                 self.change(logging)
+
+
+class RareCollector(Injection):
+    """Python's garbage collector looks at new objects rarely, and never again at those of the start."""
+
+    modules = ("torch",)
+
+    def change(self, module: Any) -> None:
+        """After torch was imported, whose many objects stay."""
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 100)
+        self.note("gc.freeze(); gc.set_threshold(100_000, 20, 100)")
 
 
 class Awake(Injection):
