@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import builtins
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from record_maker import Maker
 
+from flashdqn.doctor.cures.catalog import list_cures
+from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.injection import Injection
 from flashdqn.doctor.watch.injections import INJECTIONS
 
@@ -166,3 +171,42 @@ def test_only_the_named_lines_lose_their_graph() -> None:
 
 def test_every_injection_says_what_it_is() -> None:
     assert all(kind.__doc__ for kind in INJECTIONS.values())
+
+
+def test_evaluations_run_once_only(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    text = "class Agent:\n    @staticmethod\n    def evaluate(n):\n        runs.append(n)\n        return n\n"
+    path.write_text(
+        f"{text}runs = []\nfor step in range(3):\n    score = Agent().evaluate(step)\n", encoding="utf-8"
+    )
+    maker = Maker(path)
+    maker.train({maker.stack(maker.own(8)): 1.0})
+    finding = Finding("evaluation-share", "title", str(path), 8, 0.5, 2.0, (), "", "")
+    (cure,) = list_cures(maker.evidence(), (finding,))
+    assert (cure.name, cure.unit) == ("no-eval", "updates")
+    injection = INJECTIONS["first-result"]("first-result", {})
+    injection.begin()
+    names: dict[str, Any] = {}
+    exec(cure.replaced[str(path)], names)
+    assert (names["runs"], names["score"]) == ([0], 0)
+    assert injection.list_applied() == ["evaluate() runs once only"]
+
+
+def test_pygames_clock_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", time.sleep)
+    ticks: list[tuple[int, ...]] = []
+
+    class Clock:
+        def tick(self, *rate: int) -> int:
+            ticks.append(rate)
+            return 3
+
+        def get_fps(self) -> float:
+            return 7.0
+
+    module = SimpleNamespace(Clock=Clock)
+    injection = inject("awake", module)
+    clock = module.Clock()
+    assert (clock.tick(40), clock.get_fps(), ticks) == (3, 7.0, [()])
+    time.sleep(1e9)
+    assert len(injection.list_applied()) == 2

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from flashdqn.doctor.cures.cure import Cure
+from flashdqn.doctor.cures.evaluation import mark_evaluations
 from flashdqn.doctor.cures.readings import find_wasted_places, read_best_threads
 from flashdqn.doctor.cures.silence import remove_prints
 from flashdqn.doctor.evidence import Evidence
@@ -104,6 +105,22 @@ def make_silence(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
     )
 
 
+def make_no_evaluation(evidence: Evidence, finding: Finding) -> Iterator[Cure]:
+    """Evaluations run once only; work is counted in updates, because evaluations make transitions, too."""
+    replaced = mark_evaluations(evidence, finding)
+    if replaced:
+        yield Cure(
+            name="no-eval",
+            finding=finding.name,
+            what="evaluations run once only",
+            predicted=finding.speedup,
+            injections=(("first-result", {}),),
+            replaced=replaced,
+            changes="what evaluations draw from random numbers",
+            unit="updates",
+        )
+
+
 TF32 = make_setting("tf32", "tf32", 'torch.set_float32_matmul_precision("high")', "products with 10 bits")
 BF16 = make_setting("bfloat16", "bfloat16", "torch.autocast with bfloat16", "products with 8 bits")
 COMPILE = make_setting("compile", "compile", "network.compile()", "rounding")
@@ -117,6 +134,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "no-grad-forgotten": (make_no_grad,),
     "target-with-grad": (make_no_grad,),
     "printing": (make_silence,),
+    "evaluation-share": (make_no_evaluation,),
     "logging": (make_setting("no-log", "no-logger", "loggers and figures off"),),
     "sleeping": (make_setting("no-sleep", "awake", "sleeps and frame rates off"),),
     "step-jitter": (make_setting("rare-gc", "rare-collector", "gc.freeze() and rare collections"),),

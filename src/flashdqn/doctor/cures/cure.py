@@ -23,5 +23,7 @@ class Cure:
     """New texts of source files, by path."""
     changes: str = ""
     """What it may change in the numbers, in words; empty: nothing."""
+    unit: str = ""
+    """What counts as work: `transitions` or `updates`; empty: transitions where they are counted."""
     changes_learning: bool = False
     """Whether it learns from less or from other data, so that other numbers are what it is meant to do."""

@@ -55,11 +55,11 @@ def choose_unit(runs: Sequence[TrialRecord]) -> str:
     return "transitions" if all(run.series and run.series[-1].transitions for run in runs) else "updates"
 
 
-def find_common_work(runs: Sequence[TrialRecord]) -> Work | None:
+def find_common_work(runs: Sequence[TrialRecord], unit: str = "") -> Work | None:
     """The work that all runs have done after each began to train; None if there is none."""
     if not all(run.series for run in runs):
         return None
-    unit = choose_unit(runs)
+    unit = unit or choose_unit(runs)
     first = max(count_at_start(run, unit) for run in runs)
     last = min(float(getattr(run.series[-1], unit)) for run in runs)
     work = Work(unit, first + SETTLE * (last - first), last)
@@ -99,13 +99,13 @@ def read_clock(series: Sequence[TrialProgress], unit: str, count: float, clock: 
 
 
 def measure_gains(
-    untouched: Sequence[TrialRecord], cured: Sequence[TrialRecord], clock: str = "time"
+    untouched: Sequence[TrialRecord], cured: Sequence[TrialRecord], clock: str = "time", unit: str = ""
 ) -> list[float]:
     """For each cured run, the untouched seconds over its own: with the untouched runs before and after it."""
     gains = []
     for number, run in enumerate(cured):
         neighbors = untouched[number : number + 2]
-        work = find_common_work([run, *neighbors]) if neighbors else None
+        work = find_common_work([run, *neighbors], unit) if neighbors else None
         if work is None:
             continue
         before = statistics.geometric_mean(measure_seconds(other, work, clock) for other in neighbors)

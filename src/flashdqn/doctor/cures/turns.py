@@ -88,8 +88,8 @@ def judge_turns(turns: TrialTurns, cures: Sequence[Cure]) -> tuple[CureResult, .
 def judge_cure(turns: TrialTurns, cure: Cure) -> CureResult:
     """The measured gain of one cure, its interval, and whether the numbers stayed the same."""
     cured = turns.cured[cure.name] if cure.name not in turns.broken else []
-    gains = measure_gains(turns.untouched, cured)
-    cpu = measure_gains(turns.untouched, cured, "cpu")
+    gains = measure_gains(turns.untouched, cured, "time", cure.unit)
+    cpu = measure_gains(turns.untouched, cured, "cpu", cure.unit)
     nothing = Interval(math.nan, math.nan, math.nan)
     gain = compute_interval(gains) if gains else nothing
     work = compute_interval(cpu) if cpu else nothing

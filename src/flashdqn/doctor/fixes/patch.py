@@ -31,6 +31,8 @@ class Patch:
     changes: str = ""
     """What may change in the numbers; empty: nothing."""
     changes_learning: bool = False
+    unit: str = ""
+    """What counts as work; empty: transitions where they are counted."""
 
     @property
     def after(self) -> str:
@@ -48,6 +50,7 @@ class Patch:
             replaced={self.file: self.after},
             changes=self.changes,
             changes_learning=self.changes_learning,
+            unit=self.unit,
         )
 
     def diff(self, root: Path) -> str:

@@ -7,7 +7,7 @@ so that a trial in which nothing was changed is not mistaken for a cure without 
 from __future__ import annotations
 
 from .injection import Injection, Keep
-from .injections_output import Awake, NoLogger, RareCollector, SilentPrints
+from .injections_output import Awake, FirstResult, NoLogger, RareCollector, SilentPrints
 from .injections_torch import Bfloat16, Compile, Flush, NoGrad, OptimizerFlag, SetToNone, Tf32, Threads
 
 INJECTIONS: dict[str, type[Injection]] = {
@@ -21,6 +21,7 @@ INJECTIONS: dict[str, type[Injection]] = {
     "set-to-none": SetToNone,
     "silent": SilentPrints,
     "awake": Awake,
+    "first-result": FirstResult,
     "rare-collector": RareCollector,
     "no-logger": NoLogger,
     "patched": Keep,

@@ -13,6 +13,8 @@ from typing import Any
 
 from .injection import Injection
 
+FIRST_RESULT = "__doctor_keeps_first_result__"
+
 
 def do_nothing(*_: Any, **__: Any) -> None:
     """In the place of a call that is left out."""
@@ -75,6 +77,29 @@ class NoLogger(Injection):
         if logging is not None:
             with suppress(AttributeError):
                 self.change(logging)
+
+
+class FirstResult(Injection):
+    """A function that was marked in the replaced source runs once, and then gives its first result again."""
+
+    modules = ()
+
+    def begin(self) -> None:
+        """Make the mark known to every module."""
+        setattr(builtins, FIRST_RESULT, self.keep_first)
+
+    def keep_first(self, function: Any) -> Any:
+        """The function, which runs only once."""
+        results: list[Any] = []
+
+        @functools.wraps(function)
+        def once(*args: Any, **kwargs: Any) -> Any:
+            if not results:
+                results.append(function(*args, **kwargs))
+                self.note(f"{function.__name__}() runs once only")
+            return results[0]
+
+        return once
 
 
 class RareCollector(Injection):

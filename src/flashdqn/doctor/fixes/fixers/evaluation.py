@@ -49,6 +49,7 @@ def fix_frequency(_: Evidence, finding: Finding) -> Iterator[Patch]:
             if what == "evaluates"
             else "",
             changes_learning=what == "evaluates",
+            unit="updates" if what == "evaluates" else "",  # evaluations make transitions, too
         )
 
 
