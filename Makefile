@@ -28,7 +28,7 @@ SHOWN   = tick() { n=0; while sleep 1 && kill -0 $$$$ 2>/dev/null; do n=$$((n + 
 	if [ -t 1 ]; then tick & trap "kill $$! 2>/dev/null; printf '\r\033[K'" EXIT; trap 'exit 130' INT TERM; fi;
 MKDOCS  = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup lock audit browser train test test-fast test-cuda check unit ray packages bench-setup fire-reference docs docs-serve clean
+.PHONY: help setup lock audit browser train test test-fast test-cuda check unit ray packages bench-setup fire-reference doctor docs docs-serve clean
 
 help:            ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ $(AUDIT)/.ready: tools/audit.txt
 	@test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
 	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --requirement tools/audit.txt
 	@touch $@
+
+doctor: setup    ## Build flashdqn-doctor, the doctor alone, into dist/ (it needs neither torch nor numba)
+	@$(BIN)/python tools/build_doctor.py
 
 docs: setup      ## Build the docs as a site into site/
 	@$(MKDOCS) build --strict --quiet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +24,8 @@ class DoctorArguments:
       flashdqn doctor --seconds 2m --html report.html train.py
       flashdqn doctor --python ../their-project/.venv/bin/python ../their-project/dqn.py
       flashdqn doctor -m cleanrl.dqn --seed 1
+      flashdqn doctor --try --fix train.py
+      flashdqn doctor compare before.json after.json --fail-if-slower 10%
 
     The doctor's own flags come before the script; everything after the script is passed to it. The report says
     where the time goes, line by line, what to do about it, with the expected gain, and what only looks like a gain.
@@ -39,18 +40,34 @@ class DoctorArguments:
     """Also write the report as a page."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the report as JSON."""
-    python: Annotated[str, tyro.conf.arg(metavar="PATH")] = sys.executable
-    """The interpreter that runs the script, from the script's own environment. It does not need flashdqn."""
+    try_cures: Annotated[bool, tyro.conf.arg(aliases=("--try",)), tyro.conf.FlagCreatePairsOff] = False
+    """Then run the script again with each cure of one setting, in turns with the untouched script, and say what was
+    gained."""
+    fix: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Then write a patch beside the script, if one fits: tested on a copy, the same results, and faster."""
+    try_seconds: Annotated[Seconds, Between(1, 10**5)] = 15.0
+    """How long each run of --try and --fix trains."""
+    rounds: Annotated[int, Between(1, 100)] = 3
+    """How often each of them is run, in turns."""
+    python: Annotated[str, tyro.conf.arg(metavar="PATH")] = ""
+    """The interpreter that runs the script, from the script's own environment. It needs no flashdqn. By default
+    this one if it has torch, or else the one of the active environment."""
 
 
 def run_command(arguments: list[str]) -> int:
     """Run `flashdqn doctor`."""
     from flashdqn.doctor.examine import build_report
+    from flashdqn.doctor.interpreter import find_python
+    from flashdqn.doctor.proof import ProofOptions, prove
     from flashdqn.doctor.report.contents import write_report_json
     from flashdqn.doctor.report.page import write_doctor_page
     from flashdqn.doctor.report.terminal import show_report
     from flashdqn.doctor.run import Patient, check_patient, watch_patient
 
+    if arguments[:1] == ["compare"]:
+        from flashdqn.cli.doctor_compare import run_comparison
+
+        return run_comparison(arguments[1:])
     ours, module, script, theirs = split_script_arguments(arguments)
     parsed = parse("doctor", DoctorArguments, ours, flag_names(DoctorArguments()), DoctorArguments())
     if not script:
@@ -60,19 +77,25 @@ def run_command(arguments: list[str]) -> int:
     for path in (parsed.html, parsed.json):
         if path is not None:
             check_writable_file(path)
-    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
+    python = parsed.python or find_python()
+    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, python)
     check_patient(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
     console.print(start, highlight=False, markup=False)
-    report = build_report(watch_patient(patient))
+    record = watch_patient(patient)
+    report = build_report(record)
     show_report(report, console)
-    if parsed.html is not None:
-        write_doctor_page(report, parsed.html)
-        console.print(f"Page    {parsed.html}", highlight=False, markup=False)
-    if parsed.json is not None:
-        write_report_json(report, parsed.json)
-        console.print(f"JSON    {parsed.json}", highlight=False, markup=False)
+    if parsed.try_cures or parsed.fix:
+        options = ProofOptions(parsed.try_cures, parsed.fix, parsed.try_seconds, parsed.rounds)
+        report = prove(patient, record, report, options, console)
+    for name, path, write in (
+        ("Page", parsed.html, write_doctor_page),
+        ("JSON", parsed.json, write_report_json),
+    ):
+        if path is not None:
+            write(report, path)
+            console.print(f"{name}    {path}", highlight=False, markup=False)
     return 1 if report.ended == "failed" else 0
 
 
@@ -87,6 +110,6 @@ def split_script_arguments(arguments: list[str]) -> tuple[list[str], bool, str, 
             return arguments[:i], True, arguments[i + 1], arguments[i + 2 :]
         if not word.startswith("-"):
             return arguments[:i], False, word, arguments[i + 1 :]
-        takes_value = word in ("--seconds", "--html", "--json", "--python")
+        takes_value = word in ("--seconds", "--html", "--json", "--python", "--try-seconds", "--rounds")
         i += 2 if takes_value else 1
     return arguments, False, "", []

@@ -9,6 +9,7 @@ from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, SecondsBy
 from flashdqn.doctor.findings.machine import measure_compilation
 from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.libraries.advise import speak_library
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import (
     CountedLine,
@@ -32,7 +33,7 @@ def build_report(record: WatchRecord) -> Report:
     """Build the whole report."""
     evidence = Evidence(record)
     totals = record.totals
-    findings = diagnose(evidence)
+    findings = speak_library(evidence, diagnose(evidence))
     bound, because = find_bottleneck(evidence, findings)
     learning = [f for f in record.forwards if f.role is Phase.FORWARD and f.graded]
     return Report(

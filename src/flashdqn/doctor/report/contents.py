@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flashdqn.core.files import write_output
+from flashdqn.doctor.report.cure_result import CureResult
 from flashdqn.doctor.watch.kinds import Ending, Phase
 from flashdqn.show.numbers import format_count
 
@@ -182,6 +183,8 @@ class Report:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     """What else a reader should know: what could not be seen, what was not judged and why."""
+    trials: tuple[CureResult, ...] = ()
+    """Cures that were tried (`--try`) and patches that were tested (`--fix`)."""
     copies: tuple[CountedLine, ...] = ()
     """Lines that take values out of tensors or move them, the most expensive first."""
     operations: tuple[CountedLine, ...] = ()

@@ -8,6 +8,7 @@ from flashdqn.core.files import write_output
 from flashdqn.doctor.report import page_cards
 from flashdqn.doctor.report.contents import Report
 from flashdqn.doctor.report.page_charts import draw_phase_bar, draw_time_charts
+from flashdqn.doctor.report.trials import render_trials
 from flashdqn.doctor.report.words import format_command
 from flashdqn.show import charts
 from flashdqn.show.page import make_page, make_section
@@ -76,6 +77,7 @@ def render_doctor_page(report: Report) -> str:
         page_cards.render_head(report),
         make_section("Where the time goes", draw_phase_bar(report)),
         page_cards.render_findings(report),
+        render_trials(report.trials),
         make_section("Over time", draw_time_charts(report)),
         page_cards.render_hot_lines(report),
         page_cards.render_counted_lines("Values taken out of tensors, and tensors moved", report.copies),

@@ -1,5 +1,7 @@
 """Run a script under the watch: `python __main__.py PLAN.json`; see `schema.WatchPlan`.
 
+`python __main__.py PLAN.json trial` runs it for a trial instead; see `trial_rows.TrialPlan`.
+
 The package is loaded under another name, so its modules cannot hide the script's.
 """
 
@@ -32,4 +34,5 @@ if __name__ == "__main__":
     if sys.stderr is not None and not faulthandler.is_enabled():
         faulthandler.enable()  # a crash in compiled code says where the script was
     load()
-    importlib.import_module(f"{NAME}.script").main(sys.argv[1])
+    entry = "script" if len(sys.argv) < 3 else sys.argv[2]
+    importlib.import_module(f"{NAME}.{entry}").main(sys.argv[1])

@@ -60,10 +60,15 @@ def watch_class(made: Any) -> None:
             replace_method(made, name, named_replay(own[name]))
 
 
+replaced: list[tuple[type, str]] = []
+"""Classes, and the names of the methods that were replaced in each."""
+
+
 def replace_method(made: type, name: str, method: Callable[..., Any]) -> None:
     """Set a method; a class that cannot be changed stays as it is."""
     with suppress(AttributeError, TypeError):
         setattr(made, name, method)
+        replaced.append((made, name))
 
 
 def defines_callable(made: type, name: str) -> bool:

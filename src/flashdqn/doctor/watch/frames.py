@@ -66,6 +66,8 @@ def is_plumbing(filename: str) -> bool:
 
 
 def _detect_plumbing(filename: str) -> bool:
+    if filename.startswith("<ipython-input"):
+        return False
     if filename.startswith("<") or filename.startswith(HERE):
         return True
     for folder in ("site-packages", "dist-packages"):

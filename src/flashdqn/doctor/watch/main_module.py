@@ -18,6 +18,8 @@ from types import CodeType, ModuleType
 from .on_import import Followed
 
 LOOK = "__doctor_looks_at_class__"
+replaced: dict[str, bytes] = {}
+"""Texts to run in the place of some files, by the file's real path; a trial of a patch sets them."""
 
 
 class MissingError(Exception):
@@ -44,10 +46,16 @@ def compile_with_callbacks(source: bytes, path: str) -> CodeType:
     return compile(AfterClasses().visit(ast.parse(source, path)), path, "exec", dont_inherit=True)
 
 
+def read_source(path: str) -> bytes:
+    """The text of a file, or what replaces it."""
+    text = replaced.get(str(Path(path).resolve()))
+    return Path(path).read_bytes() if text is None else text
+
+
 def run_file(path: str) -> None:
     """Run a file as `python path` would."""
     module = make_main_module(path)
-    exec(compile_with_callbacks(Path(path).read_bytes(), path), vars(module))
+    exec(compile_with_callbacks(read_source(path), path), vars(module))
 
 
 def run_module(name: str) -> None:
@@ -62,7 +70,7 @@ def run_module(name: str) -> None:
         spec.loader = spec.loader.loader
     module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
     sys.argv[0] = spec.origin
-    exec(compile_with_callbacks(Path(spec.origin).read_bytes(), spec.origin), vars(module))
+    exec(compile_with_callbacks(read_source(spec.origin), spec.origin), vars(module))
 
 
 def find_module(name: str) -> ModuleSpec | None:

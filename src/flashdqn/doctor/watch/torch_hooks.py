@@ -118,6 +118,12 @@ def has_compiled() -> bool:
     return bool(seen and any(seen.values()))
 
 
+def count_compilations() -> int:
+    """How many graphs torch has compiled so far."""
+    seen = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return int(seen["stats"]["unique_graphs"]) if seen and "stats" in seen else 0
+
+
 def watch_torch(torch: ModuleType) -> None:
     """Put the counting functions in their places, just after torch was imported."""
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)

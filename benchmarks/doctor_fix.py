@@ -1,0 +1,141 @@
+"""Can the doctor cure its patients by machine? `flashdqn doctor --fix` on each, and the patch tried by hand.
+
+    python benchmarks/doctor_fix.py [--seconds 30] [--try-seconds 10] [--rounds 3] [--only row_loop] [--resume]
+
+Each patient is copied into a folder of its own and examined there. A patch that the doctor writes is applied with
+`patch`, and both scripts are run alone to their end, in turns: the gain by their own clock, and their own checksum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from doctor import HEALTHY, PATIENTS, PatientError, alone, execute, names
+from measure import context, write_json
+
+RESULTS = Path(__file__).parent / "results" / "doctor_fix.json"
+
+Row = dict[str, Any]
+
+
+def treat(name: str, options: argparse.Namespace) -> Row:
+    """One patient: what was tried, what was patched, and what the patch brings by the scripts' own clocks."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / f"{name}.py"
+        shutil.copy(PATIENTS / script.name, script)
+        report = Path(folder) / "report.json"
+        words = ["doctor", "--seconds", f"{options.seconds:g}", "--fix", "--json", str(report)]
+        words += ["--try"] if options.cures else []
+        words += ["--try-seconds", f"{options.try_seconds:g}", "--rounds", str(options.rounds), str(script)]
+        execute([sys.executable, "-m", "flashdqn", *words])
+        trials = json.loads(report.read_text(encoding="utf-8"))["trials"]
+        row: Row = {"name": name, "trials": trials, "patched": [t["cure"] for t in trials if t["kept"]]}
+        patch = script.with_suffix(".doctor.patch")
+        if patch.exists() and options.alone:
+            row |= try_by_hand(script, patch, options.alone)
+    return row
+
+
+def try_by_hand(script: Path, patch: Path, rounds: int) -> Row:
+    """Apply the patch to another copy, and run both alone in turns."""
+    folder = script.parent / "patched"
+    folder.mkdir()
+    copy = Path(shutil.copy(script, folder))
+    subprocess.run(["patch", "-p1", "-i", str(patch)], cwd=folder, check=True, capture_output=True)
+    before, after = [], []
+    for _ in range(rounds):
+        before.append(alone(script))
+        after.append(alone(copy))
+    gains = [one["microseconds"] / two["microseconds"] for one, two in zip(before, after, strict=True)]
+    return {
+        "alone": statistics.median(gains),
+        "alone_each": gains,
+        "before": before,
+        "after": after,
+        "checksums": [before[0]["checksum"], after[0]["checksum"]],
+        "same_checksum": before[0]["checksum"] == after[0]["checksum"],
+    }
+
+
+def describe_trial(trial: Row | None) -> str:
+    """Measured, with its interval."""
+    if trial is None or trial["measured"] is None:
+        return "–"
+    return f"{trial['measured']:.2f} ({trial['low'] or 0:.2f}–{trial['high'] or 0:.2f})"
+
+
+def table(rows: list[Row]) -> Table:
+    """The table that is printed."""
+    grid = Table(title="The doctor's patches for its patients", caption_justify="left")
+    grid.caption = (
+        "measured: by the doctor, in turns, over the same work (95%); by hand: the patch applied with `patch`, "
+        "both scripts alone to their end"
+    )
+    for title in ("patient", "patch"):
+        grid.add_column(title, overflow="fold")
+    for title in ("predicted ×", "measured ×", "numbers", "by hand ×", "same checksum"):
+        grid.add_column(title, justify="right")
+    for row in rows:
+        kept = [trial for trial in row["trials"] if trial["kept"]]
+        together = next((trial for trial in row["trials"] if trial["cure"] == "together"), None)
+        shown = together or (kept[0] if kept else None)
+        grid.add_row(
+            row["name"],
+            ", ".join(row["patched"]) or "none",
+            f"{shown['predicted']:.2f}" if shown else "–",
+            describe_trial(shown),
+            shown["numbers"] if shown else "–",
+            f"{row['alone']:.2f}" if "alone" in row else "–",
+            {True: "yes", False: "no"}[row["same_checksum"]] if "alone" in row else "–",
+        )
+    return grid
+
+
+def main() -> None:
+    """Treat the patients, and write what came of it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--try-seconds", type=float, default=10.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", type=int, default=1, help="how often both scripts are run alone")
+    parser.add_argument("--cures", action="store_true", help="also try the cures of one setting (--try)")
+    parser.add_argument("--only")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    console = Console(width=160)
+    wanted = options.only.split(",") if options.only else [name for name in names() if name != HEALTHY]
+    rows: dict[str, Row] = {}
+    if options.json.exists() and (options.resume or options.only):
+        rows = {row["name"]: row for row in json.loads(options.json.read_text(encoding="utf-8"))["patients"]}
+    for name in wanted:
+        if options.resume and name in rows:
+            continue
+        try:
+            rows[name] = treat(name, options)
+        except (PatientError, subprocess.CalledProcessError) as error:
+            console.print(str(error), style="red", markup=False, highlight=False)
+            continue
+        console.print(f"{name}: {', '.join(rows[name]['patched']) or 'no patch'}", highlight=False)
+        write_json(options.json, {"context": context("cpu"), "patients": list(rows.values())})
+    shown = [rows[name] for name in sorted(rows)]
+    console.print(table(shown))
+    cured = sum(bool(row["patched"]) for row in shown)
+    console.print(f"Cured by machine: {cured} of {len(shown)}.", highlight=False)
+
+
+if __name__ == "__main__":
+    main()
