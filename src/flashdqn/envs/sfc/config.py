@@ -18,6 +18,8 @@ Endpoints = Literal["pair", "source"]
 Held = Literal["chain", "hop"]
 Turns = Literal["one", "stay"]
 Waiting = Literal["always", "idle"]
+Discount = Literal["action", "time"]
+State = Literal["paper", "full"]
 
 MAX_DCS, MAX_BUNDLES, MAX_REQUESTS = 16, 64, 30_000
 _REWARDS = (
@@ -27,6 +29,7 @@ _REWARDS = (
     "needed_reward",
     "progress_reward",
     "time_reward",
+    "bound_reward",
 )
 
 
@@ -86,6 +89,12 @@ class SfcConfig(EnvConfig):
     """Whose turn it is after an action. stay: the same data center's until it waits. one: the next one's."""
     waiting: Waiting = "always"
     """When a data center may wait. always: at any time. idle: only when it cannot serve any request."""
+    state: State = "paper"
+    """What the agent sees. paper: the three parts of Onsu et al. 2024. full: also which request each VNF would serve
+    next, what else there is room for, and how much the network has to do."""
+    discount: Discount = "action"
+    """What γ counts. action: every action. time: parts of a step, so that actions within a part are not discounted
+    against each other, and it gains nothing to let time pass faster."""
     masks: bool = True
     """Tell the agent which actions are legal. If off, an illegal action costs `invalid_reward`."""
     satisfied_reward: Annotated[float, Between(-1000, 1000)] = 2.0
@@ -103,6 +112,9 @@ class SfcConfig(EnvConfig):
     its first ones, so it pays to finish chains before new ones start."""
     time_reward: Annotated[float, Between(-1000, 1000)] = 0.0
     """Reward for each unit of CPU of the network, at the end of every part of a step in which requests wait."""
+    bound_reward: Annotated[float, Between(-1000, 1000)] = 0.0
+    """Reward for every request by which the number of requests that the network's CPU can still satisfy changes.
+    With satisfied_reward 1 an action's reward is then what it costs: 0 at best."""
 
     def __post_init__(self) -> None:
         check_values(self, "env.")

@@ -8,13 +8,19 @@ not had one; P3 = 100 / remaining ms where less than 10 ms remain.
 from __future__ import annotations
 
 from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.envs.sfc.bound import spend_budget
 from flashdqn.envs.sfc.layout import (
+    AHEAD_PLACE,
+    AHEAD_REQUEST,
+    AHEAD_STAGE,
     BANDWIDTH,
     BUNDLE,
     CHAIN,
+    CPU,
     DC,
     DCS,
     DELAY,
+    FULL_STATE,
     KBPS,
     KBPS_LOW,
     NEXT,
@@ -128,10 +134,14 @@ def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     net.places[i, r, net.request[i, r, POSITION]] = d
     net.request[i, r, PLACE] = d
     work = net.delay[i, here, d] + net.vnfs[v, PROCESSING]
-    ends = (net.state[i, NOW] + (work + slot - 1) // slot) % net.params[WHEEL]
+    hold = (work + slot - 1) // slot
+    spend_budget(i, d, hold * net.vnfs[v, CPU], net.vnfs[v, CPU], net)
+    net.todo[i, net.request[i, r, BUNDLE], stage] -= 1
+    ends = (net.state[i, NOW] + hold) % net.params[WHEEL]
     net.request[i, r, NEXT] = net.wheel[i, ends]
     net.wheel[i, ends] = r
     if net.stages[stage, STAGE_LAST] == 0:
+        net.todo[i, net.request[i, r, BUNDLE], stage + 1] += 1
         return net.stages[stage, STAGE_PAY]
     # It can no longer fail.
     chain, target = net.request[i, r, CHAIN], net.request[i, r, TARGET]
@@ -168,12 +178,15 @@ def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
 def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
     """Write the legal actions of data center d: allocate each VNF, uninstall each, wait. Return whether it can do
     more than wait."""
-    count, serves, more = len(net.vnfs), False, False
+    count, serves, more, full = len(net.vnfs), False, False, net.params[FULL_STATE] != 0
     for v in range(count):
-        legal = is_needed(i, v, net) and has_room(i, d, v, net)
-        if legal:
-            r, _, _, _, _ = find_next_request(i, v, d, True, net)
-            legal = r != NOBODY
+        r, stage, place, roomy = NOBODY, 0, 0, has_room(i, d, v, net)
+        if (roomy or full) and is_needed(i, v, net):
+            r, _, stage, place, _ = find_next_request(i, v, d, not full, net)
+        legal = roomy and r != NOBODY
+        net.ahead[i, v, AHEAD_REQUEST] = r
+        net.ahead[i, v, AHEAD_STAGE] = stage
+        net.ahead[i, v, AHEAD_PLACE] = place
         net.mask[i, v] = legal
         spare = net.idle[i, d, v] > 0
         net.mask[i, count + v] = spare

@@ -147,6 +147,7 @@ def add_bundle(i: Scalar, net: Net) -> None:
             net.tally[i, chain, PENDING_KBPS] += kbps
             join_queue(i, r, net.chains[chain, FIRST], source, net)
         net.unfinished[i, net.state[i, ARRIVED] - 1, chain] = count
+        net.todo[i, net.state[i, ARRIVED] - 1, net.chains[chain, FIRST]] = count
         net.tally[i, chain, ASKED] += count
         net.state[i, LEFT] += count
 
@@ -220,6 +221,7 @@ def drop_late_requests(i: Scalar, net: Net) -> Scalar:
                 leave_queue(i, r, NOBODY, stage, d, net)
                 close_request(i, r, net.request[i, r, POSITION], False, net)
                 net.tally[i, chain, DROPPED] += 1
+                net.todo[i, net.request[i, r, BUNDLE], stage] -= 1
                 earned += net.pay[PAY_DROPPED] - net.stages[stage, STAGE_PAID]
                 r = net.head[i, stage, d]
     return earned

@@ -13,10 +13,10 @@ from flashdqn.envs.sfc.config import SfcConfig
 from flashdqn.envs.sfc.features import HALVES
 from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.network import FAR
-from flashdqn.envs.sfc.tables import Tables, link_delay_us
+from flashdqn.envs.sfc.tables import Chain, Tables, link_delay_us
 
 #: the fields of `Net` that are tables, which all networks share
-TABLES = ("params", "vnfs", "stages", "uses", "chains", "sites", "wires", "pay", "shades")
+TABLES = ("params", "vnfs", "stages", "uses", "cheapest", "due", "chains", "sites", "wires", "pay", "shades")
 _NO_LIMIT = 1 << 30
 
 
@@ -43,9 +43,12 @@ def make_net(config: SfcConfig, tables: Tables, n: int, device: torch.device) ->
         "tally": (chains, layout.TALLY),
         "cause": (layout.CAUSES,),
         "order": (dcs,),
+        "ahead": (vnfs, layout.AHEAD),
+        "todo": (config.max_bundles, stages),
     }
     own = {name: board_tensor(n, shape, torch.int32, device) for name, shape in shapes.items()}
     own["sums"] = board_tensor(n, (layout.SUMS,), torch.int64, device)
+    own["counted"] = board_tensor(n, (stages,), torch.int64, device)
     own["rng"] = board_tensor(n, (2,), torch.int64, device)
     own["places"] = board_tensor(n, (requests, longest), torch.int8, device)
     # Outputs lie row by row on every device: that is how networks and rings read them.
@@ -62,13 +65,15 @@ def make_tables(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
         "cpu": int(sites[:, layout.CPU_HIGH].max()),
         "storage": int(sites[:, layout.SITE_STORAGE].max()),
     }
-    pay = ("satisfied", "dropped", "invalid", "needed", "time")
+    pay = ("satisfied", "dropped", "invalid", "needed", "time", "bound")
     counts = torch.arange(layout.MAX_SHADE + 1, dtype=torch.float64)
     return {
         "params": make_params(config, tables, largest),
         "vnfs": int_tensor([[v.cpu, v.storage, v.ram, v.processing_us] for v in tables.vnfs]),
         "stages": stages,
         "uses": uses,
+        "cheapest": stages[:, layout.STAGE_REST].argsort(stable=True).to(torch.int32),
+        "due": make_deadlines(config, tables),
         "chains": make_chains(tables),
         "sites": sites,
         "wires": make_wires(tables, len(sites)),
@@ -96,6 +101,9 @@ def make_params(config: SfcConfig, tables: Tables, largest: dict[str, int]) -> T
     params[layout.WAIT_ALWAYS] = int(config.waiting == "always")
     params[layout.STAYS] = int(config.turns == "stay")
     params[layout.FULL_STEPS] = int(config.full_steps)
+    params[layout.FULL_STATE] = int(config.state == "full")
+    params[layout.LAST_LIMIT_US] = round(1000 * max(chain.delay_ms for chain in tables.chains))
+    params[layout.MOST_CPU] = max(most_cpu(chain, tables) for chain in tables.chains)
     params[layout.CPU_SCALE], params[layout.STORAGE_SCALE] = largest["cpu"], largest["storage"]
     return params
 
@@ -105,19 +113,26 @@ def make_stages(config: SfcConfig, tables: Tables) -> tuple[Tensor, Tensor]:
     names = [vnf.name for vnf in tables.vnfs]
     rows: list[list[int]] = []
     for number, chain in enumerate(tables.chains):
-        least = 0
+        least = rest = 0
         own: list[list[int]] = []
         for position in reversed(range(len(chain.vnfs))):
             v = names.index(chain.vnfs[position])
             work, last = tables.vnfs[v].processing_us, position == len(chain.vnfs) - 1
             # All but the last end with a part of a step, because only then can the next VNF be requested.
             least += work if last else -(-work // config.slot_us) * config.slot_us
-            own.append([number, v, number * len(names) + v, int(last), least])
+            rest += max(1, tables.vnfs[v].cpu)
+            own.append([number, v, number * len(names) + v, int(last), least, rest])
         pays = progress_rewards(config, tables, number)
-        rows += [[*row, pays[k], sum(pays[:k])] for k, row in enumerate(reversed(own))]
+        rows += [[*row[:5], pays[k], sum(pays[:k]), row[5]] for k, row in enumerate(reversed(own))]
     users = [[s for s, row in enumerate(rows) if row[layout.STAGE_VNF] == v] for v in range(len(names))]
     starts = [len(names) + 1 + sum(map(len, users[:v])) for v in range(len(names) + 1)]
     return int_tensor(rows), int_tensor(starts + [stage for own in users for stage in own])
+
+
+def most_cpu(chain: Chain, tables: Tables) -> int:
+    """The CPU that all VNFs of a chain take together, each for one part of a step; a VNF counts as at least 1."""
+    cpu = {vnf.name: max(1, vnf.cpu) for vnf in tables.vnfs}
+    return sum(cpu[name] for name in chain.vnfs)
 
 
 def progress_rewards(config: SfcConfig, tables: Tables, chain: int) -> list[int]:
@@ -145,6 +160,13 @@ def make_chains(tables: Tables) -> Tensor:
         )
         first += len(chain.vnfs)
     return int_tensor(rows)
+
+
+def make_deadlines(config: SfcConfig, tables: Tables) -> Tensor:
+    """Every bundle with every chain, by the deadline of its requests; [B·S, 2]."""
+    pairs = [[bundle, chain] for bundle in range(config.max_bundles) for chain in range(len(tables.chains))]
+    apart = 1000 * config.bundle_every * config.step_us  # in thousandths of a microsecond, as delays may need
+    return int_tensor(sorted(pairs, key=lambda p: p[0] * apart + round(10**6 * tables.chains[p[1]].delay_ms)))
 
 
 def make_sites(config: SfcConfig, tables: Tables) -> Tensor:

@@ -86,14 +86,14 @@ class NativeRecord:
 
     def __call__(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store what the environments returned in metrics and ring."""
-        obs, reward, terminated, truncated, mask = step
+        obs, reward, terminated, truncated, mask = step[:5]
         legal = mask if self.masked and mask is not None else self.empty
         seen, *others = self._views(obs, reward, terminated, truncated, legal, outcomes, action)
         self._record(others.pop(), seen.reshape(len(seen), -1), *others)
 
     def bind(self, action: Tensor, step: Step, outcomes: Tensor) -> BoundCall:
         """The same for compiled code: what it records is always in these tensors."""
-        obs, reward, terminated, truncated, mask = step
+        obs, reward, terminated, truncated, mask = step[:5]
         legal = mask if self.masked and mask is not None else self.empty
         given = (action, obs.flatten(1), reward, terminated, truncated, legal, outcomes)
         arguments = (*self._own, *(tensor.numpy() for tensor in given))
