@@ -31,6 +31,10 @@ from flashdqn.core.saved import require_range, require_same_kind
 from flashdqn.core.types import Step
 
 
+#: The longest time that a step can take: it is stored in a byte.
+MOST_ELAPSED = 255
+
+
 class Kind(IntEnum):
     """What happened in a row."""
 

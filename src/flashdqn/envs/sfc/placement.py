@@ -201,6 +201,8 @@ def forbid_all_but_waiting(i: Scalar, net: Net) -> None:
     """Write the legal actions of an episode that is over."""
     for a in range(len(net.mask[i]) - 1):
         net.mask[i, a] = False
+    for v in range(len(net.vnfs)):
+        net.ahead[i, v, AHEAD_REQUEST] = NOBODY
     net.mask[i, len(net.mask[i]) - 1] = True
 
 

@@ -31,7 +31,7 @@ class EagerBackend:
         self.parts, uniform = parts, parts.sampler.uniform
         self._record: Record = parts.collector.record
         self._pick: NativePick | None = None
-        if parts.learner.device.type == "cpu" and parts.ring.elapsed is None:
+        if parts.learner.device.type == "cpu":
             with suppress(NotCompiledError):
                 self._record = NativeRecord(parts.collector)
             with suppress(NotCompiledError):

@@ -54,8 +54,6 @@ class CpuBackend:
         own = sampler.own if isinstance(sampler, MixedSampler) else sampler
         if learner.own_adam is None or not isinstance(own, SamplerBase):
             return "the hand-written update does not support your own sampler or optimizer"
-        if parts.ring.elapsed is not None:
-            return "the hand-written sampling discounts every step alike, and these steps take different times"
         if learner.precision != "fp32":
             return "the hand-written update computes only in fp32"
         unknown = explain_unknown(learner.online, learner.head, learner.bootstrap)
