@@ -561,7 +561,25 @@ class TwinNetwork:
         out |= {cause: share(count, len(self.requests)) for cause, count in self.causes.items()}
         out["delay_ms"] = share(sum(self.delays), 1000 * len(good))
         out["throughput_gbps"] = share(sum(r.kbps for r in good), 1_000_000)
+        revenue, cost = sum(map(self.revenue, good)), sum(map(self.cost, good))
+        out |= {"acceptance_rate": out["score"], "total_revenue": share(revenue, 1000)}
+        out |= {"long_term_r2c_ratio": share(revenue, cost), "long_term_avg_revenue": share(revenue, self.clock)}
         return out
+
+    def revenue(self, request: Request) -> int:
+        """What it asked for: CPU in thousandths, and kbit/s from VNF to VNF and to its target."""
+        hops = len(request.chain.vnfs) + (request.target is not None)
+        return 1000 * sum(self.vnfs[v].cpu for v in request.chain.vnfs) + hops * request.kbps
+
+    def cost(self, request: Request) -> int:
+        """What it took: CPU while data was on its way and processed, and kbit/s on every link."""
+        way, total = [request.source, *request.places], 0
+        for v, (a, b) in zip(request.chain.vnfs, pairwise(way), strict=True):
+            slots = math.ceil((self.paths[a, b] + self.vnfs[v].processing_us) / self.config.slot_us)
+            total += 1000 * self.vnfs[v].cpu * slots + request.kbps * len(self.route(a, b))
+        if request.target is not None:
+            total += request.kbps * len(self.route(way[-1], request.target))
+        return total
 
 
 def chain_lists(lists: Iterable[list[float]]) -> list[float]:

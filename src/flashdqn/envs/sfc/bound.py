@@ -26,10 +26,7 @@ from flashdqn.envs.sfc.layout import (
     ARRIVED,
     BOUND,
     BUDGET,
-    BUNDLE_SLOTS,
     BUNDLES,
-    COUNT_HIGH,
-    COUNT_LOW,
     CPU,
     DCS,
     FIRST,
@@ -52,7 +49,7 @@ def last_slot(i: Scalar, net: Net) -> Scalar:
     """The part of a step in which the last deadline of an episode lies."""
     slot = net.params[SLOT_US]
     longest = (net.params[LAST_LIMIT_US] + slot - 1) // slot
-    return (net.state[i, BUNDLES] - 1) * net.params[BUNDLE_SLOTS] + longest
+    return net.arrivals[net.state[i, BUNDLES] - 1] + longest
 
 
 @inner
@@ -118,7 +115,7 @@ def count_requests(i: Scalar, bundle: Scalar, chain: Scalar, net: Net) -> Scalar
     need, both in thousandths."""
     first, total = net.chains[chain, FIRST], np.int64(0)
     if bundle >= net.state[i, ARRIVED]:
-        asked = np.int64(500) * (net.chains[chain, COUNT_LOW] + net.chains[chain, COUNT_HIGH])
+        asked = np.int64(net.expected[bundle, chain])
         net.counted[i, first] += asked
         return asked * net.stages[first, STAGE_REST]
     for stage in range(first, first + net.chains[chain, LENGTH]):
@@ -143,7 +140,7 @@ def count_satisfiable(i: Scalar, net: Net) -> Scalar:
             if bundle >= net.state[i, BUNDLES]:
                 continue
             total += count_requests(i, bundle, chain, net)
-            ends = bundle * net.params[BUNDLE_SLOTS] + (net.chains[chain, LIMIT_US] + slot - 1) // slot
+            ends = net.arrivals[bundle] + (net.chains[chain, LIMIT_US] + slot - 1) // slot
             budget = net.sums[i, BUDGET] - (last_slot(i, net) - ends) * cpu
             total = drop_most_expensive(i, total, max(np.int64(0), 10 * share * budget), net)
         for stage in range(len(net.stages)):

@@ -37,13 +37,15 @@ from flashdqn.envs.sfc.tables import Tables
 PARALLEL_FROM = 128
 #: what dropped requests lacked when their time ran out, as shares of all requests
 DROPS = ("no_room", "no_bandwidth", "no_time")
+#: the names of Virne for what it measures: what accepted requests asked for, that by what they took, and per ms
+VIRNE = ("acceptance_rate", "total_revenue", "long_term_r2c_ratio", "long_term_avg_revenue")
 
 
 def outcome_names(tables: Tables) -> tuple[str, ...]:
     """`score` is the share of requests that were satisfied; cpu and storage are the mean shares that instances
     held."""
     chains = tuple(f"accepted_{chain.name}" for chain in tables.chains)
-    return ("score", *chains, "cpu", "storage", *DROPS, "delay_ms", "throughput_gbps")
+    return ("score", *chains, "cpu", "storage", *DROPS, "delay_ms", "throughput_gbps", *VIRNE)
 
 
 @inner
@@ -64,7 +66,14 @@ def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
     for k in range(layout.CAUSES):
         outcomes[i, at + 2 + k] = ratio_or_zero(net.cause[i, k], asked)
     outcomes[i, at + 2 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.DELAY], 1000 * satisfied)
-    outcomes[i, at + 3 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.KBPS], 1_000_000)
+    at += 3 + layout.CAUSES
+    outcomes[i, at] = ratio_or_zero(net.sums[i, layout.KBPS], 1_000_000)
+    revenue = net.sums[i, layout.REVENUE]
+    microseconds = np.int64(net.state[i, layout.NOW]) * net.params[layout.SLOT_US]
+    outcomes[i, at + 1] = outcomes[i, 0]
+    outcomes[i, at + 2] = ratio_or_zero(revenue, 1000)
+    outcomes[i, at + 3] = ratio_or_zero(revenue, net.sums[i, layout.COST])
+    outcomes[i, at + 4] = ratio_or_zero(revenue, microseconds)
 
 
 @inner

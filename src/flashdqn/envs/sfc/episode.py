@@ -17,7 +17,6 @@ from flashdqn.envs.sfc.layout import (
     ACTIONS_PER_SLOT,
     ARRIVED,
     BOUND,
-    BUNDLE_SLOTS,
     BUNDLES,
     CAUSES,
     CPU,
@@ -183,7 +182,7 @@ def advance_clock(i: Scalar, net: Net) -> Scalar:
     earned += drop_late_requests(i, net)
     finish_services(i, net)
     now = net.state[i, NOW]
-    if net.state[i, ARRIVED] < net.state[i, BUNDLES] and now % net.params[BUNDLE_SLOTS] == 0:
+    if net.state[i, ARRIVED] < net.state[i, BUNDLES] and now >= net.arrivals[net.state[i, ARRIVED]]:
         before = count_satisfiable(i, net) if net.pay[PAY_BOUND] != 0 else np.int64(0)
         add_bundle(i, net)
         if net.pay[PAY_BOUND] != 0:

@@ -144,7 +144,8 @@ def observe_network(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs
         for stage in range(len(net.stages)):
             needed += np.int64(net.todo[i, bundle, stage]) * net.stages[stage, STAGE_REST]
     arrived, apart = net.state[i, ARRIVED], net.params[BUNDLE_SLOTS]
-    left = (arrived - 1) * apart + net.params[LAST_LIMIT_US] // slot - now
+    newest = net.arrivals[arrived - 1]
+    left = newest + net.params[LAST_LIMIT_US] // slot - now
     obs[row, at] = ratio_or_zero(net.capacity[i, d, CPU], net.params[CPU_SCALE])
     obs[row, at + 1] = ratio_or_zero(idle_cpu(i, d, net), net.capacity[i, d, CPU])
     obs[row, at + 2] = ratio_or_zero(unused, cpu)
@@ -154,5 +155,5 @@ def observe_network(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net, obs
     per_slot = net.params[ACTIONS_PER_SLOT]
     obs[row, at + 6] = ratio_or_zero(max(per_slot - net.state[i, ACTIONS], 0), per_slot)
     obs[row, at + 7] = ratio_or_zero(needed, needed + cpu * max(left, 0))
-    obs[row, at + 8] = ratio_or_zero(min(now - (arrived - 1) * apart, apart), apart)
+    obs[row, at + 8] = ratio_or_zero(min(now - newest, apart), apart)
     obs[row, at + 9] = squash_count(FEW, arrived, net)

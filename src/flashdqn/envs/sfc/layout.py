@@ -18,7 +18,7 @@ from flashdqn.compute.kernels import Array
 NOW, ACTIONS, WAITS, TURN, DC, DCS, BUNDLES, ARRIVED, REQUESTS, LEFT, OVER, STATE = range(12)
 # sums
 # BUDGET, PASSED and BOUND belong to the bound on what can still be accepted (bound.py)
-DELAY, KBPS, CPU_USED, CPU_ALL, STORAGE_USED, STORAGE_ALL, BUDGET, PASSED, BOUND, SUMS = range(10)
+DELAY, KBPS, CPU_USED, CPU_ALL, STORAGE_USED, STORAGE_ALL, REVENUE, COST, BUDGET, PASSED, BOUND, SUMS = range(12)
 # request
 CHAIN, POSITION, PLACE, SOURCE, TARGET, BUNDLE, BANDWIDTH, NEXT, FIELDS = range(9)
 # tally, by chain
@@ -60,6 +60,8 @@ PROCESSING = RESOURCES
 STAGE_CHAIN, STAGE_VNF, STAGE_CELL, STAGE_LAST, STAGE_LEAST, STAGE_PAY, STAGE_PAID, STAGE_REST, STAGE = range(9)
 # chains
 FIRST, LENGTH, KBPS_LOW, KBPS_HIGH, LIMIT_US, COUNT_LOW, COUNT_HIGH, CHAIN_COLUMNS = range(8)
+# trace
+TRACE_CHAIN, TRACE_SOURCE, TRACE_TARGET, TRACE_KBPS, TRACE = range(5)
 # sites
 X_KM, Y_KM, CPU_LOW, CPU_HIGH, SITE_STORAGE, SITE_RAM, SITE = range(7)
 # rewards, in thousandths
@@ -82,6 +84,7 @@ class Net(NamedTuple):
     rng: Array  # [N, 2] int64: key and counter
     request: Array  # [N, R, FIELDS] int32
     places: Array  # [N, R, K] int8: the data center that served each position
+    starts: Array  # [N, R, K] int32: the part of a step in which each position was allocated
     head: Array  # [N, P, D] int32: first of each queue
     tail: Array  # [N, P, D] int32: last of each queue
     wheel: Array  # [N, W] int32: first of those whose service ends in a part of a step
@@ -111,6 +114,10 @@ class Net(NamedTuple):
     uses: Array  # [V + 1 + P] int32: where each VNF's stages start, then those stages
     cheapest: Array  # [P] int32: stages by the CPU that a chain still needs from there on, the least first
     due: Array  # [B·S, 2] int32: bundles and chains by their deadline, the earliest first
+    arrivals: Array  # [B] int32: the part of a step in which each bundle arrives
+    expected: Array  # [B, S] int32: thousandths of requests that it is expected to have
+    trace: Array  # [T, TRACE] int32: requests that are given, by bundle; none: they are drawn
+    trace_from: Array  # [B + 1] int32: where each bundle starts in it
     chains: Array  # [S, CHAIN_COLUMNS] int32
     sites: Array  # [D, SITE] int32
     wires: Array  # [D, D, 2] int32: kbit/s and microseconds of the links that are given

@@ -7,6 +7,8 @@ not had one; P3 = 100 / remaining ms where less than 10 ms remain.
 
 from __future__ import annotations
 
+import numpy as np
+
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.envs.sfc.bound import spend_budget
 from flashdqn.envs.sfc.layout import (
@@ -16,13 +18,16 @@ from flashdqn.envs.sfc.layout import (
     BANDWIDTH,
     BUNDLE,
     CHAIN,
+    COST,
     CPU,
     DC,
     DCS,
     DELAY,
+    FIRST,
     FULL_STATE,
     KBPS,
     KBPS_LOW,
+    LENGTH,
     NEXT,
     NOBODY,
     NOW,
@@ -33,8 +38,10 @@ from flashdqn.envs.sfc.layout import (
     PLACE,
     POSITION,
     PROCESSING,
+    REVENUE,
     SATISFIED,
     SLOT_US,
+    SOURCE,
     STAGE_CELL,
     STAGE_CHAIN,
     STAGE_LAST,
@@ -122,6 +129,35 @@ def occupy_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
 
 
 @inner
+def count_hops(i: Scalar, a: Scalar, b: Scalar, net: Net) -> Scalar:
+    """How many links the path from a to b has."""
+    hops = 0
+    while a != b:
+        a = net.hop[i, a, b]
+        hops += 1
+    return hops
+
+
+@inner
+def sum_revenue(i: Scalar, r: Scalar, net: Net) -> None:
+    """Add up what a satisfied request asked for, and what it took, in kbit/s and thousandths of CPU. It asked for the
+    CPU of each VNF for one part of a step, and for its bandwidth between them; it took the CPU while data was on the
+    way, and the bandwidth on every link."""
+    chain, kbps, slot = net.request[i, r, CHAIN], np.int64(net.request[i, r, BANDWIDTH]), net.params[SLOT_US]
+    here, target = net.request[i, r, SOURCE], net.request[i, r, TARGET]
+    for k in range(net.chains[chain, LENGTH]):
+        v = net.stages[net.chains[chain, FIRST] + k, STAGE_VNF]
+        there, cpu = net.places[i, r, k], np.int64(1000) * net.vnfs[v, CPU]
+        hold = (net.delay[i, here, there] + net.vnfs[v, PROCESSING] + slot - 1) // slot
+        net.sums[i, REVENUE] += cpu + kbps
+        net.sums[i, COST] += cpu * hold + kbps * count_hops(i, here, there, net)
+        here = there
+    if target != NOWHERE:
+        net.sums[i, REVENUE] += kbps
+        net.sums[i, COST] += kbps * count_hops(i, here, target, net)
+
+
+@inner
 def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     """Serve the next request for VNF v at the data center in turn, which must exist; return the reward."""
     d, slot = net.state[i, DC], net.params[SLOT_US]
@@ -132,6 +168,7 @@ def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     net.busy[i, d, net.stages[stage, STAGE_CELL]] += 1
     reserve_bandwidth(i, here, d, kbps, net)
     net.places[i, r, net.request[i, r, POSITION]] = d
+    net.starts[i, r, net.request[i, r, POSITION]] = net.state[i, NOW]
     net.request[i, r, PLACE] = d
     work = net.delay[i, here, d] + net.vnfs[v, PROCESSING]
     hold = (work + slot - 1) // slot
@@ -151,6 +188,7 @@ def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     net.tally[i, chain, SATISFIED] += 1
     net.sums[i, DELAY] += now + work - arrival_us(net.request[i, r, BUNDLE], net)
     net.sums[i, KBPS] += kbps
+    sum_revenue(i, r, net)
     return net.stages[stage, STAGE_PAY] + net.pay[PAY_SATISFIED]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -16,14 +16,14 @@ from flashdqn.envs.sfc.network import FAR
 from flashdqn.envs.sfc.tables import Chain, Tables, link_delay_us
 
 #: the fields of `Net` that are tables, which all networks share
-TABLES = ("params", "vnfs", "stages", "uses", "cheapest", "due", "chains", "sites", "wires", "pay", "shades")
+TABLES = ("params", "vnfs", "stages", "uses", "cheapest", "due", "arrivals", "expected", "trace", "trace_from", "chains", "sites", "wires", "pay", "shades")
 _NO_LIMIT = 1 << 30
 
 
 def make_net(config: SfcConfig, tables: Tables, n: int, device: torch.device) -> Net:
     """Make all tensors on a device."""
     dcs, vnfs, chains = config.dcs(tables)[1], len(tables.vnfs), len(tables.chains)
-    stages, requests = tables.stages, config.max_requests(tables)
+    stages, requests, bundles = tables.stages, config.max_requests(tables), config.bundles(tables)[1]
     longest = max(len(chain.vnfs) for chain in tables.chains)
     shapes = {
         "state": (layout.STATE,),
@@ -39,17 +39,18 @@ def make_net(config: SfcConfig, tables: Tables, n: int, device: torch.device) ->
         "busy": (dcs, chains * vnfs),
         "waiting": (dcs, chains * vnfs),
         "demand": (chains * vnfs,),
-        "unfinished": (config.max_bundles, chains),
+        "unfinished": (bundles, chains),
         "tally": (chains, layout.TALLY),
         "cause": (layout.CAUSES,),
         "order": (dcs,),
         "ahead": (vnfs, layout.AHEAD),
-        "todo": (config.max_bundles, stages),
+        "todo": (bundles, stages),
     }
     own = {name: board_tensor(n, shape, torch.int32, device) for name, shape in shapes.items()}
     own["sums"] = board_tensor(n, (layout.SUMS,), torch.int64, device)
     own["counted"] = board_tensor(n, (stages,), torch.int64, device)
     own["rng"] = board_tensor(n, (2,), torch.int64, device)
+    own["starts"] = board_tensor(n, (requests, longest), torch.int32, device)
     own["places"] = board_tensor(n, (requests, longest), torch.int8, device)
     # Outputs lie row by row on every device: that is how networks and rings read them.
     own["mask"] = torch.zeros(n, 2 * vnfs + 1, dtype=torch.bool, device=device)
@@ -73,7 +74,7 @@ def make_tables(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
         "stages": stages,
         "uses": uses,
         "cheapest": stages[:, layout.STAGE_REST].argsort(stable=True).to(torch.int32),
-        "due": make_deadlines(config, tables),
+        **make_arrivals(config, tables),
         "chains": make_chains(tables),
         "sites": sites,
         "wires": make_wires(tables, len(sites)),
@@ -86,7 +87,7 @@ def make_params(config: SfcConfig, tables: Tables, largest: dict[str, int]) -> T
     """The kernel's parameters as data, so a new setting does not compile it again; [PARAMS]."""
     params = torch.zeros(layout.PARAMS, dtype=torch.int32)
     params[layout.MIN_DCS], params[layout.MAX_DCS] = config.dcs(tables)
-    params[layout.MIN_BUNDLES], params[layout.MAX_BUNDLES] = config.min_bundles, config.max_bundles
+    params[layout.MIN_BUNDLES], params[layout.MAX_BUNDLES] = config.bundles(tables)
     kinds = {"mesh": layout.MESH, "ring": layout.RING, "random": layout.RANDOM}
     params[layout.TOPOLOGY] = layout.GIVEN if tables.sites else kinds[config.topology]
     params[layout.LINK_KBPS] = 1000 * config.link_mbps
@@ -162,11 +163,30 @@ def make_chains(tables: Tables) -> Tensor:
     return int_tensor(rows)
 
 
-def make_deadlines(config: SfcConfig, tables: Tables) -> Tensor:
-    """Every bundle with every chain, by the deadline of its requests; [B·S, 2]."""
-    pairs = [[bundle, chain] for bundle in range(config.max_bundles) for chain in range(len(tables.chains))]
-    apart = 1000 * config.bundle_every * config.step_us  # in thousandths of a microsecond, as delays may need
-    return int_tensor(sorted(pairs, key=lambda p: p[0] * apart + round(10**6 * tables.chains[p[1]].delay_ms)))
+def make_arrivals(config: SfcConfig, tables: Tables) -> dict[str, Tensor]:
+    """When bundles arrive, what they bring, and the order of their deadlines."""
+    times = config.arrival_slots(tables)
+    chains = tables.chains
+    mean = [500 * sum(chain.bundle) for chain in chains]
+    expected = [list(mean) for _ in times]
+    rows, starts = [], [0] * (len(times) + 1)
+    if tables.arrivals:
+        expected = [[0] * len(chains) for _ in times]
+        for request in tables.arrivals:
+            bundle = times.index(request.time_us // config.slot_us)
+            expected[bundle][request.chain] += 1000
+            starts[bundle + 1] += 1
+            rows.append([request.chain, request.source, request.target, request.kbps])
+        starts = list(accumulate(starts))
+    pairs = [[bundle, chain] for bundle in range(len(times)) for chain in range(len(chains))]
+    due = sorted(pairs, key=lambda p: times[p[0]] * config.slot_us + round(1000 * chains[p[1]].delay_ms))
+    return {
+        "due": int_tensor(due),
+        "arrivals": int_tensor(times),
+        "expected": int_tensor(expected),
+        "trace": int_tensor(rows).reshape(len(rows), layout.TRACE),
+        "trace_from": int_tensor(starts),
+    }
 
 
 def make_sites(config: SfcConfig, tables: Tables) -> Tensor:
