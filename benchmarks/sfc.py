@@ -6,11 +6,11 @@
     python benchmarks/sfc.py --write docs/images/sfc.png                               # only tables and picture
 
 One model of each training, with 2 to 8 data centers and 1 to 5 bundles at random, serves all cells of the table.
-All policies play the same networks and requests by the same rules: a data center may wait only if it can serve nobody
-(`--env.waiting idle`), unless the policy's name says *may-wait*. Rewards and what an agent sees differ, and are no part of
-the rules. Results are written after each policy and seed; `--resume` keeps them. `--slots 2` measures the other
-interpretation of how long an instance serves a request (docs/sfc.md). `sfc_tables.py` prints the tables, `sfc_speed.py`
-measures speed.
+All policies play the same networks and requests by the same rules: a data center may wait only if it can serve
+nobody (`--env.waiting idle`), unless the policy's name says *may-wait*. Rewards and what an agent sees differ,
+and are no part of the rules. Results are written after each policy and seed; `--resume` keeps them. `--slots 2`
+measures the other interpretation of how long an instance serves a request (docs/sfc.md). `sfc_tables.py`
+prints the tables, `sfc_speed.py` measures speed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 import flashdqn
-from flashdqn.compute.device import choose_device
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
 from flashdqn.envs.sfc.baselines import ByValue, Chance, Heuristic
 from flashdqn.learn.heads import ScalarHead
@@ -61,6 +60,7 @@ FORMER = {
 }
 TRAINED = {
     "learned": Trained("sfc", {}),
+    "learned-longer": Trained("sfc-gpu", {}),
     "shown": Trained("sfc-shown", {}),
     "learned-may-wait": Trained("sfc", {"env.waiting": "always"}, "always"),
     "learned-by-value": Trained("sfc", {}, by_value=True),
@@ -95,13 +95,13 @@ def play(env: ServiceChains, policy: Any, head: Any, seed: int) -> dict[str, flo
 
 def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """All cells of one policy and seed."""
-    device, agent, about = choose_device(asked.device), None, {}
+    device, agent, about = torch.device("cpu"), None, {}
     base = dataclasses.replace(base, waiting=RULES.get(name, "idle"))
     if name in TRAINED:
         path = trained(name, seed, asked)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         about = {key: summary[key] for key in ("steps", "updates", "seconds", "train_ratio")}
-        agent = flashdqn.load(path, asked.device)
+        agent = flashdqn.load(path, "cpu")
         seen = agent.config.env
         assert isinstance(seen, SfcConfig)
         # What an agent sees is its own, the rules are everybody's.
@@ -137,7 +137,9 @@ def trained(name: str, seed: int, asked: argparse.Namespace) -> Path:
     if finished:
         return finished[-1].parent
     settings: dict[str, Any] = {"seed": seed, "device": asked.device, "env.slots": asked.slots}
-    settings |= {"log.tensorboard": False, "eval.every": 0} | others | ({"steps": asked.steps} if asked.steps else {})
+    settings |= (
+        {"log.tensorboard": False, "eval.every": 0} | others | ({"steps": asked.steps} if asked.steps else {})
+    )
     for pair in asked.set:
         key, _, value = pair.partition("=")
         settings[key] = json.loads(value)
@@ -184,9 +186,12 @@ def old_bounds(old: dict[str, Any], asked: argparse.Namespace) -> Any:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--policies", nargs="+", choices=[*RULES, *TRAINED], default=[*RULES, *TRAINED])
+    parser.add_argument("--policies", nargs="*", choices=[*RULES, *TRAINED], default=[*RULES, *TRAINED])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--episodes", type=int, default=64, help="per cell and seed")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--no-bounds", action="store_true", help="leave the bounds by CPU out")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], help="result files to add to this one")
+    parser.add_argument("--episodes", type=int, default=32, help="per cell and seed")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--steps", type=int, help="steps of a training, instead of the preset's")
@@ -204,31 +209,46 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def merge(asked: argparse.Namespace, data: dict[str, Any]) -> None:
+    """Add the results of other files, which other processes or machines have written; later ones replace."""
+    for path in asked.merge:
+        other = json.loads(path.read_text(encoding="utf-8"))
+        new = {(row["policy"], row["seed"], row["slots"]) for row in other["results"]}
+        kept = [row for row in data["results"] if (row["policy"], row["seed"], row["slots"]) not in new]
+        where = {key: other[key] for key in ("date", "commit", "cpu") if key in other}
+        data["results"] = kept + [{**row, **where} for row in other["results"]]
+    order = [*RULES, *TRAINED]
+    data["results"].sort(key=lambda row: (order.index(row["policy"]), row["slots"], row["seed"]))
+
+
 def main() -> None:
     asked = arguments()
     torch.set_num_threads(1)  # more threads do not help a small network with few rows
     old = json.loads(asked.json.read_text(encoding="utf-8")) if asked.json.exists() else {}
     if not asked.write:
         data = {**context(asked.device), "bounds": old.get("bounds", {}), "results": []}
-        if asked.resume:
+        if asked.resume or asked.merge:
             data["results"] = old.get("results", [])
         base = SfcConfig(slots=asked.slots)
-        data["bounds"][str(asked.slots)] = old_bounds(old, asked) or {
-            str(d): [mean_bound(base, d, b, asked) for b in BUNDLES] for d in DCS
-        }
-        data["bounds_of"] = {"seeds": asked.seeds, "episodes": asked.episodes}
+        if not asked.no_bounds:
+            data["bounds"][str(asked.slots)] = old_bounds(old, asked) or {
+                str(d): [mean_bound(base, d, b, asked) for b in BUNDLES] for d in DCS
+            }
+            data["bounds_of"] = {"seeds": asked.seeds, "episodes": asked.episodes}
+        merge(asked, data)
         write_json(asked.json, data)
         done = {(row["policy"], row["seed"], row["slots"]) for row in data["results"]}
-        for seed in range(asked.seeds):
+        for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
             for name in asked.policies:
                 if (name, seed, asked.slots) not in done:
                     rows = list(measure(name, seed, base, asked))
                     data["results"] += rows
                     write_json(asked.json, data)
                     full = {row["dcs"]: f"{100 * row['score']:.1f}" for row in rows if row["bundles"] == 5}
-                    print(f"{name:<14} seed {seed}  at 5 bundles: {full}", flush=True)
+                    print(f"{name:<16} seed {seed}  at 5 bundles: {full}", flush=True)
         old = data
-    print(tables(old, asked.slots))
+    if old.get("bounds"):
+        print(tables(old, asked.slots))
     if asked.write:
         draw(old, asked.slots, asked.write)
 

@@ -3,11 +3,12 @@
     python benchmarks/sfc_oracle.py                     # both parts, a few minutes on one core
     python benchmarks/sfc_oracle.py --write             # only the tables from the file
 
-Two data centers, two VNFs, three chains, six to nine requests. After its only bundle such an episode is deterministic, so
-the states that can follow are a graph, and Q* is its longest paths. Part 1: how much the rules lose against the optimum.
-Part 2: a network learns from all transitions of many graphs, drawn evenly, so that exploration is no matter. Does it
-find Q*? By state (the paper's, the full one), by reward, by discount. Its greedy policy is judged exactly, on graphs that
-it learned from and on others.
+Two data centers, two VNFs, three chains, six to nine requests. After its only bundle such an episode is
+deterministic, so the states that can follow are a graph, and Q* is its longest paths. Part 1: how much the
+rules lose against the optimum.
+Part 2: a network learns from all transitions of many graphs, drawn evenly, so that exploration is no matter.
+Does it find Q*? By state (the paper's, the full one), by reward, by discount. Its greedy policy is judged
+exactly, on graphs that it learned from and on others.
 """
 
 from __future__ import annotations
@@ -226,7 +227,9 @@ class Lesson:
             pick = torch.randint(len(state), (256,))
             after = following[pick]
             with torch.no_grad():
-                best = net(self.obs[after]).masked_fill(~self.legal[after], -torch.inf).argmax(1, keepdim=True)
+                best = (
+                    net(self.obs[after]).masked_fill(~self.legal[after], -torch.inf).argmax(1, keepdim=True)
+                )
                 value = target(self.obs[after]).gather(1, best)[:, 0]
                 wanted = reward[pick] + discount[pick] * value
             q = net(self.obs[state[pick]]).gather(1, action[pick][:, None])[:, 0]
@@ -266,7 +269,10 @@ def count_aliases(graphs: list[Graph], solved: list[Tensor], view: slice) -> dic
         states += len(rows)
         if not best.all(0).any():
             conflicts += len(rows)
-    return {"looks per state": len(groups) / states, "states without a common best action": conflicts / states}
+    return {
+        "looks per state": len(groups) / states,
+        "states without a common best action": conflicts / states,
+    }
 
 
 def main() -> None:
@@ -353,10 +359,17 @@ def show(data: dict[str, Any]) -> None:
     """The tables of docs/sfc-learning.md."""
     optimum = sum(data["rules"]["optimum"])
     print(f"{len(data['states'])} networks, {statistics.fmean(data['states']):,.0f} states on average")
-    rows = [[n, f"{100 * sum(v) / sum(data['requests']):.1f}", f"{100 * sum(v) / optimum:.1f}"] for n, v in data["rules"].items()]
+    rows = [
+        [n, f"{100 * sum(v) / sum(data['requests']):.1f}", f"{100 * sum(v) / optimum:.1f}"]
+        for n, v in data["rules"].items()
+    ]
     print("\n".join(table(["", "accepted, %", "of the optimum, %"], rows)))
     rows = [[n, *(f"{100 * x:.1f}" for x in a.values())] for n, a in data["aliases"].items()]
-    print("\n".join(table(["state", "different looks per 100 states", "states without a common best action, %"], rows)))
+    print(
+        "\n".join(
+            table(["state", "different looks per 100 states", "states without a common best action, %"], rows)
+        )
+    )
     rows = [
         [r["state"], r["reward"], f"{r['gamma']} per {r['per']}",
          *(f"{100 * statistics.fmean(r[k]):.1f}" for k in ("known", "fresh"))]

@@ -1,11 +1,11 @@
 """Service function chains: what each choice of state, reward, discount and learner brings, one change at a time.
 
-    python benchmarks/sfc_variants.py --jobs 2                                # all variants, one seed: an hour on two cores
-    python benchmarks/sfc_variants.py --only learned "state of the paper" --seeds 3
+    python benchmarks/sfc_variants.py --jobs 2                                # all variants, one seed: an hour
+    on two cores python benchmarks/sfc_variants.py --only learned "state of the paper" --seeds 3
     python benchmarks/sfc_variants.py --write docs/images/sfc-variants.png    # only table and picture
 
-Every variant is trained in a process of its own, and plays 5 bundles with 2, 4, 6 and 8 data centers. Random actions
-and the rule *makes-room* play the same episodes by the same rules (`--env.waiting` as in training).
+Every variant is trained in a process of its own, and plays 5 bundles with 2, 4, 6 and 8 data centers. Random
+actions and the rule *makes-room* play the same episodes by the same rules (`--env.waiting` as in training).
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def play(base: SfcConfig, dcs: int, episodes: int, seed: int, agent: Any, rule: str) -> float:
     """The mean acceptance of an agent or a rule at 5 bundles."""
-    config = dataclasses.replace(base, min_dcs=dcs, max_dcs=dcs, min_bundles=5, max_bundles=5, full_steps=False)
+    config = dataclasses.replace(
+        base, min_dcs=dcs, max_dcs=dcs, min_bundles=5, max_bundles=5, full_steps=False
+    )
     env = ServiceChains(config, episodes)
     policy: Any = Chance(env, seed) if rule == "random" else Heuristic(env, makes_room=True)
     head: Any = ScalarHead(0.0)

@@ -476,7 +476,13 @@ class TwinNetwork:
         waiting = sum(r.next_vnf == v for r in self.waiting())
         rooms = sum(self.has_room(x, v) for x in others)
         more = self.free(d, "cpu") // max(1, self.vnfs[v].cpu)
-        return [*numbers, float(self.has_room(d, v)), shaded(more, 4), shaded(waiting, 64), share(rooms, len(others))]
+        return [
+            *numbers,
+            float(self.has_room(d, v)),
+            shaded(more, 4),
+            shaded(waiting, 64),
+            share(rooms, len(others)),
+        ]
 
     def observe_network(self, d: int, largest: int) -> list[float]:
         dcs, config = len(self.centers), self.config
@@ -512,8 +518,8 @@ class TwinNetwork:
         return max(sum(max(1, self.vnfs[v].cpu) for v in chain.vnfs) for chain in self.tables.chains)
 
     def satisfiable(self) -> int:
-        """Requests that fit into the CPU until their deadlines, the cheapest first, in thousandths: the mean for three
-        shares of that CPU. All is added up again, request by request."""
+        """Requests that fit into the CPU until their deadlines, the cheapest first, in thousandths: the mean for
+        three shares of that CPU. All is added up again, request by request."""
         config, slot = self.config, self.config.slot_us
         cpu, apart = sum(center.cpu for center in self.centers), config.bundle_every * config.slots
         limits = [math.ceil(round(1000 * chain.delay_ms) / slot) for chain in self.tables.chains]
@@ -563,7 +569,10 @@ class TwinNetwork:
         out["throughput_gbps"] = share(sum(r.kbps for r in good), 1_000_000)
         revenue, cost = sum(map(self.revenue, good)), sum(map(self.cost, good))
         out |= {"acceptance_rate": out["score"], "total_revenue": share(revenue, 1000)}
-        out |= {"long_term_r2c_ratio": share(revenue, cost), "long_term_avg_revenue": share(revenue, self.clock)}
+        out |= {
+            "long_term_r2c_ratio": share(revenue, cost),
+            "long_term_avg_revenue": share(revenue, self.clock),
+        }
         return out
 
     def revenue(self, request: Request) -> int:

@@ -17,7 +17,9 @@ from flashdqn.replay.samplers import TRIES, UniformSampler
 from flashdqn.replay.samplers_cpu import NativePick
 
 
-def play_with_clock(ends: list[list[int]], rows: int, n: int, seed: int) -> tuple[Ring, list[list[float]], Tape]:
+def play_with_clock(
+    ends: list[list[int]], rows: int, n: int, seed: int
+) -> tuple[Ring, list[list[float]], Tape]:
     """A ring of steps with random times, and those times by step and environment."""
     tape, dice = Tape(ends, VECTOR, ACTIONS, seed), random.Random(seed)
     ring = Ring(max(rows, n) * tape.num_envs, tape.num_envs, tape.spec, ACTIONS, CPU, timed=True)
@@ -30,7 +32,9 @@ def play_with_clock(ends: list[list[int]], rows: int, n: int, seed: int) -> tupl
     return ring, times, tape
 
 
-def add_up(tape: Tape, times: list[list[float]], start: int, env: int, n: int, gamma: float) -> tuple[float, float]:
+def add_up(
+    tape: Tape, times: list[list[float]], start: int, env: int, n: int, gamma: float
+) -> tuple[float, float]:
     """Reward and discount of the transition that starts there, step by step."""
     reward, passed, taken = 0.0, 0.0, 0
     for t in range(start, start + n):
@@ -53,7 +57,9 @@ def test_gamma_counts_time(ends: list[list[int]], rows: int, n: int, gamma: floa
     index = all_starts(ring, n)
     got = gather_transitions(ring, index, n, gamma)
     newest = len(tape.steps)  # the time whose observation lies at the head
-    for place, reward, discount in zip(index.tolist(), got.reward.tolist(), got.discount.tolist(), strict=True):
+    for place, reward, discount in zip(
+        index.tolist(), got.reward.tolist(), got.discount.tolist(), strict=True
+    ):
         row, env = divmod(place, ring.num_envs)
         start = newest - (int(ring.head) - row) % ring.rows
         expected = add_up(tape, times, start, env, n, gamma)

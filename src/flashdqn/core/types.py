@@ -25,8 +25,8 @@ class Step(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """One learning sample per row. `discount` is γ^k · (1 − terminated), with k the number of steps taken, or the time that
-    they took where the environment tells it.
+    """One learning sample per row. `discount` is γ^k · (1 − terminated), with k the number of steps taken, or the
+    time that they took where the environment tells it.
 
     No code after the replay knows γ, n, done or truncation.
     """

@@ -116,7 +116,9 @@ class HostEnv:
             write["mask"].copy_(self.env.mask)
         self._there[turn].copy_(self._here[turn], non_blocking=True)
         self._sent[turn].mark()
-        return Step(read["obs"], read["reward"], read["terminated"], read["truncated"], self.mask, read.get("elapsed"))
+        return Step(
+            read["obs"], read["reward"], read["terminated"], read["truncated"], self.mask, read.get("elapsed")
+        )
 
     def _example(self) -> dict[str, Tensor]:
         """An example of a step's result, with its shapes and dtypes."""

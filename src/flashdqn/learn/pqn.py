@@ -149,10 +149,11 @@ def lambda_returns(
 ) -> Tensor:
     """G_t = r_t + γ (1 − terminated_t) [λ G_{t+1} + (1 − λ) V_{t+1}], backwards over the first axis.
 
-    All are [T, N], γ too if it differs by step; `next_value[t]` is V = max_a Q of the observation that step t led to. This is Peng's Q(λ) (Peng
-    and Williams 1994), as in PQN (Gallici et al. 2024, arXiv:2407.04811). At a termination nothing follows; at a
-    truncation, and at the end of the rollout, only V follows. So nothing is ever read from the row after an end,
-    which is not a transition: the result in that row means nothing, and must get weight 0.
+    All are [T, N], γ too if it differs by step; `next_value[t]` is V = max_a Q of the observation that step t
+    led to. This is Peng's Q(λ) (Peng and Williams 1994), as in PQN (Gallici et al. 2024, arXiv:2407.04811). At
+    a termination nothing follows; at a truncation, and at the end of the rollout, only V follows. So nothing
+    is ever read from the row after an end, which is not a transition: the result in that row means nothing,
+    and must get weight 0.
     """
     discount = gamma * (~terminated).to(reward.dtype)
     kept = trace * (~truncated).to(reward.dtype)  # λ_t

@@ -3,8 +3,8 @@
 For a start (t, e) let k ≤ n be the number of steps until the episode ends or n are taken. Then
 reward = Σ_{j<k} γ^j r_{t+j}, discount = γ^k · (1 − terminated), next_obs = s_{t+k}. Nothing is read past an end.
 
-Where steps tell how much time they took (`Ring.elapsed`), γ counts time instead of steps: the power of r_{t+j} is the
-time of the j steps before it, and that of the discount the time of all k.
+Where steps tell how much time they took (`Ring.elapsed`), γ counts time instead of steps: the power of r_{t+j}
+is the time of the j steps before it, and that of the discount the time of all k.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from flashdqn.core.contract import ObsSpec
 from flashdqn.core.saved import require_range, require_same_kind
 from flashdqn.core.types import Step
 
-
 #: The longest time that a step can take: it is stored in a byte.
 MOST_ELAPSED = 255
 

@@ -47,8 +47,8 @@ def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Ar
 
 @inner
 def pick_batch(
-    frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, elapsed: Array, ring_mask: Array, head: Array,
-    filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
+    frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, elapsed: Array,
+    ring_mask: Array, head: Array, filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
     discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
 ) -> None:  # fmt: skip
     """Draw slots and gather their n-step transitions; nothing is read past an end."""
@@ -101,8 +101,9 @@ class NativePick:
         mask = torch.zeros((slots, 0), dtype=torch.bool) if ring.mask is None else ring.mask.flatten(0, 1)
         ages = torch.zeros(0, dtype=torch.uint8) if ring.age is None else ring.age.view(-1)
         own = [
-            ring.obs.view(slots, -1), ages, ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1), elapsed, mask,
-            ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs, sampler.n_step]),
+            ring.obs.view(slots, -1), ages, ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1),
+            elapsed, mask, ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs,
+            sampler.n_step]),
         ]  # fmt: skip
         bits = torch.zeros((1, 1), dtype=torch.int64)
         self._pick = bind_native(pick_batch, own, [bits, *self._columns(1)])

@@ -1,12 +1,13 @@
 """How many requests the network's CPU can still satisfy, and what an action costs of that; scalar kernel code.
 
 Each VNF takes its CPU for whole parts of a step. The *budget* is the CPU of all data centers in all parts until the
-last deadline that is not yet promised to anybody. A chain still needs some of it, which follows from its stage. With
-the cheapest requests first, whole ones and a fraction of the last, a budget satisfies at most B requests: no policy
-can do better, whatever the delays, the links and the sizes of the data centers.
+last deadline that is not yet promised to anybody. A chain still needs some of it, which follows from its
+stage. With the cheapest requests first, whole ones and a fraction of the last, a budget satisfies at most B
+requests: no policy can do better, whatever the delays, the links and the sizes of the data centers.
 
-The reward of an action can be the change of B, plus 1 for a chain whose last VNF it allocates. Then all rewards of an
-episode add up to the number of satisfied requests minus B at the start, and each one says at once what the action
+The reward of an action can be the change of B, plus 1 for a chain whose last VNF it allocates. Then all
+rewards of an episode add up to the number of satisfied requests minus B at the start, and each one says at
+once what the action
 costs: nothing if it brings on a request that B counts on; the CPU of a data center that passes with room left; the
 parts of a step that data is on its way, because the instance is held meanwhile; the difference if it serves an
 expensive chain before a cheap one. That is a potential (Ng, Harada and Russell 1999), so it does not change which

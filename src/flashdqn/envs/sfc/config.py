@@ -58,7 +58,7 @@ class SfcConfig(EnvConfig):
     """How data centers are linked. mesh: all pairs. ring: a ring. random: a random tree, and each further link with
     probability ½. Or a GraphML file with your own network, as network.graphml; it must stay in its place."""
     trace: str = ""
-    """A CSV file with the requests: time_ms, chain, source, target, mbps. Empty: every episode draws its requests."""
+    """A CSV file with the requests: time_ms, chain, source, target, mbps. Empty: every episode draws its own."""
     link_mbps: Annotated[int, Between(0, 10**6)] = 1000
     """Bandwidth of a link in Mbit/s, for both directions together."""
     span_km: Annotated[int, Between(0, 10**6)] = 200
@@ -96,8 +96,8 @@ class SfcConfig(EnvConfig):
     waiting: Waiting = "always"
     """When a data center may wait. always: at any time. idle: only when it cannot serve any request."""
     state: State = "paper"
-    """What the agent sees. paper: the three parts of Onsu et al. 2024. full: also which request each VNF would serve
-    next, what else there is room for, and how much the network has to do."""
+    """What the agent sees. paper: the three parts of Onsu et al. 2024. full: also which request each VNF would
+    serve next, what else there is room for, and how much the network has to do."""
     discount: Discount = "action"
     """What γ counts. action: every action. time: parts of a step, so that actions within a part are not discounted
     against each other, and it gains nothing to let time pass faster."""
@@ -215,7 +215,9 @@ class SfcConfig(EnvConfig):
     def _check_size(self, tables: Tables) -> None:
         slots = self.arrival_slots(tables)
         if len(slots) > MAX_TIMES:
-            raise ConfigError(f"{self.trace} has requests at {len(slots)} times, and {MAX_TIMES} are the most.")
+            raise ConfigError(
+                f"{self.trace} has requests at {len(slots)} times, and {MAX_TIMES} are the most."
+            )
         if tables.arrivals and 0 < self.max_steps * self.slots <= slots[-1]:
             raise ConfigError(
                 f"{self.trace} lasts {slots[-1] // self.slots + 1} steps, and an episode is cut off after "

@@ -26,7 +26,8 @@ from flashdqn.envs.sfc.episode import (
     find_next_turn,
     start_episode,
 )
-from flashdqn.envs.sfc.features import observation_length, observe_turn, ratio_or_zero
+from flashdqn.envs.sfc.features import observation_length, observe_turn
+from flashdqn.envs.sfc.full_features import ratio_or_zero
 from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.placement import rewrite_mask
 from flashdqn.envs.sfc.saved_state import check_network_state

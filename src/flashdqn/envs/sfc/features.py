@@ -25,6 +25,14 @@ Shades are looked up, and every other number is one division of two integers: CP
 from __future__ import annotations
 
 from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.envs.sfc.full_features import (
+    FOR_NETWORK,
+    FOR_VNF,
+    observe_network,
+    observe_next_requests,
+    ratio_or_zero,
+    squash_count,
+)
 from flashdqn.envs.sfc.layout import (
     ARRIVED,
     CPU,
@@ -42,14 +50,6 @@ from flashdqn.envs.sfc.layout import (
     STORAGE,
     STORAGE_SCALE,
     Net,
-)
-from flashdqn.envs.sfc.full_features import (
-    FOR_NETWORK,
-    FOR_VNF,
-    observe_network,
-    observe_next_requests,
-    ratio_or_zero,
-    squash_count,
 )
 from flashdqn.envs.sfc.requests import arrival_us
 

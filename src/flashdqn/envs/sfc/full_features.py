@@ -91,7 +91,9 @@ def flag(condition: Scalar) -> Scalar:
 
 
 @inner
-def observe_next_request(i: Scalar, d: Scalar, v: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> None:
+def observe_next_request(
+    i: Scalar, d: Scalar, v: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array
+) -> None:
     """Write what the next request for VNF v is."""
     r, stage = net.ahead[i, v, AHEAD_REQUEST], net.ahead[i, v, AHEAD_STAGE]
     here, slot = net.ahead[i, v, AHEAD_PLACE], net.params[SLOT_US]

@@ -1,9 +1,10 @@
 """A topology from a GraphML file, as the Topology Zoo and converters of SNDlib write them.
 
-A node is a data center. Its place comes from `Latitude` and `Longitude`, in degrees, or `x` and `y`, in km; a node that
-has none lies in the middle of its neighbors. `cpu`, `ram` and `storage` are its resources, and an edge's bandwidth is
-`mbps`, `capacity` or `bandwidth`, in Mbit/s, or `LinkSpeedRaw`, in bit/s. What the file does not say comes from the
-settings. Several edges between the same nodes are one link with their bandwidth added up. Letters of any case will do.
+A node is a data center. Its place comes from `Latitude` and `Longitude`, in degrees, or `x` and `y`, in km; a
+node that has none lies in the middle of its neighbors. `cpu`, `ram` and `storage` are its resources, and an
+edge's bandwidth is `mbps`, `capacity` or `bandwidth`, in Mbit/s, or `LinkSpeedRaw`, in bit/s. What the file
+does not say comes from the settings. Several edges between the same nodes are one link with their bandwidth
+added up. Letters of any case will do.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Element:
                 except ValueError:
                     value = math.nan
                 if not math.isfinite(value):
-                    raise ConfigError(f"{path}:{self.line}: {name} must be a number, and is '{self.data[name][:40]}'.")
+                    raise ConfigError(
+                        f"{path}:{self.line}: {name} must be a number, and is '{self.data[name][:40]}'."
+                    )
                 return value
         return None
 
@@ -80,7 +83,9 @@ class GraphReader:
             raise ConfigError(f"{self.path}:{error.lineno}: this is not valid GraphML: {what}.") from None
 
     def _refuse_doctype(self, *_: object) -> None:
-        raise ConfigError(f"{self.path}: a GraphML file needs no DOCTYPE, which can hide other files. Remove it.")
+        raise ConfigError(
+            f"{self.path}: a GraphML file needs no DOCTYPE, which can hide other files. Remove it."
+        )
 
     def _start(self, tag: str, given: dict[str, str]) -> None:
         tag, line = tag.rpartition(":")[2], self._parser.CurrentLineNumber
@@ -144,7 +149,9 @@ def name_nodes(reader: GraphReader) -> dict[str, str]:
     """A name for every node: its label, or its id where several have the same label."""
     labels = {key: node.data.get("label", key).strip()[:60] or key for key, node in reader.nodes.items()}
     counts = list(labels.values())
-    return {key: label if counts.count(label) == 1 else f"{label[:40]} {key}" for key, label in labels.items()}
+    return {
+        key: label if counts.count(label) == 1 else f"{label[:40]} {key}" for key, label in labels.items()
+    }
 
 
 def make_links(reader: GraphReader, names: dict[str, str], defaults: Defaults) -> tuple[Link, ...]:
@@ -153,16 +160,22 @@ def make_links(reader: GraphReader, names: dict[str, str], defaults: Defaults) -
     for edge in reader.edges:
         for end in edge.ends:
             if end not in names:
-                raise ConfigError(f"{reader.path}:{edge.line}: this edge names the node '{end[:40]}', which does not exist.")
+                raise ConfigError(
+                    f"{reader.path}:{edge.line}: this edge names the node '{end[:40]}', which does not exist."
+                )
         if edge.ends[0] == edge.ends[1]:
-            raise ConfigError(f"{reader.path}:{edge.line}: this edge leads from '{edge.ends[0][:40]}' to itself.")
+            raise ConfigError(
+                f"{reader.path}:{edge.line}: this edge leads from '{edge.ends[0][:40]}' to itself."
+            )
         mbps, bits = (
             edge.number(reader.path, "mbps", "capacity", "bandwidth"),
             edge.number(reader.path, "linkspeedraw"),
         )
         speed = mbps if mbps is not None else bits / 1e6 if bits is not None else defaults.mbps
         if not 0 <= speed <= 2_000_000:
-            raise ConfigError(f"{reader.path}:{edge.line}: a link has 0 to 2000000 Mbit/s, and this one {speed:g}.")
+            raise ConfigError(
+                f"{reader.path}:{edge.line}: a link has 0 to 2000000 Mbit/s, and this one {speed:g}."
+            )
         pair = frozenset(edge.ends)
         speeds[pair] = min(2_000_000.0, speeds.get(pair, 0.0) + speed)
     ordered = [tuple(sorted(pair, key=list(names).index)) for pair in speeds]

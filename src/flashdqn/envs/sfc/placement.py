@@ -140,9 +140,9 @@ def count_hops(i: Scalar, a: Scalar, b: Scalar, net: Net) -> Scalar:
 
 @inner
 def sum_revenue(i: Scalar, r: Scalar, net: Net) -> None:
-    """Add up what a satisfied request asked for, and what it took, in kbit/s and thousandths of CPU. It asked for the
-    CPU of each VNF for one part of a step, and for its bandwidth between them; it took the CPU while data was on the
-    way, and the bandwidth on every link."""
+    """Add up what a satisfied request asked for, and what it took, in kbit/s and thousandths of CPU. It asked for
+    the CPU of each VNF for one part of a step, and for its bandwidth between them; it took the CPU while data was
+    on the way, and the bandwidth on every link."""
     chain, kbps, slot = net.request[i, r, CHAIN], np.int64(net.request[i, r, BANDWIDTH]), net.params[SLOT_US]
     here, target = net.request[i, r, SOURCE], net.request[i, r, TARGET]
     for k in range(net.chains[chain, LENGTH]):

@@ -16,7 +16,23 @@ from flashdqn.envs.sfc.network import FAR
 from flashdqn.envs.sfc.tables import Chain, Tables, link_delay_us
 
 #: the fields of `Net` that are tables, which all networks share
-TABLES = ("params", "vnfs", "stages", "uses", "cheapest", "due", "arrivals", "expected", "trace", "trace_from", "chains", "sites", "wires", "pay", "shades")
+TABLES = (
+    "params",
+    "vnfs",
+    "stages",
+    "uses",
+    "cheapest",
+    "due",
+    "arrivals",
+    "expected",
+    "trace",
+    "trace_from",
+    "chains",
+    "sites",
+    "wires",
+    "pay",
+    "shades",
+)
 _NO_LIMIT = 1 << 30
 
 

@@ -128,8 +128,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Tables:
-    """VNFs and chains; sites and links only where a topology is given. Otherwise every episode draws one. Arrivals only
-    where there is a trace; otherwise every episode draws its requests."""
+    """VNFs and chains; sites and links only where a topology is given, arrivals only where a trace is. Otherwise
+    every episode draws them."""
 
     vnfs: tuple[Vnf, ...]
     chains: tuple[Chain, ...]

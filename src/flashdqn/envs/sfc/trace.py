@@ -5,8 +5,9 @@
     0.5,CG,Toronto,Ottawa,
     4,MIoT,Montreal,,12
 
-`source` and `target` are names of the topology's data centers, or numbers from 0 where networks are drawn. Without a
-target a request leaves where its chain ends. Without `mbps` it has the mean of its chain. Times must not decrease.
+`source` and `target` are names of the topology's data centers, or numbers from 0 where networks are drawn.
+Without a target a request leaves where its chain ends. Without `mbps` it has the mean of its chain. Times must
+not decrease.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def read_trace(path: Path, tables: Tables, dcs: tuple[int, int]) -> Tables:
         arrival = parse_arrival(where, row, tables, names)
         if arrivals and arrival.time_us < arrivals[-1].time_us:
             before = arrivals[-1].time_us / 1000
+            now = arrival.time_us / 1000
             raise ConfigError(
-                f"{where}: time runs backwards, from {before:g} to {arrival.time_us / 1000:g} ms. Sort the trace by time."
+                f"{where}: time runs backwards, from {before:g} to {now:g} ms. Sort the trace by time."
             )
         arrivals.append(arrival)
     if not arrivals:
@@ -82,7 +84,9 @@ def parse_number(where: str, column: str, text: str | None, most: float) -> floa
     except ValueError:
         value = math.nan
     if not 0 <= value <= most:
-        raise ConfigError(f"{where}: {column} must be a number from 0 to {most:g}, and is '{str(text)[:40]}'.")
+        raise ConfigError(
+            f"{where}: {column} must be a number from 0 to {most:g}, and is '{str(text)[:40]}'."
+        )
     return value
 
 
