@@ -48,8 +48,9 @@ def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Ar
 @inner
 def pick_batch(
     frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, elapsed: Array,
-    ring_mask: Array, head: Array, filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
-    discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
+    ring_mask: Array, head: Array, filled: Array, powers: Array, shape: Array, bits: Array, obs: Array,
+    action: Array, reward: Array, discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array,
+    index: Array,
 ) -> None:  # fmt: skip
     """Draw slots and gather their n-step transitions; nothing is read past an end."""
     envs, n, slots = shape[0], shape[1], len(kinds)

@@ -19,6 +19,7 @@ from flashdqn.envs.sfc.layout import (
     KBPS_HIGH,
     KBPS_LOW,
     LEFT,
+    LENGTH,
     LIMIT_US,
     NEXT,
     NO_BANDWIDTH,
@@ -135,6 +136,8 @@ def add_request(i: Scalar, chain: Scalar, source: Scalar, target: Scalar, kbps: 
     net.request[i, r, TARGET] = target
     net.request[i, r, BUNDLE] = bundle
     net.request[i, r, BANDWIDTH] = kbps
+    for k in range(net.chains[chain, LENGTH]):
+        net.starts[i, r, k] = -1
     net.tally[i, chain, PENDING_KBPS] += kbps
     net.tally[i, chain, ASKED] += 1
     net.unfinished[i, bundle, chain] += 1
