@@ -55,7 +55,9 @@ def run_command(arguments: list[str]) -> int:
     agent = load_agent(run, "cpu", permission, change=change)
     task = find_task(agent.config.env.task)
     if task.plan is None:
-        raise ConfigError(f"There are no plans of {task.name}: `flashdqn watch` shows what an agent does there.")
+        raise ConfigError(
+            f"There are no plans of {task.name}: `flashdqn watch` shows what an agent does there."
+        )
     env = build_evaluation_env(agent.config.env, 1, torch.device("cpu"))
     obs = env.reset(parsed.seed)
     for _ in range(STEP_LIMIT):  # not one step more than the episode has: the next one starts another

@@ -55,9 +55,18 @@ def read_plan(env: ServiceChains, i: int = 0) -> list[Service]:
             times = begin * slot / 1000, (begin + slots) * slot / 1000
             services.append(
                 Service(
-                    r, chain.name, position + 1, name, names[there], *times, arrived, arrived + chain.delay_ms,
-                    names[row[layout.SOURCE]], target, "satisfied" if satisfied else "dropped",
-                )  # fmt: skip
+                    r,
+                    chain.name,
+                    position + 1,
+                    name,
+                    names[there],
+                    *times,
+                    arrived,
+                    arrived + chain.delay_ms,
+                    names[row[layout.SOURCE]],
+                    target,
+                    "satisfied" if satisfied else "dropped",
+                )
             )
             here = there
     return services
@@ -110,9 +119,13 @@ def draw_plan(env: ServiceChains, services: list[Service], path: Path) -> Path:
         axes.set(ylabel=center, ylim=(0, 1.05 * max(1, capacity)), xlim=(0, end))
         axes.spines[["top", "right"]].set_visible(False)
     lanes[-1].set_xlabel("ms")
-    lanes[0].legend(ncols=len(env.tables.vnfs), frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
+    lanes[0].legend(
+        ncols=len(env.tables.vnfs), frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1)
+    )
     served = len({service.request for service in services if service.fate == "satisfied"})
     asked = int(env.net.state[0, layout.REQUESTS])
-    figure.suptitle(f"CPU in use by VNF; {served} of {asked} requests satisfied", x=0.01, ha="left", fontsize=10)
+    figure.suptitle(
+        f"CPU in use by VNF; {served} of {asked} requests satisfied", x=0.01, ha="left", fontsize=10
+    )
     figure.savefig(path, dpi=130)
     return path
