@@ -247,7 +247,7 @@ def main() -> None:
                     full = {row["dcs"]: f"{100 * row['score']:.1f}" for row in rows if row["bundles"] == 5}
                     print(f"{name:<16} seed {seed}  at 5 bundles: {full}", flush=True)
         old = data
-    if old.get("bounds"):
+    if old.get("bounds", {}).get(str(asked.slots)) and any(r["slots"] == asked.slots for r in old["results"]):
         print(tables(old, asked.slots))
     if asked.write:
         draw(old, asked.slots, asked.write)
