@@ -1,14 +1,16 @@
 """Service function chains: acceptance by load and number of data centers, for rules, random play, trained agents.
 
-    python benchmarks/sfc.py --policies heuristic makes-room random --seeds 5        # the rules: a minute
-    python benchmarks/sfc.py --policies paper best best-by-value --seeds 5 --device cuda --resume
-    python benchmarks/sfc.py --policies best --device cuda --steps 100000000 --set envs=512 train_ratio=0.004
-    python benchmarks/sfc.py --write docs/images/sfc.png                             # only table and picture
+    python benchmarks/sfc.py --policies random random-may-wait heuristic makes-room    # the rules: a minute
+    python benchmarks/sfc.py --policies learned shown learned-may-wait --resume        # five trainings of each
+    python benchmarks/sfc.py --policies paper --steps 200000 --resume
+    python benchmarks/sfc.py --write docs/images/sfc.png                               # only tables and picture
 
 One model of each training, with 2 to 8 data centers and 1 to 5 bundles at random, serves all cells of the table.
-All policies play the same episodes. Results are written after each policy and seed; `--resume` keeps them.
-`--slots 2` measures the other interpretation of how long an instance serves a request (docs/sfc.md). `sfc_speed.py`
-measures speed.
+All policies play the same networks and requests by the same rules: a data center may wait only if it can serve
+nobody (`--env.waiting idle`), unless the policy's name says *may-wait*. Rewards and what an agent sees differ,
+and are no part of the rules. Results are written after each policy and seed; `--resume` keeps them. `--slots 2`
+measures the other interpretation of how long an instance serves a request (docs/sfc.md). `sfc_tables.py`
+prints the tables, `sfc_speed.py` measures speed.
 """
 
 from __future__ import annotations
@@ -19,39 +21,55 @@ import json
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import flashdqn
-from flashdqn.compute.device import choose_device
 from flashdqn.envs.sfc import ServiceChains, SfcConfig, layout
 from flashdqn.envs.sfc.baselines import ByValue, Chance, Heuristic
 from flashdqn.learn.heads import ScalarHead
 from flashdqn.training.evaluate import evaluate
 from measure import context, train_apart, write_json
+from sfc_tables import BUNDLES, DCS, draw, tables
 
 RESULTS = Path(__file__).parent / "results" / "sfc.json"
-DCS, BUNDLES = (8, 6, 4, 2), (1, 2, 3, 4, 5)
 
-#: Acceptance at 5 bundles in Onsu et al. 2024 and in arXiv:2411.12851, by data centers.
-PUBLISHED = {
-    "DRL (paper)": {8: 0.81, 6: 0.76, 4: 0.62, 2: 0.315},
-    "GenAI-assisted (follow-up)": {8: 1.0, 6: 0.96, 4: 0.87, 2: 0.40},
+
+class Trained(NamedTuple):
+    """A policy that is trained: its preset, and what differs from it."""
+
+    preset: str
+    settings: dict[str, Any]
+    waiting: str = "idle"
+    by_value: bool = False
+
+
+#: What the preset `sfc` was until reward, state and discount were looked at (docs/sfc-learning.md).
+FORMER = {
+    "env.state": "paper",
+    "env.discount": "action",
+    "env.bound_reward": 0.0,
+    "env.satisfied_reward": 0.5,
+    "env.progress_reward": 0.5,
+    "env.progress_power": 2.0,
+    "env.time_reward": -0.03,
+    "learn.gamma": 0.95,
+    "steps": 600_000,
 }
-#: Trained policies: the preset, whether the data center is chosen by value, and other settings than the preset's.
-TRAINED: dict[str, tuple[str, bool, dict[str, Any]]] = {
-    "paper": ("sfc-paper", False, {}),
-    "best": ("sfc", False, {}),
-    "best-by-value": ("sfc", True, {}),
-    "undemonstrated": (
-        "sfc",
-        False,
-        {"demos.source": "none", "steps": 600_000, "learn.starts": 30_000, "learn.lr_over": 600_000},
-    ),
+TRAINED = {
+    "learned": Trained("sfc", {}),
+    "learned-longer": Trained("sfc-gpu", {}),
+    "shown": Trained("sfc-shown", {}),
+    "learned-may-wait": Trained("sfc", {"env.waiting": "always"}, "always"),
+    "learned-by-value": Trained("sfc", {}, by_value=True),
+    "former": Trained("sfc", FORMER),
+    "paper": Trained("sfc-paper", {}),
+    "seed": Trained("sfc-seed", {}),
 }
-RULES = ("heuristic", "makes-room", "random")
+#: Rules, and whether data centers may wait although they could serve somebody.
+RULES = {"random": "idle", "random-may-wait": "always", "heuristic": "idle", "makes-room": "idle"}
 
 
 def cell_env(base: SfcConfig, dcs: int, bundles: int, episodes: int, device: torch.device) -> ServiceChains:
@@ -59,8 +77,9 @@ def cell_env(base: SfcConfig, dcs: int, bundles: int, episodes: int, device: tor
     return ServiceChains(config, episodes, device)
 
 
-def rule(name: str, env: ServiceChains, seed: int) -> Callable[[Tensor], Tensor]:
-    return Chance(env, seed) if name == "random" else Heuristic(env, makes_room=name == "makes-room")
+def make_rule(name: str, env: ServiceChains, seed: int) -> Callable[[Tensor], Tensor]:
+    chance = name.startswith("random")
+    return Chance(env, seed) if chance else Heuristic(env, makes_room=name == "makes-room")
 
 
 def play(env: ServiceChains, policy: Any, head: Any, seed: int) -> dict[str, float]:
@@ -76,22 +95,23 @@ def play(env: ServiceChains, policy: Any, head: Any, seed: int) -> dict[str, flo
 
 def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """All cells of one policy and seed."""
-    device, agent, about = choose_device(asked.device), None, {}
+    device, agent, about = torch.device("cpu"), None, {}
+    base = dataclasses.replace(base, waiting=RULES.get(name, "idle"))
     if name in TRAINED:
         path = trained(name, seed, asked)
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         about = {key: summary[key] for key in ("steps", "updates", "seconds", "train_ratio")}
-        agent = flashdqn.load(path, asked.device)
-        base = agent.config.env
-        assert isinstance(base, SfcConfig)
-        # The same, except for the waiting at the ends of steps.
-        base = dataclasses.replace(base, full_steps=False)
+        agent = flashdqn.load(path, "cpu")
+        seen = agent.config.env
+        assert isinstance(seen, SfcConfig)
+        # What an agent sees is its own, the rules are everybody's.
+        base = dataclasses.replace(base, state=seen.state, waiting=TRAINED[name].waiting)
     for dcs in DCS:
         for bundles in BUNDLES:
             env = cell_env(base, dcs, bundles, asked.episodes, device)
-            policy: Any = rule(name, env, seed) if agent is None else agent.network
+            policy: Any = make_rule(name, env, seed) if agent is None else agent.network
             head: Any = ScalarHead(0.0) if agent is None else agent.head
-            if agent is not None and TRAINED[name][1]:
+            if agent is not None and TRAINED[name].by_value:
                 q = agent.q
                 policy, head = ByValue(env, q), ScalarHead(0.0)
             with torch.no_grad():
@@ -102,6 +122,7 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
                 "dcs": dcs,
                 "bundles": bundles,
                 "slots": base.slots,
+                "waiting": base.waiting,
                 **cell,
                 **about,
             }
@@ -110,13 +131,15 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
 def trained(name: str, seed: int, asked: argparse.Namespace) -> Path:
     """The run of a policy and a seed: an older one if there is one, otherwise a new training in a separate
     process."""
-    preset, _, others = TRAINED[name]
+    preset, others = TRAINED[name].preset, TRAINED[name].settings
     folder = asked.runs / f"{name.removesuffix('-by-value')}-slots{asked.slots}-seed{seed}"
     finished = sorted(folder.glob("*/summary.json"))
     if finished:
         return finished[-1].parent
     settings: dict[str, Any] = {"seed": seed, "device": asked.device, "env.slots": asked.slots}
-    settings |= {"log.tensorboard": False} | others | ({"steps": asked.steps} if asked.steps else {})
+    settings |= (
+        {"log.tensorboard": False, "eval.every": 0} | others | ({"steps": asked.steps} if asked.steps else {})
+    )
     for pair in asked.set:
         key, _, value = pair.partition("=")
         settings[key] = json.loads(value)
@@ -161,102 +184,14 @@ def old_bounds(old: dict[str, Any], asked: argparse.Namespace) -> Any:
     return old.get("bounds", {}).get(str(asked.slots)) if same else None
 
 
-def interval(values: list[float]) -> str:
-    """Mean and half-width of a 95 % interval over seeds (Student's t), in percent."""
-    mean = 100 * statistics.fmean(values)
-    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}.get(len(values), 2.2)
-    if len(values) < 2:
-        return f"{mean:.1f}"
-    return f"{mean:.1f} ± {100 * t * statistics.stdev(values) / len(values) ** 0.5:.1f}"
-
-
-def tables(data: dict[str, Any], slots: int) -> str:
-    """The tables of docs/sfc.md from the results."""
-    rows = [row for row in data["results"] if row["slots"] == slots]
-    policies = list(dict.fromkeys(row["policy"] for row in rows))
-
-    def cell(policy: str, dcs: int, bundles: int, name: str = "score") -> list[float]:
-        key = (policy, dcs, bundles)
-        return [row[name] for row in rows if (row["policy"], row["dcs"], row["bundles"]) == key]
-
-    lines = ["Acceptance in % by bundles; ± is a 95 % interval over seeds.", ""]
-    lines += [
-        "| policy | DCs | " + " | ".join(map(str, BUNDLES)) + " | seeds |",
-        "|---" * (len(BUNDLES) + 3) + "|",
-    ]
-    for dcs in DCS:
-        for policy in policies:
-            texts = [interval(cell(policy, dcs, b)) for b in BUNDLES]
-            lines.append(f"| {policy} | {dcs} | " + " | ".join(texts) + f" | {len(cell(policy, dcs, 5))} |")
-        bounds = data["bounds"][str(slots)][str(dcs)]
-        lines.append(
-            f"| *CPU allows at most* | {dcs} | " + " | ".join(f"{100 * b:.1f}" for b in bounds) + " | |"
-        )
-    lines += ["", "At 5 bundles; the published figures are those of other simulators.", ""]
-    lines += ["| | " + " | ".join(f"{d} DCs" for d in DCS) + " |", "|---" * (len(DCS) + 1) + "|"]
-    for name, scores in PUBLISHED.items():
-        lines.append(f"| {name} | " + " | ".join(f"{100 * scores[d]:.1f}" for d in DCS) + " |")
-    for policy in policies:
-        lines.append(f"| {policy} | " + " | ".join(interval(cell(policy, d, 5)) for d in DCS) + " |")
-    chains = [name for name in rows[0] if name.startswith("accepted_")]
-    lines += ["", "By chain, 6 DCs, 5 bundles, acceptance in %:", ""]
-    lines += ["| policy | " + " | ".join(c.removeprefix("accepted_") for c in chains) + " |"]
-    lines += ["|---" * (len(chains) + 1) + "|"]
-    for policy in policies:
-        lines.append(f"| {policy} | " + " | ".join(interval(cell(policy, 6, 5, c)) for c in chains) + " |")
-    lines += [
-        "",
-        "At 5 bundles: delay of the satisfied, their bandwidth together, resources held, causes of drops.",
-        "",
-    ]
-    lines += [
-        "| policy | DCs | delay ms | Gbit/s | CPU % | storage % | no room % | no bandwidth % | no time % |",
-        "|---" * 9 + "|",
-    ]
-    names = ("delay_ms", "throughput_gbps", "cpu", "storage", "no_room", "no_bandwidth", "no_time")
-    for dcs in DCS:
-        for policy in policies:
-            means = {name: statistics.fmean(cell(policy, dcs, 5, name)) for name in names}
-            texts = [
-                f"{means[n]:.1f}" if "_ms" in n or "_gbps" in n else f"{100 * means[n]:.1f}" for n in names
-            ]
-            lines.append(f"| {policy} | {dcs} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
-
-
-def draw(data: dict[str, Any], slots: int, path: Path) -> None:
-    """Acceptance by load, one panel for each number of data centers."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    rows = [row for row in data["results"] if row["slots"] == slots]
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, dcs in zip(figure.subplots(1, len(DCS), sharey=True), sorted(DCS), strict=True):
-        for k, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
-            means = [
-                statistics.fmean(
-                    r["score"] for r in rows if (r["policy"], r["dcs"], r["bundles"]) == (policy, dcs, b)
-                )
-                for b in BUNDLES
-            ]
-            axes.plot(BUNDLES, [100 * m for m in means], color=f"C{k}", marker=".", label=policy)
-        bounds = data["bounds"][str(slots)][str(dcs)]
-        axes.plot(BUNDLES, [100 * b for b in bounds], color="#99a", lw=1, ls="--", label="CPU allows")
-        axes.set(title=f"{dcs} data centers", xlabel="bundles", ylim=(0, 103))
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("accepted requests, %")
-    figure.axes[-2].legend(frameon=False, fontsize=8, loc="center left")  # there are no curves in that place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--policies", nargs="+", choices=[*RULES, *TRAINED], default=[*RULES, *TRAINED])
+    parser.add_argument("--policies", nargs="*", choices=[*RULES, *TRAINED], default=[*RULES, *TRAINED])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--episodes", type=int, default=64, help="per cell and seed")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--no-bounds", action="store_true", help="leave the bounds by CPU out")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], help="result files to add to this one")
+    parser.add_argument("--episodes", type=int, default=32, help="per cell and seed")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--steps", type=int, help="steps of a training, instead of the preset's")
@@ -274,31 +209,46 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def merge(asked: argparse.Namespace, data: dict[str, Any]) -> None:
+    """Add the results of other files, which other processes or machines have written; later ones replace."""
+    for path in asked.merge:
+        other = json.loads(path.read_text(encoding="utf-8"))
+        new = {(row["policy"], row["seed"], row["slots"]) for row in other["results"]}
+        kept = [row for row in data["results"] if (row["policy"], row["seed"], row["slots"]) not in new]
+        where = {key: other[key] for key in ("date", "commit", "cpu") if key in other}
+        data["results"] = kept + [{**row, **where} for row in other["results"]]
+    order = [*RULES, *TRAINED]
+    data["results"].sort(key=lambda row: (order.index(row["policy"]), row["slots"], row["seed"]))
+
+
 def main() -> None:
     asked = arguments()
     torch.set_num_threads(1)  # more threads do not help a small network with few rows
     old = json.loads(asked.json.read_text(encoding="utf-8")) if asked.json.exists() else {}
     if not asked.write:
         data = {**context(asked.device), "bounds": old.get("bounds", {}), "results": []}
-        if asked.resume:
+        if asked.resume or asked.merge:
             data["results"] = old.get("results", [])
         base = SfcConfig(slots=asked.slots)
-        data["bounds"][str(asked.slots)] = old_bounds(old, asked) or {
-            str(d): [mean_bound(base, d, b, asked) for b in BUNDLES] for d in DCS
-        }
-        data["bounds_of"] = {"seeds": asked.seeds, "episodes": asked.episodes}
+        if not asked.no_bounds:
+            data["bounds"][str(asked.slots)] = old_bounds(old, asked) or {
+                str(d): [mean_bound(base, d, b, asked) for b in BUNDLES] for d in DCS
+            }
+            data["bounds_of"] = {"seeds": asked.seeds, "episodes": asked.episodes}
+        merge(asked, data)
         write_json(asked.json, data)
         done = {(row["policy"], row["seed"], row["slots"]) for row in data["results"]}
-        for seed in range(asked.seeds):
+        for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
             for name in asked.policies:
                 if (name, seed, asked.slots) not in done:
                     rows = list(measure(name, seed, base, asked))
                     data["results"] += rows
                     write_json(asked.json, data)
                     full = {row["dcs"]: f"{100 * row['score']:.1f}" for row in rows if row["bundles"] == 5}
-                    print(f"{name:<14} seed {seed}  at 5 bundles: {full}", flush=True)
+                    print(f"{name:<16} seed {seed}  at 5 bundles: {full}", flush=True)
         old = data
-    print(tables(old, asked.slots))
+    if old.get("bounds", {}).get(str(asked.slots)) and any(r["slots"] == asked.slots for r in old["results"]):
+        print(tables(old, asked.slots))
     if asked.write:
         draw(old, asked.slots, asked.write)
 

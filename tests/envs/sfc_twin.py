@@ -7,6 +7,7 @@ numbers in the same order.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations
@@ -68,6 +69,7 @@ class TwinStep:
     terminated: bool
     truncated: bool
     outcomes: dict[str, float]
+    elapsed: int
 
 
 class TwinNetwork:
@@ -94,6 +96,9 @@ class TwinNetwork:
         self.delays: list[int] = []
         self.now, self.arrived, self.over = -1, 0, False
         self.actions, self.waits, self.turn = self.config.actions_per_slot, 0, 0
+        self.spent = self.lapsed = 0
+        self.passed: set[int] = set()
+        self.bound = self.satisfiable()
 
     def draw_center(self, d: int) -> Center:
         config, none = self.config, dict.fromkeys(self.vnfs, 0)
@@ -175,6 +180,8 @@ class TwinNetwork:
         earned = Fraction(0)
         if self.now >= 0:
             earned += self.pay_for_time()
+            self.lapsed += sum(self.unused(d) for d in range(len(self.centers)))
+            self.passed = set()
             for d, center in enumerate(self.centers):
                 for what in ("cpu", "storage"):
                     self.used[what] += getattr(center, what) - self.free(d, what)
@@ -185,7 +192,9 @@ class TwinNetwork:
         self.finish()
         config = self.config
         if self.arrived < self.bundles and self.now % (config.bundle_every * config.slots) == 0:
+            before = self.satisfiable()
             self.arrive()
+            self.bound += self.satisfiable() - before
         self.order = self.service_order()
         done = all(r.fate and r.busy_until is None for r in self.requests)
         if done and self.arrived == self.bundles:
@@ -343,6 +352,7 @@ class TwinNetwork:
         request.places.append(d)
         work = self.paths[before, d] + self.vnfs[v].processing_us
         request.busy_until = self.now + math.ceil(work / config.slot_us)
+        self.spent += self.vnfs[v].cpu * math.ceil(work / config.slot_us)
         earned = self.progress(request, len(request.places) - 1)
         if last:
             request.fate = "satisfied"
@@ -364,6 +374,7 @@ class TwinNetwork:
 
     def step(self, action: int, hops: list[list[int]]) -> TwinStep:
         earned, names = Fraction(0), list(self.vnfs)
+        before = 0 if self.over else self.now
         if self.over:
             self.start()
             self.follow(hops)
@@ -386,8 +397,13 @@ class TwinNetwork:
                 break
             self.take_turn(waited=True)
         outcomes = self.outcomes() if end else {}
+        if self.config.bound_reward:
+            pay, bound = round(1000 * self.config.bound_reward), self.satisfiable()
+            earned += Fraction((bound - self.bound) * pay // 1000, 1000)
+            self.bound = bound
         reward = float(np.float32(float(earned)))
-        return TwinStep(self.observe(), self.mask, reward, end == "terminated", end == "truncated", outcomes)
+        ends = end == "terminated", end == "truncated"
+        return TwinStep(self.observe(), self.mask, reward, *ends, outcomes, min(self.now - before, 255))
 
     def act(self, action: int, names: list[str]) -> Fraction:
         self.actions += 1
@@ -402,6 +418,8 @@ class TwinNetwork:
         return earned
 
     def take_turn(self, waited: bool) -> None:
+        if waited:
+            self.passed.add(self.centre)
         if waited or self.config.turns == "one":
             self.turn = (self.turn + 1) % len(self.centers)
         self.waits = self.waits + 1 if waited else 0
@@ -439,7 +457,103 @@ class TwinNetwork:
             numbers.append(share(max(0, remaining), limit))
             numbers.append(share(kbps, kbps + 1000 * self.config.link_mbps))
             numbers += [shaded([r.next_vnf for r in wait].count(v), 64) for v in self.vnfs]
+        if self.config.state == "full":
+            numbers += chain_lists(self.observe_next(v, d) for v in self.vnfs) + self.observe_network(d, cpu)
         return np.array(numbers, dtype=np.float32)
+
+    def observe_next(self, v: str, d: int) -> list[float]:
+        chains, others = self.tables.chains, [x for x in range(len(self.centers)) if x != d]
+        ready = [] if self.over else [r for r in self.waiting() if r.next_vnf == v and self.can_serve(r, d)]
+        numbers = [0.0] * (7 + len(chains))
+        if ready:
+            request = max(ready, key=lambda r: (self.priority(r, d), -r.number))
+            slack = max(0, request.deadline - self.clock - self.least(request, len(request.places)))
+            work = self.paths[request.place, d] + self.vnfs[v].processing_us
+            hold = min(4, math.ceil(work / self.config.slot_us))
+            numbers = [1.0, *(float(chain is request.chain) for chain in chains)]
+            numbers += [share(slack, slack + 10_000), share(self.rest(request), self.most_cpu()), hold / 4]
+            numbers += [float(request.place == d), float(request.target == d), float(bool(request.places))]
+        waiting = sum(r.next_vnf == v for r in self.waiting())
+        rooms = sum(self.has_room(x, v) for x in others)
+        more = self.free(d, "cpu") // max(1, self.vnfs[v].cpu)
+        return [
+            *numbers,
+            float(self.has_room(d, v)),
+            shaded(more, 4),
+            shaded(waiting, 64),
+            share(rooms, len(others)),
+        ]
+
+    def observe_network(self, d: int, largest: int) -> list[float]:
+        dcs, config = len(self.centers), self.config
+        cpu, apart = sum(center.cpu for center in self.centers), config.bundle_every * config.slots
+        needed = sum(self.rest(r) for r in self.requests if not r.fate)
+        longest = round(1000 * max(chain.delay_ms for chain in self.tables.chains)) // config.slot_us
+        left = max(0, (self.arrived - 1) * apart + longest - self.now)
+        return [
+            share(self.centers[d].cpu, largest),
+            share(self.unused(d), self.centers[d].cpu),
+            share(sum(map(self.unused, range(dcs))), cpu),
+            shaded(dcs, 4),
+            share(dcs - len(self.passed), dcs),
+            float(d in self.passed),
+            share(max(0, config.actions_per_slot - self.actions), config.actions_per_slot),
+            share(needed, needed + cpu * left),
+            share(min(self.now - (self.arrived - 1) * apart, apart), apart),
+            shaded(self.arrived, 4),
+        ]
+
+    # what the CPU can still satisfy
+
+    def unused(self, d: int) -> int:
+        """CPU of a data center that serves nobody."""
+        here = [r for r in self.requests if r.busy_until is not None and r.place == d]
+        return self.centers[d].cpu - sum(self.vnfs[r.chain.vnfs[len(r.places) - 1]].cpu for r in here)
+
+    def rest(self, request: Request) -> int:
+        """CPU that the VNFs still need that are not allocated."""
+        return sum(max(1, self.vnfs[v].cpu) for v in request.chain.vnfs[len(request.places) :])
+
+    def most_cpu(self) -> int:
+        return max(sum(max(1, self.vnfs[v].cpu) for v in chain.vnfs) for chain in self.tables.chains)
+
+    def satisfiable(self) -> int:
+        """Requests that fit into the CPU until their deadlines, the cheapest first, in thousandths: the mean for
+        three shares of that CPU. All is added up again, request by request."""
+        config, slot = self.config, self.config.slot_us
+        cpu, apart = sum(center.cpu for center in self.centers), config.bundle_every * config.slots
+        limits = [math.ceil(round(1000 * chain.delay_ms) / slot) for chain in self.tables.chains]
+        last = (self.bundles - 1) * apart + max(limits)
+        left = cpu * last - self.spent - self.lapsed - sum(map(self.unused, self.passed))
+        due = sorted(
+            (bundle * apart * slot + round(1000 * chain.delay_ms), bundle, k)
+            for bundle in range(self.bundles)
+            for k, chain in enumerate(self.tables.chains)
+        )
+        count = 0
+        for percent in (100, 85, 70):
+            kept: dict[tuple[int, int, int], int] = {}  # rest, chain, position → thousandths of requests
+            for _, bundle, k in due:
+                for key, asked in self.asked(bundle, k).items():
+                    kept[key] = kept.get(key, 0) + asked
+                budget = max(0, 10 * percent * (left - (last - bundle * apart - limits[k]) * cpu))
+                for key in sorted(kept, reverse=True):
+                    excess = sum(rest * n for (rest, _, _), n in kept.items()) - budget
+                    kept[key] -= min(kept[key], max(0, math.ceil(excess / key[0])))
+            count += sum(kept.values())
+        return count // 3
+
+    def asked(self, bundle: int, k: int) -> dict[tuple[int, int, int], int]:
+        chain, every = self.tables.chains[k], self.config.bundle_every * self.config.step_us
+        if bundle >= self.arrived:
+            whole = sum(max(1, self.vnfs[v].cpu) for v in chain.vnfs)
+            return {(whole, k, 0): 500 * sum(chain.bundle)}
+        found: dict[tuple[int, int, int], int] = {}
+        for r in self.requests:
+            if r.chain is chain and r.arrived == bundle * every and not r.fate:
+                key = (self.rest(r), k, len(r.places))
+                found[key] = found.get(key, 0) + 1000
+        return found
 
     def outcomes(self) -> dict[str, float]:
         good = [r for r in self.requests if r.fate == "satisfied"]
@@ -453,7 +567,32 @@ class TwinNetwork:
         out |= {cause: share(count, len(self.requests)) for cause, count in self.causes.items()}
         out["delay_ms"] = share(sum(self.delays), 1000 * len(good))
         out["throughput_gbps"] = share(sum(r.kbps for r in good), 1_000_000)
+        revenue, cost = sum(map(self.revenue, good)), sum(map(self.cost, good))
+        out |= {"acceptance_rate": out["score"], "total_revenue": share(revenue, 1000)}
+        out |= {
+            "long_term_r2c_ratio": share(revenue, cost),
+            "long_term_avg_revenue": share(revenue, self.clock),
+        }
         return out
+
+    def revenue(self, request: Request) -> int:
+        """What it asked for: CPU in thousandths, and kbit/s from VNF to VNF and to its target."""
+        hops = len(request.chain.vnfs) + (request.target is not None)
+        return 1000 * sum(self.vnfs[v].cpu for v in request.chain.vnfs) + hops * request.kbps
+
+    def cost(self, request: Request) -> int:
+        """What it took: CPU while data was on its way and processed, and kbit/s on every link."""
+        way, total = [request.source, *request.places], 0
+        for v, (a, b) in zip(request.chain.vnfs, pairwise(way), strict=True):
+            slots = math.ceil((self.paths[a, b] + self.vnfs[v].processing_us) / self.config.slot_us)
+            total += 1000 * self.vnfs[v].cpu * slots + request.kbps * len(self.route(a, b))
+        if request.target is not None:
+            total += request.kbps * len(self.route(way[-1], request.target))
+        return total
+
+
+def chain_lists(lists: Iterable[list[float]]) -> list[float]:
+    return [number for numbers in lists for number in numbers]
 
 
 def share(part: int, whole: int) -> float:

@@ -133,6 +133,8 @@ def compare(config: SfcConfig, seed: int, kind: str, steps: int) -> list[dict[st
         np.testing.assert_array_equal(step.obs[0].numpy(), expected.obs)
         assert env.net.mask[0].tolist() == expected.mask
         assert step.reward.item() == expected.reward
+        assert env.timed == (step.elapsed is not None)
+        assert step.elapsed is None or step.elapsed.item() == expected.elapsed
         assert (step.terminated.item(), step.truncated.item()) == (expected.terminated, expected.truncated)
         if expected.outcomes:
             assert env.outcomes[0].tolist() == list(expected.outcomes.values())
@@ -167,6 +169,9 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         "time_reward": draw(st.sampled_from([0.0, -0.03])),
         "progress_reward": draw(st.sampled_from([0.0, 0.7])),
         "progress_power": draw(st.sampled_from([1.0, 2.0])),
+        "state": draw(st.sampled_from(["paper", "full"])),
+        "bound_reward": draw(st.sampled_from([0.0, 1.0])),
+        "discount": draw(st.sampled_from(["action", "time"])),
     }
 
 

@@ -140,7 +140,7 @@ def print_line(text: str) -> None:
 
 
 #: Commands that play games: there, an environment's error is a failure and not a mistake in a file.
-PLAYING = ("train", "sweep", "eval", "watch", "report", "export", "profile")
+PLAYING = ("train", "sweep", "eval", "watch", "plan", "report", "export", "profile")
 
 #: What each command does. `flashdqn NAME` calls `run_command` in `cli/NAME.py`, and imports no other command.
 COMMANDS = {
@@ -148,6 +148,7 @@ COMMANDS = {
     "sweep": "try settings side by side, and confirm the best on fresh seeds",
     "eval": "play games with a trained agent",
     "watch": "see a trained agent play: in the terminal, the browser, a GIF",
+    "plan": "write what an agent did in an episode: which service where and when",
     "report": "one run on a page, or several beside each other",
     "export": "write a trained agent as an ONNX or TorchScript file, and check it",
     "presets": "list the presets, the algorithms and their variants",

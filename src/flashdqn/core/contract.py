@@ -58,6 +58,9 @@ class VecEnv(Protocol):
     in every row, as after an end.
     An environment that has `first_board` (0) seeds its rows as those with the numbers from there on: several ranks
     then play the boards that one would play (`number_boards`).
+    An environment whose steps take different amounts of time sets `timed = True`, and each `Step` says how much as
+    `elapsed`. What follows a step counts γ^elapsed (semi-Markov decisions): several actions at the same moment have
+    elapsed 0, and are not discounted against each other.
     """
 
     name: str
@@ -200,6 +203,11 @@ def number_boards(env: VecEnv, first: int) -> bool:
 def is_resumable(env: VecEnv) -> bool:
     """Whether `load_state_dict` restores the games themselves: yes, unless the environment says otherwise."""
     return bool(getattr(env, "resumable", True))
+
+
+def is_timed(env: VecEnv) -> bool:
+    """Whether every step says how much time it took."""
+    return bool(getattr(env, "timed", False))
 
 
 def is_capturable(env: VecEnv) -> bool:

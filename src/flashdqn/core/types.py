@@ -20,10 +20,13 @@ class Step(NamedTuple):
     terminated: Tensor  # [N] bool: the episode ended by its own rules; nothing follows
     truncated: Tensor  # [N] bool: it was cut off and would have continued
     mask: Tensor | None = None  # [N, A] bool: the legal actions in `obs`; None if all are
+    # [N] uint8: how much time passed, by which what follows is discounted; None: 1 in every step
+    elapsed: Tensor | None = None
 
 
 class Transition(NamedTuple):
-    """One learning sample per row. `discount` is γ^k · (1 − terminated), with k the number of steps taken.
+    """One learning sample per row. `discount` is γ^k · (1 − terminated), with k the number of steps taken, or the
+    time that they took where the environment tells it.
 
     No code after the replay knows γ, n, done or truncation.
     """

@@ -17,6 +17,7 @@ from flashdqn.core.contract import (
     get_decoder,
     is_capturable,
     is_resumable,
+    is_timed,
 )
 from flashdqn.core.types import Step
 
@@ -41,6 +42,7 @@ class FrameStack:
         packed = get_decoder(env)
         self.decoder: Decoder | None = None if packed is None else packed.for_stack(stack)  # type: ignore[attr-defined]
         self.resumable, self.capturable = is_resumable(env), is_capturable(env)
+        self.timed = is_timed(env)
         # These buffers never move, because a CUDA graph knows them by their address.
         shape = (env.num_envs, *self.obs_spec.shape)
         self._obs = torch.zeros(shape, dtype=frame.dtype, device=self.device)

@@ -22,6 +22,7 @@ from flashdqn.core.contract import (
     get_cause_names,
     get_decoder,
     is_resumable,
+    is_timed,
 )
 from flashdqn.core.types import Step
 
@@ -46,7 +47,7 @@ class HostEnv:
         self.name, self.num_envs, self.num_actions = env.name, env.num_envs, env.num_actions
         self.obs_spec, self.outcome_names = env.obs_spec, env.outcome_names
         self.cause_names = get_cause_names(env)
-        self.resumable = is_resumable(env)
+        self.resumable, self.timed = is_resumable(env), is_timed(env)
         self.decoder, self.branches = get_decoder(env), get_branches(env)
         self.action_names: tuple[str, ...] = getattr(env, "action_names", ())
         self.first_action: int = getattr(env, "first_action", 0)
@@ -84,6 +85,8 @@ class HostEnv:
         self._acted.wait()
         step = self.env.step(self._action)
         answer = {"reward": step.reward, "terminated": step.terminated, "truncated": step.truncated}
+        if step.elapsed is not None:
+            answer["elapsed"] = step.elapsed
         return self._send({"obs": step.obs, **answer})
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -113,7 +116,9 @@ class HostEnv:
             write["mask"].copy_(self.env.mask)
         self._there[turn].copy_(self._here[turn], non_blocking=True)
         self._sent[turn].mark()
-        return Step(read["obs"], read["reward"], read["terminated"], read["truncated"], self.mask)
+        return Step(
+            read["obs"], read["reward"], read["terminated"], read["truncated"], self.mask, read.get("elapsed")
+        )
 
     def _example(self) -> dict[str, Tensor]:
         """An example of a step's result, with its shapes and dtypes."""
@@ -126,6 +131,8 @@ class HostEnv:
             "terminated": flag,
             "truncated": flag,
         }
+        if is_timed(self.env):
+            tensors["elapsed"] = torch.empty(count, dtype=torch.uint8)
         return tensors | ({"mask": flag[:, None].expand(-1, self.num_actions)} if self.masked else {})
 
 

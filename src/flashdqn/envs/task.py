@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from flashdqn.core.user_code import make_kwargs_flag
@@ -119,6 +120,8 @@ class Task(Generic[C]):
     presets: Mapping[str, Preset] = field(default_factory=dict)
     #: the view of an environment; None: its observations are shown
     view: Callable[[Any], View] | None = None
+    #: writes what was done in the first environment's episode into a folder, for `flashdqn plan`; returns the files
+    plan: Callable[[Any, Path], list[Path]] | None = None
     #: one game and its view, where these must be made together; None: `make` and `view`
     stage: Callable[[C], GameStage] | None = None
     #: the names of the actions; None: their numbers

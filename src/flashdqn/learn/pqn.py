@@ -102,7 +102,9 @@ class RolloutSampler(SamplerBase):
         kind, reward = (column.view(-1)[slots[:-1]] for column in (ring.kind, ring.reward))
         value = self._values(slots[1:].flatten()).view(kind.shape)
         terminated, truncated = kind == int(Kind.TERMINATED), kind == int(Kind.TRUNCATED)
-        returns = lambda_returns(reward, terminated, truncated, value, self.gamma, self.config.trace)
+        elapsed = None if ring.elapsed is None else ring.elapsed.view(-1)[slots[:-1]].to(torch.float32)
+        gamma = self.gamma if elapsed is None else self.gamma**elapsed
+        returns = lambda_returns(reward, terminated, truncated, value, gamma, self.config.trace)
         weight = (kind != int(Kind.RESET)).to(torch.float32).flatten()
         share = weight.mean()
         self.ranks.average_(share)
@@ -138,14 +140,20 @@ class RolloutSampler(SamplerBase):
 
 
 def lambda_returns(
-    reward: Tensor, terminated: Tensor, truncated: Tensor, next_value: Tensor, gamma: float, trace: float
+    reward: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    next_value: Tensor,
+    gamma: float | Tensor,
+    trace: float,
 ) -> Tensor:
     """G_t = r_t + γ (1 − terminated_t) [λ G_{t+1} + (1 − λ) V_{t+1}], backwards over the first axis.
 
-    All are [T, N]; `next_value[t]` is V = max_a Q of the observation that step t led to. This is Peng's Q(λ) (Peng
-    and Williams 1994), as in PQN (Gallici et al. 2024, arXiv:2407.04811). At a termination nothing follows; at a
-    truncation, and at the end of the rollout, only V follows. So nothing is ever read from the row after an end,
-    which is not a transition: the result in that row means nothing, and must get weight 0.
+    All are [T, N], γ too if it differs by step; `next_value[t]` is V = max_a Q of the observation that step t
+    led to. This is Peng's Q(λ) (Peng and Williams 1994), as in PQN (Gallici et al. 2024, arXiv:2407.04811). At
+    a termination nothing follows; at a truncation, and at the end of the rollout, only V follows. So nothing
+    is ever read from the row after an end, which is not a transition: the result in that row means nothing,
+    and must get weight 0.
     """
     discount = gamma * (~terminated).to(reward.dtype)
     kept = trace * (~truncated).to(reward.dtype)  # λ_t

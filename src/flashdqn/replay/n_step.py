@@ -2,6 +2,9 @@
 
 For a start (t, e) let k ≤ n be the number of steps until the episode ends or n are taken. Then
 reward = Σ_{j<k} γ^j r_{t+j}, discount = γ^k · (1 − terminated), next_obs = s_{t+k}. Nothing is read past an end.
+
+Where steps tell how much time they took (`Ring.elapsed`), γ counts time instead of steps: the power of r_{t+j}
+is the time of the j steps before it, and that of the discount the time of all k.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ def gather_transitions(ring: Ring, index: Tensor, n: int, gamma: float) -> Trans
     if n == 1:
         kind = kinds[index]
         reward = rewards[index]
-        discount = (kind != int(Kind.TERMINATED)).to(torch.float32) * gamma
+        factor = gamma if ring.elapsed is None else gamma ** ring.elapsed.view(-1)[index].to(torch.float32)
+        discount = (kind != int(Kind.TERMINATED)).to(torch.float32) * factor
         following = (index + ring.num_envs) % slots
     else:
         offset = torch.arange(n, device=index.device) * ring.num_envs
@@ -33,11 +37,17 @@ def gather_transitions(ring: Ring, index: Tensor, n: int, gamma: float) -> Trans
         # alive[:, j]: no end before step j, so reward j belongs to this episode
         alive = torch.ones_like(ended)
         alive[:, 1:] = ~ended[:, :-1].cummax(1).values
-        powers = gamma ** torch.arange(n + 1, dtype=torch.float32, device=index.device)
-        reward = (rewards[window] * alive * powers[:-1]).sum(1)
         taken = alive.sum(1)  # k
         terminated = ((kind == int(Kind.TERMINATED)) & alive).any(1)
-        discount = powers[taken] * ~terminated
+        if ring.elapsed is None:
+            powers = gamma ** torch.arange(n + 1, dtype=torch.float32, device=index.device)
+            before, whole = powers[:-1], powers[taken]
+        else:
+            elapsed = ring.elapsed.view(-1)[window].to(torch.float32) * alive
+            passed = elapsed.cumsum(1)  # [B, n]: when step j is over
+            before, whole = gamma ** (passed - elapsed), gamma ** passed[:, -1]
+        reward = (rewards[window] * alive * before).sum(1)
+        discount = whole * ~terminated
         following = (index + taken * ring.num_envs) % slots
     action = ring.action.view(-1)[index].to(torch.int64)
     obs, next_obs = ring.observations(index), ring.observations(following)

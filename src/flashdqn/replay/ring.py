@@ -30,6 +30,9 @@ from flashdqn.core.contract import ObsSpec
 from flashdqn.core.saved import require_range, require_same_kind
 from flashdqn.core.types import Step
 
+#: The longest time that a step can take: it is stored in a byte.
+MOST_ELAPSED = 255
+
 
 class Kind(IntEnum):
     """What happened in a row."""
@@ -65,9 +68,11 @@ class Ring:
         masked: bool = False,
         legal: Callable[[Tensor], Tensor] | None = None,
         combinations: int | None = None,
+        timed: bool = False,
     ) -> None:
         """`masked`: store the mask of every observation. `legal`: computes masks from observations instead.
-        `combinations`: how many action numbers there are, if actions have branches."""
+        `combinations`: how many action numbers there are, if actions have branches. `timed`: store how much time
+        each step took."""
         rows = rows_for_capacity(capacity, num_envs, obs_spec.stack)
         self.rows, self.num_envs, self.device, self.stack = rows, num_envs, device, obs_spec.stack
         self.action_count = combinations or num_actions
@@ -81,6 +86,7 @@ class Ring:
         self.mask = (
             torch.ones((rows, num_envs, num_actions), dtype=torch.bool, device=device) if masked else None
         )
+        self.elapsed = torch.ones((rows, num_envs), dtype=torch.uint8, device=device) if timed else None
         self.legal = legal
         self.head = torch.zeros(1, dtype=torch.int64, device=device)
         self.filled = torch.zeros((), dtype=torch.int64, device=device)  # complete rows
@@ -103,6 +109,8 @@ class Ring:
         self.action.index_copy_(0, self.head, action.to(self.action.dtype)[None])
         self.reward.index_copy_(0, self.head, step.reward[None])
         self.kind.index_copy_(0, self.head, kind[None])
+        if self.elapsed is not None and step.elapsed is not None:
+            self.elapsed.index_copy_(0, self.head, step.elapsed[None])
         if self.age is not None:
             age = self.age.index_select(0, self.head).add_(1).clamp_(max=self.stack - 1)
             age.masked_fill_(self.ended, 0)
@@ -201,7 +209,7 @@ class Ring:
 
     def _columns(self) -> dict[str, Tensor]:
         columns = {"obs": self.obs, "action": self.action, "reward": self.reward, "kind": self.kind}
-        more = {"mask": self.mask, "age": self.age}
+        more = {"mask": self.mask, "age": self.age, "elapsed": self.elapsed}
         return columns | {name: column for name, column in more.items() if column is not None}
 
 
@@ -225,9 +233,10 @@ def ring_bytes(
     num_actions: int,
     masked: bool,
     combinations: int | None = None,
+    timed: bool = False,
 ) -> int:
     """Bytes that a ring will take, known before it is created."""
     action = action_dtype(combinations or num_actions).itemsize
     slot = obs_spec.frame.nbytes + action + 4 + 1  # the reward has 4, the kind 1
-    slot += (num_actions if masked else 0) + (1 if obs_spec.stack > 1 else 0)
+    slot += (num_actions if masked else 0) + (1 if obs_spec.stack > 1 else 0) + int(timed)
     return rows_for_capacity(capacity, num_envs, obs_spec.stack) * num_envs * slot

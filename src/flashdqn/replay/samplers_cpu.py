@@ -13,7 +13,7 @@ from flashdqn.compute.gemm import prefetch
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.compute.native import bind_native
 from flashdqn.core.types import Batch, Transition
-from flashdqn.replay.ring import Kind
+from flashdqn.replay.ring import MOST_ELAPSED, Kind
 from flashdqn.replay.samplers import TRIES, UniformSampler
 
 TERMINATED, TRUNCATED, RESET = int(Kind.TERMINATED), int(Kind.TRUNCATED), int(Kind.RESET)
@@ -47,9 +47,10 @@ def stack_frames(frames: Array, ages: Array, slot: Scalar, envs: Scalar, out: Ar
 
 @inner
 def pick_batch(
-    frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, ring_mask: Array, head: Array,
-    filled: Array, powers: Array, shape: Array, bits: Array, obs: Array, action: Array, reward: Array,
-    discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array, index: Array,
+    frames: Array, ages: Array, ring_action: Array, ring_reward: Array, kinds: Array, elapsed: Array,
+    ring_mask: Array, head: Array, filled: Array, powers: Array, shape: Array, bits: Array, obs: Array,
+    action: Array, reward: Array, discount: Array, next_obs: Array, next_mask: Array, mask: Array, weight: Array,
+    index: Array,
 ) -> None:  # fmt: skip
     """Draw slots and gather their n-step transitions; nothing is read past an end."""
     envs, n, slots = shape[0], shape[1], len(kinds)
@@ -68,13 +69,16 @@ def pick_batch(
         weight[b] = 1.0 if kinds[slot] != RESET else 0.0
         action[b] = ring_action[slot]
         total, taken, at, terminated = ring_reward[slot], 1, slot, kinds[slot] == TERMINATED
+        timed = len(elapsed) > 0
+        passed = np.int64(elapsed[slot]) if timed else 1  # steps, or their time
         while taken < n and kinds[at] != TERMINATED and kinds[at] != TRUNCATED:
             at = (at + envs) % slots
-            total += ring_reward[at] * powers[taken]
+            total += ring_reward[at] * powers[passed]
             terminated = kinds[at] == TERMINATED
             taken += 1
+            passed += np.int64(elapsed[at]) if timed else 1
         reward[b] = total
-        discount[b] = 0.0 if terminated else powers[taken]
+        discount[b] = 0.0 if terminated else powers[passed]
         following = (at + envs) % slots
         stack_frames(frames, ages, slot, envs, obs, b)
         stack_frames(frames, ages, following, envs, next_obs, b)
@@ -92,12 +96,15 @@ class NativePick:
         channels, *rest = ring.obs.shape[2:]
         self.ring, self.obs_shape = ring, torch.Size((ring.stack * channels, *rest))
         self.actions = 0 if ring.mask is None else ring.mask.shape[2]
-        powers = sampler.gamma ** torch.arange(sampler.n_step + 1, dtype=torch.float32)
+        longest = sampler.n_step if ring.elapsed is None else sampler.n_step * MOST_ELAPSED
+        powers = sampler.gamma ** torch.arange(longest + 1, dtype=torch.float32)
+        elapsed = torch.zeros(0, dtype=torch.uint8) if ring.elapsed is None else ring.elapsed.view(-1)
         mask = torch.zeros((slots, 0), dtype=torch.bool) if ring.mask is None else ring.mask.flatten(0, 1)
         ages = torch.zeros(0, dtype=torch.uint8) if ring.age is None else ring.age.view(-1)
         own = [
-            ring.obs.view(slots, -1), ages, ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1), mask,
-            ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs, sampler.n_step]),
+            ring.obs.view(slots, -1), ages, ring.action.view(-1), ring.reward.view(-1), ring.kind.view(-1),
+            elapsed, mask, ring.head, ring.filled.view(1), powers, torch.tensor([ring.num_envs,
+            sampler.n_step]),
         ]  # fmt: skip
         bits = torch.zeros((1, 1), dtype=torch.int64)
         self._pick = bind_native(pick_batch, own, [bits, *self._columns(1)])

@@ -17,6 +17,7 @@ from flashdqn.core.contract import (
     count_actions,
     get_decoder,
     is_resumable,
+    is_timed,
     list_layers,
     number_boards,
     stores_masks,
@@ -155,7 +156,7 @@ def assemble_parts(config: Config, env: VecEnv, ranks: Ranks = ALONE) -> Parts:
     legal = None if decoding is None or env.mask is None else decoding.legal
     capacity = ring_config(config).capacity
     sizes = config.envs, env.obs_spec, env.num_actions
-    ring = Ring(capacity, *sizes, device, masked, legal, count_actions(env))
+    ring = Ring(capacity, *sizes, device, masked, legal, count_actions(env), is_timed(env))
     learner = build_learner(config, env, device)
     purposes = {"explore": "explore", "replay": name_for_rank("replay", ranks.rank)}
     generators = {name: make_generator(config.seed, own, device) for name, own in purposes.items()}

@@ -23,6 +23,7 @@ from flashdqn.core.contract import (
     close_env,
     count_actions,
     get_decoder,
+    is_timed,
     stores_masks,
 )
 from flashdqn.core.errors import ConfigError
@@ -175,7 +176,8 @@ def ring_config(config: Config) -> ReplayConfig:
 def replay_bytes(config: ReplayConfig, env: VecEnv, masked: bool, boards: int | None = None) -> int:
     """Bytes that ring and priorities will take."""
     boards = boards or env.num_envs
-    needed = ring_bytes(config.capacity, boards, env.obs_spec, env.num_actions, masked, count_actions(env))
+    sizes = env.obs_spec, env.num_actions, masked, count_actions(env), is_timed(env)
+    needed = ring_bytes(config.capacity, boards, *sizes)
     if config.priority > 0:
         rows = rows_for_capacity(config.capacity, boards, env.obs_spec.stack)
         needed += priority_bytes(rows * boards, env.device)

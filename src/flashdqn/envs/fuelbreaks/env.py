@@ -82,7 +82,7 @@ class FuelBreaks:
         numbers = [first, end, config.fewest_breaks, config.most_breaks, len(cells)]
         params = torch.tensor(numbers, dtype=torch.int64, device=self.device)
         given = torch.tensor(cells or [0], dtype=torch.int32, device=self.device)
-        obs, reward, terminated, _, mask = self._step
+        obs, reward, terminated, _, mask = self._step[:5]
         assert mask is not None
         self._place = Kernel(rules.place_break, PARALLEL_FROM, skippable=True).bind(
             n, self._action, params, given, scenes.places, scenes.counts, self._state, self._rng, mask,

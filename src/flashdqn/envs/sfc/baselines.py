@@ -91,8 +91,8 @@ def observe_all_centers(i: Scalar, views: Array, masks: Array, *arrays: Array) -
             for a in range(actions):
                 masks[row, a] = a == actions - 1
         elif d < net.state[i, DCS]:
-            write_observation(i, d, row, net, views)
             write_mask(i, d, net)
+            write_observation(i, d, row, net, views)
             for a in range(actions):
                 masks[row, a] = net.mask[i, a]
         else:

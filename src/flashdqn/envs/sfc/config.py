@@ -9,17 +9,23 @@ from typing import Annotated, ClassVar, Literal
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import Between, check_values
+from flashdqn.envs.sfc.graphml import Defaults, read_graphml
 from flashdqn.envs.sfc.load import read_tables
 from flashdqn.envs.sfc.tables import PAPER, US_PER_KM, Tables
+from flashdqn.envs.sfc.trace import read_trace
 from flashdqn.envs.task import EnvConfig
 
-Topology = Literal["mesh", "ring", "random"]
+TOPOLOGIES = ("mesh", "ring", "random")
 Endpoints = Literal["pair", "source"]
 Held = Literal["chain", "hop"]
 Turns = Literal["one", "stay"]
 Waiting = Literal["always", "idle"]
+Discount = Literal["action", "time"]
+State = Literal["paper", "full"]
 
 MAX_DCS, MAX_BUNDLES, MAX_REQUESTS = 16, 64, 30_000
+#: The most different times of a trace.
+MAX_TIMES = 1000
 _REWARDS = (
     "satisfied_reward",
     "dropped_reward",
@@ -27,6 +33,7 @@ _REWARDS = (
     "needed_reward",
     "progress_reward",
     "time_reward",
+    "bound_reward",
 )
 
 
@@ -47,9 +54,11 @@ class SfcConfig(EnvConfig):
     """Smallest number of bundles in an episode."""
     max_bundles: Annotated[int, Between(1, MAX_BUNDLES)] = 5
     """Largest number of bundles; every episode draws its number. A bundle has requests for every chain."""
-    topology: Topology = "mesh"
+    topology: str = "mesh"
     """How data centers are linked. mesh: all pairs. ring: a ring. random: a random tree, and each further link with
-    probability ½."""
+    probability ½. Or a GraphML file with your own network, as network.graphml; it must stay in its place."""
+    trace: str = ""
+    """A CSV file with the requests: time_ms, chain, source, target, mbps. Empty: every episode draws its own."""
     link_mbps: Annotated[int, Between(0, 10**6)] = 1000
     """Bandwidth of a link in Mbit/s, for both directions together."""
     span_km: Annotated[int, Between(0, 10**6)] = 200
@@ -86,6 +95,12 @@ class SfcConfig(EnvConfig):
     """Whose turn it is after an action. stay: the same data center's until it waits. one: the next one's."""
     waiting: Waiting = "always"
     """When a data center may wait. always: at any time. idle: only when it cannot serve any request."""
+    state: State = "paper"
+    """What the agent sees. paper: the three parts of Onsu et al. 2024. full: also which request each VNF would
+    serve next, what else there is room for, and how much the network has to do."""
+    discount: Discount = "action"
+    """What γ counts. action: every action. time: parts of a step, so that actions within a part are not discounted
+    against each other, and it gains nothing to let time pass faster."""
     masks: bool = True
     """Tell the agent which actions are legal. If off, an illegal action costs `invalid_reward`."""
     satisfied_reward: Annotated[float, Between(-1000, 1000)] = 2.0
@@ -103,17 +118,43 @@ class SfcConfig(EnvConfig):
     its first ones, so it pays to finish chains before new ones start."""
     time_reward: Annotated[float, Between(-1000, 1000)] = 0.0
     """Reward for each unit of CPU of the network, at the end of every part of a step in which requests wait."""
+    bound_reward: Annotated[float, Between(-1000, 1000)] = 0.0
+    """Reward for every request by which the number of requests that the network's CPU can still satisfy changes.
+    With satisfied_reward 1 an action's reward is then what it costs: 0 at best."""
 
     def __post_init__(self) -> None:
         check_values(self, "env.")
         self._check_order()
+        self._check_topology()
         self._check_clock()
         self._check_rewards()
         self._check_size(self.read())
 
     def read(self) -> Tables:
-        """The tables: the paper's, or those of the file."""
-        return read_tables(Path(self.tables)) if self.tables else PAPER
+        """The tables: the paper's, or those of the files."""
+        tables = read_tables(Path(self.tables)) if self.tables else PAPER
+        if self.topology not in TOPOLOGIES:
+            if tables.sites:
+                raise ConfigError(f"{self.tables} and {self.topology} both give a topology: leave one out.")
+            tables = read_graphml(Path(self.topology), tables, self.default_site)
+        return read_trace(Path(self.trace), tables, self.dcs(tables)) if self.trace else tables
+
+    @property
+    def default_site(self) -> Defaults:
+        """What a data center and a link have where a file does not say it."""
+        return Defaults((self.cpu_low, self.cpu_high), self.ram or 10**6, self.storage, self.link_mbps)
+
+    def bundles(self, tables: Tables) -> tuple[int, int]:
+        """Smallest and largest number of bundles; a trace has as many as there are different times."""
+        if tables.arrivals:
+            return (len(self.arrival_slots(tables)),) * 2
+        return self.min_bundles, self.max_bundles
+
+    def arrival_slots(self, tables: Tables) -> list[int]:
+        """The parts of a step in which bundles arrive."""
+        if tables.arrivals:
+            return sorted({arrival.time_us // self.slot_us for arrival in tables.arrivals})
+        return [k * self.bundle_every * self.slots for k in range(self.max_bundles)]
 
     @property
     def slot_us(self) -> int:
@@ -131,7 +172,7 @@ class SfcConfig(EnvConfig):
 
     def max_requests(self, tables: Tables) -> int:
         """The largest number of requests in an episode."""
-        return self.max_bundles * sum(chain.bundle[1] for chain in tables.chains)
+        return len(tables.arrivals) or self.max_bundles * sum(chain.bundle[1] for chain in tables.chains)
 
     def longest_hold(self, tables: Tables) -> int:
         """The longest time that an instance can be held, in parts of a step: the longest path and processing."""
@@ -150,6 +191,11 @@ class SfcConfig(EnvConfig):
             if a > b:
                 raise ConfigError(f"env needs {low} ≤ {high}, and has {a} and {b}.")
 
+    def _check_topology(self) -> None:
+        if self.topology not in TOPOLOGIES and Path(self.topology).suffix != ".graphml":
+            known = ", ".join(TOPOLOGIES)
+            raise ConfigError(f"env.topology must be {known} or a .graphml file, and is '{self.topology}'.")
+
     def _check_clock(self) -> None:
         if self.step_us % self.slots or self.actions_per_step % self.slots:
             raise ConfigError(
@@ -167,6 +213,16 @@ class SfcConfig(EnvConfig):
                 )
 
     def _check_size(self, tables: Tables) -> None:
+        slots = self.arrival_slots(tables)
+        if len(slots) > MAX_TIMES:
+            raise ConfigError(
+                f"{self.trace} has requests at {len(slots)} times, and {MAX_TIMES} are the most."
+            )
+        if tables.arrivals and 0 < self.max_steps * self.slots <= slots[-1]:
+            raise ConfigError(
+                f"{self.trace} lasts {slots[-1] // self.slots + 1} steps, and an episode is cut off after "
+                f"env.max_steps {self.max_steps}: raise that."
+            )
         if self.max_requests(tables) > MAX_REQUESTS:
             raise ConfigError(
                 f"An episode may have {self.max_requests(tables)} requests, and {MAX_REQUESTS} is the most: "

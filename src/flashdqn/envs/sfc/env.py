@@ -16,6 +16,7 @@ from flashdqn.core.saved import require_everywhere
 from flashdqn.core.types import Step
 from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 from flashdqn.envs.sfc import layout
+from flashdqn.envs.sfc.bound import bound_reward
 from flashdqn.envs.sfc.config import SfcConfig
 from flashdqn.envs.sfc.episode import (
     GOES_ON,
@@ -25,7 +26,8 @@ from flashdqn.envs.sfc.episode import (
     find_next_turn,
     start_episode,
 )
-from flashdqn.envs.sfc.features import observation_length, observe_turn, ratio_or_zero
+from flashdqn.envs.sfc.features import observation_length, observe_turn
+from flashdqn.envs.sfc.full_features import ratio_or_zero
 from flashdqn.envs.sfc.layout import Net
 from flashdqn.envs.sfc.placement import rewrite_mask
 from flashdqn.envs.sfc.saved_state import check_network_state
@@ -36,13 +38,15 @@ from flashdqn.envs.sfc.tables import Tables
 PARALLEL_FROM = 128
 #: what dropped requests lacked when their time ran out, as shares of all requests
 DROPS = ("no_room", "no_bandwidth", "no_time")
+#: the names of Virne for what it measures: what accepted requests asked for, that by what they took, and per ms
+VIRNE = ("acceptance_rate", "total_revenue", "long_term_r2c_ratio", "long_term_avg_revenue")
 
 
 def outcome_names(tables: Tables) -> tuple[str, ...]:
     """`score` is the share of requests that were satisfied; cpu and storage are the mean shares that instances
     held."""
     chains = tuple(f"accepted_{chain.name}" for chain in tables.chains)
-    return ("score", *chains, "cpu", "storage", *DROPS, "delay_ms", "throughput_gbps")
+    return ("score", *chains, "cpu", "storage", *DROPS, "delay_ms", "throughput_gbps", *VIRNE)
 
 
 @inner
@@ -63,7 +67,14 @@ def write_outcomes(i: Scalar, net: Net, outcomes: Array) -> None:
     for k in range(layout.CAUSES):
         outcomes[i, at + 2 + k] = ratio_or_zero(net.cause[i, k], asked)
     outcomes[i, at + 2 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.DELAY], 1000 * satisfied)
-    outcomes[i, at + 3 + layout.CAUSES] = ratio_or_zero(net.sums[i, layout.KBPS], 1_000_000)
+    at += 3 + layout.CAUSES
+    outcomes[i, at] = ratio_or_zero(net.sums[i, layout.KBPS], 1_000_000)
+    revenue = net.sums[i, layout.REVENUE]
+    microseconds = np.int64(net.state[i, layout.NOW]) * net.params[layout.SLOT_US]
+    outcomes[i, at + 1] = outcomes[i, 0]
+    outcomes[i, at + 2] = ratio_or_zero(revenue, 1000)
+    outcomes[i, at + 3] = ratio_or_zero(revenue, net.sums[i, layout.COST])
+    outcomes[i, at + 4] = ratio_or_zero(revenue, microseconds)
 
 
 @inner
@@ -75,18 +86,22 @@ def step_network(
     terminated: Array,
     truncated: Array,
     outcomes: Array,
+    elapsed: Array,
     *arrays: Array,
 ) -> None:
     """Take one action in network `i`, go on until the next action is due, and observe."""
     net = Net(*arrays)
-    earned = np.int64(0)
+    earned, before = np.int64(0), net.state[i, layout.NOW]
     if net.state[i, layout.OVER] != 0:
         start_episode(i, net)
+        before = 0
     else:
         earned = apply_action(i, action[i], net)
     paid, end = find_next_turn(i, net)
+    paid += bound_reward(i, net)
     # Rewards are whole thousandths until here: one division rounds the same everywhere.
     reward[i] = np.float32(earned + paid) / np.float32(1000.0)
+    elapsed[i] = min(net.state[i, layout.NOW] - before, 255)
     terminated[i] = end == TERMINATED
     truncated[i] = end == TRUNCATED
     if end != GOES_ON:
@@ -112,12 +127,12 @@ class ServiceChains:
         self.capturable = self.device.type == "cuda"
         vnfs, chains = len(self.tables.vnfs), len(self.tables.chains)
         self.num_actions = 2 * vnfs + 1
-        self.obs_spec = ObsSpec((observation_length(vnfs, chains),), torch.float32)
+        self.obs_spec = ObsSpec((observation_length(vnfs, chains, config.state == "full"),), torch.float32)
         self.outcome_names: tuple[str, ...] = outcome_names(self.tables)
         self.net = make_net(config, self.tables, num_envs, self.device)
         self._allocate()
         self._launch = Kernel(step_network, PARALLEL_FROM, skippable=True).bind(
-            num_envs, self._action, *self._step[:4], self.outcomes, *self.net
+            num_envs, self._action, *self._step[:4], self.outcomes, self._elapsed, *self.net
         )
         self.reset(0)
 
@@ -125,13 +140,20 @@ class ServiceChains:
         n, device = self.num_envs, self.device
         self._action = self.action_buffer = torch.zeros(n, dtype=torch.int64, device=device)
         self.outcomes = torch.zeros(n, len(self.outcome_names), device=device)
+        self._elapsed = torch.zeros(n, dtype=torch.uint8, device=device)
         self._step = Step(
             obs=torch.zeros(n, *self.obs_spec.shape, device=device),
             reward=torch.zeros(n, device=device),
             terminated=torch.zeros(n, dtype=torch.bool, device=device),
             truncated=torch.zeros(n, dtype=torch.bool, device=device),
             mask=self.mask,
+            elapsed=self._elapsed if self.timed else None,
         )
+
+    @property
+    def timed(self) -> bool:
+        """Whether γ counts parts of a step; if not, it counts actions."""
+        return self.config.discount == "time"
 
     @property
     def mask(self) -> Tensor | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from flashdqn.compute.kernels import Scalar, inner
+from flashdqn.envs.sfc.bound import close_slot, count_satisfiable, open_budget, pass_turn
 from flashdqn.envs.sfc.layout import (
     ACTIONS,
     ACTIONS_PER_SLOT,
     ARRIVED,
-    BUNDLE_SLOTS,
+    BOUND,
     BUNDLES,
     CAUSES,
     CPU,
@@ -34,6 +35,7 @@ from flashdqn.envs.sfc.layout import (
     NOW,
     NOWHERE,
     OVER,
+    PAY_BOUND,
     PAY_INVALID,
     PAY_TIME,
     STAYS,
@@ -75,6 +77,7 @@ def start_episode(i: Scalar, net: Net) -> None:
     draw_links(i, net)
     find_shortest_paths(i, net)
     clear_network(i, net)
+    open_budget(i, net)
 
 
 @inner
@@ -88,6 +91,9 @@ def clear_network(i: Scalar, net: Net) -> None:
         net.wheel[i, k] = NOBODY
     for cell in range(len(net.demand[i])):
         net.demand[i, cell] = 0
+    for bundle in range(net.params[MAX_BUNDLES]):
+        for stage in range(len(net.stages)):
+            net.todo[i, bundle, stage] = 0
     for chain in range(len(net.chains)):
         for k in range(TALLY):
             net.tally[i, chain, k] = 0
@@ -168,6 +174,7 @@ def advance_clock(i: Scalar, net: Net) -> Scalar:
     if net.state[i, NOW] >= 0:
         sum_resource_use(i, net)
         earned = waiting_reward(i, net)
+        close_slot(i, net)
     net.state[i, NOW] += 1
     net.state[i, ACTIONS] = 0
     net.state[i, WAITS] = 0
@@ -175,8 +182,11 @@ def advance_clock(i: Scalar, net: Net) -> Scalar:
     earned += drop_late_requests(i, net)
     finish_services(i, net)
     now = net.state[i, NOW]
-    if net.state[i, ARRIVED] < net.state[i, BUNDLES] and now % net.params[BUNDLE_SLOTS] == 0:
+    if net.state[i, ARRIVED] < net.state[i, BUNDLES] and now >= net.arrivals[net.state[i, ARRIVED]]:
+        before = count_satisfiable(i, net) if net.pay[PAY_BOUND] != 0 else np.int64(0)
         add_bundle(i, net)
+        if net.pay[PAY_BOUND] != 0:
+            net.sums[i, BOUND] += count_satisfiable(i, net) - before
     order_data_centers(i, net)
     if net.state[i, LEFT] == 0 and net.state[i, ARRIVED] == net.state[i, BUNDLES]:
         return earned, TERMINATED
@@ -211,6 +221,8 @@ def find_next_turn(i: Scalar, net: Net) -> Scalar:
 @inner
 def end_turn(i: Scalar, waited: Scalar, net: Net) -> None:
     """End the turn of the current data center; where data centers stay, only if it waited."""
+    if waited:
+        pass_turn(i, net.state[i, DC], net)
     if waited or net.params[STAYS] == 0:
         turn = net.state[i, TURN] + 1
         net.state[i, TURN] = turn if turn < net.state[i, DCS] else 0

@@ -24,19 +24,25 @@ Shades are looked up, and every other number is one division of two integers: CP
 
 from __future__ import annotations
 
-import numpy as np
-
 from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.envs.sfc.full_features import (
+    FOR_NETWORK,
+    FOR_VNF,
+    observe_network,
+    observe_next_requests,
+    ratio_or_zero,
+    squash_count,
+)
 from flashdqn.envs.sfc.layout import (
     ARRIVED,
     CPU,
     CPU_SCALE,
     DC,
     FEW,
+    FULL_STATE,
     LIMIT_US,
     LINK_KBPS,
     MANY,
-    MAX_SHADE,
     NOW,
     PENDING_KBPS,
     SLOT_US,
@@ -55,21 +61,10 @@ def observation_shapes(vnfs: int, chains: int) -> tuple[tuple[int, ...], ...]:
     return (2 * vnfs + 2,), (chains, 1 + 2 * vnfs), (chains, 4 + vnfs)
 
 
-def observation_length(vnfs: int, chains: int) -> int:
+def observation_length(vnfs: int, chains: int, full: bool = False) -> int:
     """The length of an observation."""
-    return 2 * vnfs + 2 + chains * (1 + 2 * vnfs) + chains * (4 + vnfs)
-
-
-@inner
-def squash_count(kind: Scalar, count: Scalar, net: Net) -> Scalar:
-    """A count as a number in [0, 1)."""
-    return net.shades[kind, min(count, MAX_SHADE)]
-
-
-@inner
-def ratio_or_zero(part: Scalar, whole: Scalar) -> Scalar:
-    """part / whole in float32; 0 where there is no whole."""
-    return np.float32(part) / np.float32(whole) if whole > 0 else np.float32(0.0)
+    paper = 2 * vnfs + 2 + chains * (1 + 2 * vnfs) + chains * (4 + vnfs)
+    return paper + (vnfs * (FOR_VNF + chains) + FOR_NETWORK if full else 0)
 
 
 @inner
@@ -101,8 +96,8 @@ def observe_local_chains(i: Scalar, d: Scalar, row: Scalar, at: Scalar, net: Net
 
 
 @inner
-def observe_pending_chains(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> None:
-    """Write the third part."""
+def observe_pending_chains(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Array) -> Scalar:
+    """Write the third part; return where to write next."""
     count, chains, now = len(net.vnfs), len(net.chains), net.state[i, NOW] * net.params[SLOT_US]
     for chain in range(chains):
         limit, pending, remaining = net.chains[chain, LIMIT_US], 0, net.chains[chain, LIMIT_US]
@@ -118,14 +113,18 @@ def observe_pending_chains(i: Scalar, row: Scalar, at: Scalar, net: Net, obs: Ar
         for v in range(count):
             obs[row, at + 4 + v] = squash_count(MANY, net.demand[i, chain * count + v], net)
         at += 4 + count
+    return at
 
 
 @inner
 def write_observation(i: Scalar, d: Scalar, row: Scalar, net: Net, obs: Array) -> None:
-    """Write what the agent of data center d sees into a row of `obs`."""
+    """Write what the agent of data center d sees into a row of `obs`; `write_mask` for d comes first."""
     at = observe_data_center(i, d, row, net, obs)
     at = observe_local_chains(i, d, row, at, net, obs)
-    observe_pending_chains(i, row, at, net, obs)
+    at = observe_pending_chains(i, row, at, net, obs)
+    if net.params[FULL_STATE] != 0:
+        at = observe_next_requests(i, d, row, at, net, obs)
+        observe_network(i, d, row, at, net, obs)
 
 
 @inner

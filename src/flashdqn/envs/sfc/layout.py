@@ -17,7 +17,10 @@ from flashdqn.compute.kernels import Array
 # state
 NOW, ACTIONS, WAITS, TURN, DC, DCS, BUNDLES, ARRIVED, REQUESTS, LEFT, OVER, STATE = range(12)
 # sums
-DELAY, KBPS, CPU_USED, CPU_ALL, STORAGE_USED, STORAGE_ALL, SUMS = range(7)
+# BUDGET, PASSED and BOUND belong to the bound on what can still be accepted (bound.py)
+DELAY, KBPS, CPU_USED, CPU_ALL, STORAGE_USED, STORAGE_ALL, REVENUE, COST, BUDGET, PASSED, BOUND, SUMS = range(
+    12
+)
 # request
 CHAIN, POSITION, PLACE, SOURCE, TARGET, BUNDLE, BANDWIDTH, NEXT, FIELDS = range(9)
 # tally, by chain
@@ -47,19 +50,28 @@ CPU, STORAGE, RAM, RESOURCES = range(4)
     WAIT_ALWAYS,
     STAYS,
     FULL_STEPS,
+    FULL_STATE,
+    LAST_LIMIT_US,
+    MOST_CPU,
     PARAMS,
-) = range(20)
+) = range(23)
 MESH, RING, RANDOM, GIVEN = range(4)
 # vnfs: the resources, then
 PROCESSING = RESOURCES
 # stages
-STAGE_CHAIN, STAGE_VNF, STAGE_CELL, STAGE_LAST, STAGE_LEAST, STAGE_PAY, STAGE_PAID, STAGE = range(8)
+STAGE_CHAIN, STAGE_VNF, STAGE_CELL, STAGE_LAST, STAGE_LEAST, STAGE_PAY, STAGE_PAID, STAGE_REST, STAGE = range(
+    9
+)
 # chains
 FIRST, LENGTH, KBPS_LOW, KBPS_HIGH, LIMIT_US, COUNT_LOW, COUNT_HIGH, CHAIN_COLUMNS = range(8)
+# trace
+TRACE_CHAIN, TRACE_SOURCE, TRACE_TARGET, TRACE_KBPS, TRACE = range(5)
 # sites
 X_KM, Y_KM, CPU_LOW, CPU_HIGH, SITE_STORAGE, SITE_RAM, SITE = range(7)
 # rewards, in thousandths
-PAY_SATISFIED, PAY_DROPPED, PAY_INVALID, PAY_NEEDED, PAY_TIME, REWARDS = range(6)
+PAY_SATISFIED, PAY_DROPPED, PAY_INVALID, PAY_NEEDED, PAY_TIME, PAY_BOUND, REWARDS = range(7)
+# ahead: the next request for a VNF at the data center in turn, its stage, and where it waits
+AHEAD_REQUEST, AHEAD_STAGE, AHEAD_PLACE, AHEAD = range(4)
 # shades of a count
 FEW, SOME, MANY, SHADES = range(4)
 MAX_SHADE = 4095
@@ -76,6 +88,7 @@ class Net(NamedTuple):
     rng: Array  # [N, 2] int64: key and counter
     request: Array  # [N, R, FIELDS] int32
     places: Array  # [N, R, K] int8: the data center that served each position
+    starts: Array  # [N, R, K] int32: the part of a step in which each position was allocated
     head: Array  # [N, P, D] int32: first of each queue
     tail: Array  # [N, P, D] int32: last of each queue
     wheel: Array  # [N, W] int32: first of those whose service ends in a part of a step
@@ -94,12 +107,21 @@ class Net(NamedTuple):
     tally: Array  # [N, S, TALLY] int32
     cause: Array  # [N, CAUSES] int32
     order: Array  # [N, D] int32: data centers in the order in which they are asked
+    ahead: Array  # [N, V, AHEAD] int32: which request each VNF would serve next at the data center in turn
+    todo: Array  # [N, B, P] int32: unfinished requests by the first stage that is not allocated yet
+    counted: Array  # [N, P] int64: scratch of bound.py
     mask: Array  # [N, A] bool
     # tables
     params: Array  # [PARAMS] int32
     vnfs: Array  # [V, RESOURCES + 1] int32
     stages: Array  # [P, STAGE] int32
     uses: Array  # [V + 1 + P] int32: where each VNF's stages start, then those stages
+    cheapest: Array  # [P] int32: stages by the CPU that a chain still needs from there on, the least first
+    due: Array  # [B·S, 2] int32: bundles and chains by their deadline, the earliest first
+    arrivals: Array  # [B] int32: the part of a step in which each bundle arrives
+    expected: Array  # [B, S] int32: thousandths of requests that it is expected to have
+    trace: Array  # [T, TRACE] int32: requests that are given, by bundle; none: they are drawn
+    trace_from: Array  # [B + 1] int32: where each bundle starts in it
     chains: Array  # [S, CHAIN_COLUMNS] int32
     sites: Array  # [D, SITE] int32
     wires: Array  # [D, D, 2] int32: kbit/s and microseconds of the links that are given

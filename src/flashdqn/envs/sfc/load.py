@@ -31,6 +31,7 @@ A table that the file leaves out is the paper's: a file with only chains may use
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,7 +68,18 @@ def read_tables(path: Path) -> Tables:
             links=tuple(map(_parse_link, rows["link"])),
         )
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}{find_line(path, str(error))}: {error}") from None
+
+
+def find_line(path: Path, message: str) -> str:
+    """The line of a file that an error is about, as ":12": the first one with the last name that the error quotes
+    and the file has; empty if there is none."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for name in re.findall(r"'([^']+)'", message)[1::-1]:
+        for number, line in enumerate(lines, 1):
+            if f'"{name}"' in line:
+                return f":{number}"
+    return ""
 
 
 def _read_toml_or_json(path: Path) -> dict[str, Any]:

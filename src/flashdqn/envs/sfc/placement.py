@@ -7,16 +7,27 @@ not had one; P3 = 100 / remaining ms where less than 10 ms remain.
 
 from __future__ import annotations
 
+import numpy as np
+
 from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.envs.sfc.bound import spend_budget
 from flashdqn.envs.sfc.layout import (
+    AHEAD_PLACE,
+    AHEAD_REQUEST,
+    AHEAD_STAGE,
     BANDWIDTH,
     BUNDLE,
     CHAIN,
+    COST,
+    CPU,
     DC,
     DCS,
     DELAY,
+    FIRST,
+    FULL_STATE,
     KBPS,
     KBPS_LOW,
+    LENGTH,
     NEXT,
     NOBODY,
     NOW,
@@ -27,8 +38,10 @@ from flashdqn.envs.sfc.layout import (
     PLACE,
     POSITION,
     PROCESSING,
+    REVENUE,
     SATISFIED,
     SLOT_US,
+    SOURCE,
     STAGE_CELL,
     STAGE_CHAIN,
     STAGE_LAST,
@@ -116,6 +129,35 @@ def occupy_instance(i: Scalar, v: Scalar, d: Scalar, net: Net) -> None:
 
 
 @inner
+def count_hops(i: Scalar, a: Scalar, b: Scalar, net: Net) -> Scalar:
+    """How many links the path from a to b has."""
+    hops = 0
+    while a != b:
+        a = net.hop[i, a, b]
+        hops += 1
+    return hops
+
+
+@inner
+def sum_revenue(i: Scalar, r: Scalar, net: Net) -> None:
+    """Add up what a satisfied request asked for, and what it took, in kbit/s and thousandths of CPU. It asked for
+    the CPU of each VNF for one part of a step, and for its bandwidth between them; it took the CPU while data was
+    on the way, and the bandwidth on every link."""
+    chain, kbps, slot = net.request[i, r, CHAIN], np.int64(net.request[i, r, BANDWIDTH]), net.params[SLOT_US]
+    here, target = net.request[i, r, SOURCE], net.request[i, r, TARGET]
+    for k in range(net.chains[chain, LENGTH]):
+        v = net.stages[net.chains[chain, FIRST] + k, STAGE_VNF]
+        there, cpu = net.places[i, r, k], np.int64(1000) * net.vnfs[v, CPU]
+        hold = (net.delay[i, here, there] + net.vnfs[v, PROCESSING] + slot - 1) // slot
+        net.sums[i, REVENUE] += cpu + kbps
+        net.sums[i, COST] += cpu * hold + kbps * count_hops(i, here, there, net)
+        here = there
+    if target != NOWHERE:
+        net.sums[i, REVENUE] += kbps
+        net.sums[i, COST] += kbps * count_hops(i, here, target, net)
+
+
+@inner
 def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     """Serve the next request for VNF v at the data center in turn, which must exist; return the reward."""
     d, slot = net.state[i, DC], net.params[SLOT_US]
@@ -126,12 +168,17 @@ def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     net.busy[i, d, net.stages[stage, STAGE_CELL]] += 1
     reserve_bandwidth(i, here, d, kbps, net)
     net.places[i, r, net.request[i, r, POSITION]] = d
+    net.starts[i, r, net.request[i, r, POSITION]] = net.state[i, NOW]
     net.request[i, r, PLACE] = d
     work = net.delay[i, here, d] + net.vnfs[v, PROCESSING]
-    ends = (net.state[i, NOW] + (work + slot - 1) // slot) % net.params[WHEEL]
+    hold = (work + slot - 1) // slot
+    spend_budget(i, d, hold * net.vnfs[v, CPU], net.vnfs[v, CPU], net)
+    net.todo[i, net.request[i, r, BUNDLE], stage] -= 1
+    ends = (net.state[i, NOW] + hold) % net.params[WHEEL]
     net.request[i, r, NEXT] = net.wheel[i, ends]
     net.wheel[i, ends] = r
     if net.stages[stage, STAGE_LAST] == 0:
+        net.todo[i, net.request[i, r, BUNDLE], stage + 1] += 1
         return net.stages[stage, STAGE_PAY]
     # It can no longer fail.
     chain, target = net.request[i, r, CHAIN], net.request[i, r, TARGET]
@@ -141,6 +188,7 @@ def allocate_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
     net.tally[i, chain, SATISFIED] += 1
     net.sums[i, DELAY] += now + work - arrival_us(net.request[i, r, BUNDLE], net)
     net.sums[i, KBPS] += kbps
+    sum_revenue(i, r, net)
     return net.stages[stage, STAGE_PAY] + net.pay[PAY_SATISFIED]
 
 
@@ -168,12 +216,15 @@ def uninstall_instance(i: Scalar, v: Scalar, net: Net) -> Scalar:
 def write_mask(i: Scalar, d: Scalar, net: Net) -> Scalar:
     """Write the legal actions of data center d: allocate each VNF, uninstall each, wait. Return whether it can do
     more than wait."""
-    count, serves, more = len(net.vnfs), False, False
+    count, serves, more, full = len(net.vnfs), False, False, net.params[FULL_STATE] != 0
     for v in range(count):
-        legal = is_needed(i, v, net) and has_room(i, d, v, net)
-        if legal:
-            r, _, _, _, _ = find_next_request(i, v, d, True, net)
-            legal = r != NOBODY
+        r, stage, place, roomy = NOBODY, 0, 0, has_room(i, d, v, net)
+        if (roomy or full) and is_needed(i, v, net):
+            r, _, stage, place, _ = find_next_request(i, v, d, not full, net)
+        legal = roomy and r != NOBODY
+        net.ahead[i, v, AHEAD_REQUEST] = r
+        net.ahead[i, v, AHEAD_STAGE] = stage
+        net.ahead[i, v, AHEAD_PLACE] = place
         net.mask[i, v] = legal
         spare = net.idle[i, d, v] > 0
         net.mask[i, count + v] = spare
@@ -188,6 +239,8 @@ def forbid_all_but_waiting(i: Scalar, net: Net) -> None:
     """Write the legal actions of an episode that is over."""
     for a in range(len(net.mask[i]) - 1):
         net.mask[i, a] = False
+    for v in range(len(net.vnfs)):
+        net.ahead[i, v, AHEAD_REQUEST] = NOBODY
     net.mask[i, len(net.mask[i]) - 1] = True
 
 

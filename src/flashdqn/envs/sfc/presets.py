@@ -7,45 +7,67 @@ from flashdqn.envs.task import Preset
 BEST = Preset(
     "service function chains over 2 to 8 data centers, one model for all of them (docs/sfc.md)",
     {
-        "steps": 200_000,
-        "envs": 64,
-        # Progress is paid at once, and time costs what all CPU could earn in it, so values stay near 0.
-        # Discounting counts actions, and must not reward an agent that lets time pass by serving less.
+        "steps": 2_000_000,
+        "envs": 32,
+        # Every action is paid for what it costs of the requests that CPU still allows, so its worth shows at once,
+        # and the agent sees which request it would serve (docs/sfc-learning.md).
         "env": {
+            "state": "full",
             "waiting": "idle",
-            "satisfied_reward": 0.5,
+            "satisfied_reward": 1.0,
             "dropped_reward": 0.0,
             "needed_reward": 0.0,
-            "progress_reward": 0.5,
-            "progress_power": 2.0,
-            "time_reward": -0.03,
+            "bound_reward": 1.0,
         },
         "network": {"hidden": (256, 256)},
         "replay": {"capacity": 300_000},
         "learn": {
-            "gamma": 0.95,
-            "starts": 5_000,
+            "gamma": 0.99,
+            "starts": 20_000,
             "lr_end": 5e-5,
-            "lr_over": 200_000,
+            "lr_over": 2_000_000,
             "target_every": 0,
             "target_tau": 0.01,
             "v_min": -40.0,
             "v_max": 20.0,
         },
         "explore": {"schedule": "spread", "start": 0.4},
-        # A rule makes room, which exploration seldom discovers: half of every batch teaches the rule's choices.
-        "demos": {
-            "source": "makes-room",
-            "episodes": 256,
-            "chance": 0.3,
-            "pretrain_steps": 15_000,
-            "keep": 250_000,
-            "share": 0.5,
-            "margin": 0.2,
-        },
-        "eval": {"every": 50_000, "episodes": 64},
+        "eval": {"every": 500_000, "episodes": 64},
         "log": {"every": 50_000, "checkpoint_every": 0},
     },
+)
+
+ON_GPU = Preset(
+    "the same on a GPU: many networks at once, large batches, and many more transitions",
+    {
+        "steps": 60_000_000,
+        "envs": 2048,
+        "train_ratio": 0.00390625,
+        "replay": {"capacity": 2_000_000},
+        "learn": {"batch_size": 2048, "starts": 200_000, "lr_over": 60_000_000},
+        "eval": {"every": 0},
+        "log": {"every": 1_000_000},
+    },
+    base=BEST,
+)
+
+SHOWN = Preset(
+    "the same, and a rule shows how: it needs fewer steps",
+    {
+        "steps": 300_000,
+        "learn": {"lr_over": 300_000, "starts": 5_000},
+        "demos": {
+            "source": "makes-room",
+            "episodes": 64,
+            "chance": 0.3,
+            "pretrain_steps": 10_000,
+            "keep": 150_000,
+            "share": 0.25,
+            "margin": 0.05,
+            "margin_weight": 0.3,
+        },
+    },
+    base=BEST,
 )
 
 PAPER = Preset(
@@ -78,4 +100,10 @@ PAPER = Preset(
     },
 )
 
-PRESETS = {"sfc": BEST, "sfc-paper": PAPER}
+SEED = Preset(
+    "the paper's network with the settings that its first users trained with: batch 16, a copy every 50 updates",
+    {"learn": {"batch_size": 16, "target_every": 50}},
+    base=PAPER,
+)
+
+PRESETS = {"sfc": BEST, "sfc-gpu": ON_GPU, "sfc-shown": SHOWN, "sfc-paper": PAPER, "sfc-seed": SEED}

@@ -10,7 +10,6 @@ from flashdqn.envs.sfc.layout import (
     ASKED,
     BANDWIDTH,
     BUNDLE,
-    BUNDLE_SLOTS,
     CHAIN,
     COUNT_HIGH,
     COUNT_LOW,
@@ -20,6 +19,7 @@ from flashdqn.envs.sfc.layout import (
     KBPS_HIGH,
     KBPS_LOW,
     LEFT,
+    LENGTH,
     LIMIT_US,
     NEXT,
     NO_BANDWIDTH,
@@ -44,6 +44,10 @@ from flashdqn.envs.sfc.layout import (
     STAGE_PAID,
     STAGE_VNF,
     TARGET,
+    TRACE_CHAIN,
+    TRACE_KBPS,
+    TRACE_SOURCE,
+    TRACE_TARGET,
     WHEEL,
     Net,
 )
@@ -58,7 +62,7 @@ from flashdqn.envs.sfc.network import (
 @inner
 def arrival_us(bundle: Scalar, net: Net) -> Scalar:
     """When a bundle arrives."""
-    return bundle * net.params[BUNDLE_SLOTS] * net.params[SLOT_US]
+    return net.arrivals[bundle] * net.params[SLOT_US]
 
 
 @inner
@@ -120,35 +124,51 @@ def leave_queue(i: Scalar, r: Scalar, before: Scalar, stage: Scalar, d: Scalar, 
 
 
 @inner
+def add_request(i: Scalar, chain: Scalar, source: Scalar, target: Scalar, kbps: Scalar, net: Net) -> None:
+    """Let a request arrive with the newest bundle."""
+    r, bundle = net.state[i, REQUESTS], net.state[i, ARRIVED] - 1
+    net.state[i, REQUESTS] += 1
+    net.state[i, LEFT] += 1
+    net.request[i, r, CHAIN] = chain
+    net.request[i, r, POSITION] = 0
+    net.request[i, r, PLACE] = source
+    net.request[i, r, SOURCE] = source
+    net.request[i, r, TARGET] = target
+    net.request[i, r, BUNDLE] = bundle
+    net.request[i, r, BANDWIDTH] = kbps
+    for k in range(net.chains[chain, LENGTH]):
+        net.starts[i, r, k] = -1
+    net.tally[i, chain, PENDING_KBPS] += kbps
+    net.tally[i, chain, ASKED] += 1
+    net.unfinished[i, bundle, chain] += 1
+    net.todo[i, bundle, net.chains[chain, FIRST]] += 1
+    join_queue(i, r, net.chains[chain, FIRST], source, net)
+
+
+@inner
 def add_bundle(i: Scalar, net: Net) -> None:
-    """Add a bundle: requests for every chain, each with its own ends and bandwidth."""
+    """Add a bundle: what the trace has, or requests for every chain, each with its own ends and bandwidth."""
     dcs = net.state[i, DCS]
     net.state[i, ARRIVED] += 1
+    for chain in range(len(net.chains)):
+        net.unfinished[i, net.state[i, ARRIVED] - 1, chain] = 0
+    if len(net.trace) > 0:
+        bundle = net.state[i, ARRIVED] - 1
+        for k in range(net.trace_from[bundle], net.trace_from[bundle + 1]):
+            row = net.trace[k]
+            add_request(i, row[TRACE_CHAIN], row[TRACE_SOURCE], row[TRACE_TARGET], row[TRACE_KBPS], net)
+        return
     for chain in range(len(net.chains)):
         low, kbps_low = net.chains[chain, COUNT_LOW], net.chains[chain, KBPS_LOW]
         spread = net.chains[chain, KBPS_HIGH] - kbps_low
         count = low + draw_network_number(i, net.chains[chain, COUNT_HIGH] - low + 1, net.rng)
         for _ in range(count):
-            r = net.state[i, REQUESTS]
-            net.state[i, REQUESTS] += 1
             source = draw_network_number(i, dcs, net.rng)
             target = NOWHERE
             if net.params[PAIRS] != 0:
                 target = (source + 1 + draw_network_number(i, dcs - 1, net.rng)) % dcs
             kbps = kbps_low + (draw_network_number(i, spread + 1, net.rng) if spread > 0 else 0)
-            net.request[i, r, CHAIN] = chain
-            net.request[i, r, POSITION] = 0
-            net.request[i, r, PLACE] = source
-            net.request[i, r, SOURCE] = source
-            net.request[i, r, TARGET] = target
-            # Read again: numba-cuda 0.30 confuses a variable from before the outer loop with the inner counter.
-            net.request[i, r, BUNDLE] = net.state[i, ARRIVED] - 1
-            net.request[i, r, BANDWIDTH] = kbps
-            net.tally[i, chain, PENDING_KBPS] += kbps
-            join_queue(i, r, net.chains[chain, FIRST], source, net)
-        net.unfinished[i, net.state[i, ARRIVED] - 1, chain] = count
-        net.tally[i, chain, ASKED] += count
-        net.state[i, LEFT] += count
+            add_request(i, chain, source, target, kbps, net)
 
 
 @inner
@@ -220,6 +240,7 @@ def drop_late_requests(i: Scalar, net: Net) -> Scalar:
                 leave_queue(i, r, NOBODY, stage, d, net)
                 close_request(i, r, net.request[i, r, POSITION], False, net)
                 net.tally[i, chain, DROPPED] += 1
+                net.todo[i, net.request[i, r, BUNDLE], stage] -= 1
                 earned += net.pay[PAY_DROPPED] - net.stages[stage, STAGE_PAID]
                 r = net.head[i, stage, d]
     return earned

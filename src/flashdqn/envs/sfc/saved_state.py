@@ -156,6 +156,11 @@ def check_counts(
         _require((count == state[name]) | ~used, f"`{name}` must be what the lists hold")
         if name == "waiting":
             _require(count.sum(1) == state["demand"], "`demand` must be what the lists hold")
+    todo = np.zeros_like(state["todo"])
+    unserved = stage + ~queued  # where a service goes on, the next stage is to be allocated
+    open_ = queued | (tables["stages"][stage, layout.STAGE_LAST] == 0)
+    np.add.at(todo, (network[open_], request[open_, layout.BUNDLE], unserved[open_]), 1)
+    _require(todo == state["todo"], "`todo` must be what the lists hold")
     left = np.zeros_like(state["unfinished"])
     np.add.at(left, (network, request[:, layout.BUNDLE], request[:, layout.CHAIN]), 1)
     _require(left == state["unfinished"], "`unfinished` must be what the lists hold")

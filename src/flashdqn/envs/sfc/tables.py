@@ -116,13 +116,26 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """A request of a trace: when it arrives, its chain by number, its ends, and its bandwidth."""
+
+    time_us: int
+    chain: int
+    source: int
+    target: int  # -1: it leaves where its chain ends
+    kbps: int
+
+
+@dataclass(frozen=True)
 class Tables:
-    """VNFs and chains; sites and links only where a topology is given. Otherwise every episode draws one."""
+    """VNFs and chains; sites and links only where a topology is given, arrivals only where a trace is. Otherwise
+    every episode draws them."""
 
     vnfs: tuple[Vnf, ...]
     chains: tuple[Chain, ...]
     sites: tuple[Site, ...] = field(default=())
     links: tuple[Link, ...] = field(default=())
+    arrivals: tuple[Arrival, ...] = field(default=())
 
     def __post_init__(self) -> None:
         for what, rows in (("VNF", self.vnfs), ("chain", self.chains), ("data center", self.sites)):

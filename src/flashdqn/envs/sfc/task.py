@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashdqn.envs.sfc.config import SfcConfig
@@ -32,6 +33,13 @@ def view_service_chains(env: ServiceChains) -> View:
     return SfcView(env)
 
 
+def write_service_plan(env: ServiceChains, folder: Path) -> list[Path]:
+    """Which VNF ran where and when, as a table and a picture."""
+    from flashdqn.envs.sfc.plan import write_plan
+
+    return write_plan(env, folder)
+
+
 def make_heuristic(env: ServiceChains, makes_room: bool) -> Demonstrator:
     """The rule that serves what is most urgent."""
     from flashdqn.envs.sfc.baselines import Heuristic
@@ -45,6 +53,7 @@ SERVICE_CHAINS = Task(
     make=make_service_chains,
     presets=PRESETS,
     view=view_service_chains,
+    plan=write_service_plan,
     actions=lambda config: config.read().action_names,
     kernels=lambda config: ("step_network",),
     experts={

@@ -18,9 +18,9 @@ STEP, TERMINATED, TRUNCATED, RESET = (int(kind) for kind in Kind)
 @inner
 def record_step(
     ring_obs: Array, ring_action: Array, ring_reward: Array, ring_kind: Array, ring_mask: Array, ring_age: Array,
-    head: Array, filled: Array, ended: Array, running: Array, sums: Array, totals: Array,
+    ring_elapsed: Array, head: Array, filled: Array, ended: Array, running: Array, sums: Array, totals: Array,
     seen: Array, seen_mask: Array, action: Array, obs: Array, reward: Array, terminated: Array,
-    truncated: Array, mask: Array, outcomes: Array,
+    truncated: Array, mask: Array, elapsed: Array, outcomes: Array,
 ) -> None:  # fmt: skip
     """Complete the newest row, open the next one, and count the episodes that ended."""
     row, rows = head[0], len(ring_action)
@@ -34,6 +34,8 @@ def record_step(
             ring_age[after, i] = 0 if ended[i] else min(ring_age[row, i] + 1, stack - 1)
         ring_action[row, i] = action[i]
         ring_reward[row, i] = reward[i]
+        if ring_elapsed.shape[1] > 0:
+            ring_elapsed[row, i] = elapsed[i]
         running[i, 1] += reward[i]
         if ended[i]:
             ring_kind[row, i] = RESET
@@ -73,28 +75,34 @@ class NativeRecord:
             ring.obs.view(ring.rows, num, -1), ring.action, ring.reward, ring.kind,
             torch.zeros((ring.rows, num, 0), dtype=torch.bool) if ring.mask is None else ring.mask,
             torch.zeros((ring.rows, 0), dtype=torch.uint8) if ring.age is None else ring.age,
+            torch.zeros((ring.rows, 0), dtype=torch.uint8) if ring.elapsed is None else ring.elapsed,
             ring.head, ring.filled.view(1), ring.ended, metrics.running, metrics.sums,
             collector.counts.totals, collector.obs.view(num, -1), seen_mask,
         ]  # fmt: skip
         outcomes = torch.zeros((num, len(metrics.names) - 3))
         flags = torch.zeros(num, dtype=torch.bool)
         action = torch.zeros(num, dtype=torch.int64)
-        given = [action, collector.obs.view(num, -1), torch.zeros(num), flags, flags, seen_mask, outcomes]
+        self.no_time = torch.zeros(num if ring.elapsed is not None else 0, dtype=torch.uint8)
+        given = [
+            action, collector.obs.view(num, -1), torch.zeros(num), flags, flags, seen_mask, self.no_time, outcomes
+        ]  # fmt: skip
         self._record = bind_native(record_step, own, given)
         self._own = [tensor.numpy() for tensor in own]
         self._views = Views()
 
     def __call__(self, action: Tensor, step: Step, outcomes: Tensor) -> None:
         """Store what the environments returned in metrics and ring."""
-        obs, reward, terminated, truncated, mask = step
+        obs, reward, terminated, truncated, mask, elapsed = step
         legal = mask if self.masked and mask is not None else self.empty
-        seen, *others = self._views(obs, reward, terminated, truncated, legal, outcomes, action)
+        time = elapsed if elapsed is not None and len(self.no_time) else self.no_time
+        seen, *others = self._views(obs, reward, terminated, truncated, legal, time, outcomes, action)
         self._record(others.pop(), seen.reshape(len(seen), -1), *others)
 
     def bind(self, action: Tensor, step: Step, outcomes: Tensor) -> BoundCall:
         """The same for compiled code: what it records is always in these tensors."""
-        obs, reward, terminated, truncated, mask = step
+        obs, reward, terminated, truncated, mask, elapsed = step
         legal = mask if self.masked and mask is not None else self.empty
-        given = (action, obs.flatten(1), reward, terminated, truncated, legal, outcomes)
+        time = elapsed if elapsed is not None and len(self.no_time) else self.no_time
+        given = (action, obs.flatten(1), reward, terminated, truncated, legal, time, outcomes)
         arguments = (*self._own, *(tensor.numpy() for tensor in given))
         return AddressedKernel(record_step, list(map(find_type, arguments)), ONCE).bind(*arguments)

@@ -58,6 +58,8 @@ class CudaBackend:
         learner = parts.learner
         if parts.demonstrations is not None:
             return "the hand-written update does not support demonstrations that are kept"
+        if parts.ring.elapsed is not None:
+            return "the hand-written kernels discount every step alike, and these steps take different times"
         if parts.collector.branches is not None:
             return "the hand-written kernels do not support actions in branches"
         if learner.own_adam is None:

@@ -69,6 +69,8 @@ class ResidentBackend:
         collector = parts.collector
         if parts.sampler.uniform is not parts.sampler:
             return "iterations on the device draw uniformly, and this replay does not"
+        if parts.ring.elapsed is not None:
+            return "iterations on the device discount every step alike, and these steps take different times"
         if collector.branches is not None:
             return "iterations on the device do not support actions in branches"
         if collector.normalizer is not None:
