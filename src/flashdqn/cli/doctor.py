@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,8 @@ def run_command(arguments: list[str]) -> int:
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
     console.print(start, highlight=False, markup=False)
-    report = build_report(watch_patient(patient))
+    say = partial(console.print, highlight=False, markup=False)
+    report = build_report(watch_patient(patient, say))
     show_report(report, console)
     if parsed.html is not None:
         write_doctor_page(report, parsed.html)

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, SecondsBy
+from flashdqn.doctor.evidence import Evidence, SecondsBy, compute_share
 from flashdqn.doctor.findings.machine import measure_compilation
 from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.phases import LEARNING
@@ -65,7 +65,18 @@ def build_report(record: WatchRecord) -> Report:
         copies=list_tensor_copies(record),
         operations=list_operations(record),
         growth=list_growing_containers(record),
+        trained=sum(window.seconds for window in record.windows if window.start >= record.began),
+        warm_up=count_warm_up(record),
+        load=math.nan if evidence.others is None else evidence.others,
     )
+
+
+def count_warm_up(record: WatchRecord) -> int:
+    """Transitions before the first update, as far as the windows tell."""
+    if record.learning_began is None or record.bursts.number < 2:
+        return 0
+    before = [window for window in record.windows if window.start < record.learning_began]
+    return sum(window.counts.transitions for window in before)
 
 
 def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
@@ -74,9 +85,9 @@ def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
     for window in evidence.record.windows:
         for phase, spent in evidence.phases_of(window).items():
             seconds[phase] += spent
-    whole = sum(seconds.values()) or 1.0
+    whole = sum(seconds.values())
     return tuple(
-        PhaseShare(phase, spent, spent / whole)
+        PhaseShare(phase, spent, compute_share(spent, whole))
         for phase, spent in sorted(seconds.items(), key=lambda item: -item[1])
     )
 
@@ -91,7 +102,7 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
             line=line,
             function=evidence.functions.get((file, line), ""),
             source=source.read_line(file, line),
-            share=spent[file, line] / evidence.seconds,
+            share=compute_share(spent[file, line], evidence.seconds),
             phase=evidence.by_line[file, line].longest(),
             context=source.read_lines_around(file, line),
         )
@@ -102,7 +113,7 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
 
 def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Values taken out of tensors and tensors moved, by line."""
-    watched = max(record.counted.seconds, 1e-9)
+    watched = record.counted.seconds or record.seconds
     sites = [site for site in record.kinds(*COPIES) if site.count >= 10 or site.on_device]
     return tuple(
         CountedLine(
@@ -112,7 +123,7 @@ def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
             count=site.count,
             per_step=record.per_step(site),
             seconds=site.seconds,
-            share=site.seconds / watched,
+            share=compute_share(site.seconds, watched),
             waits=site.on_device,
         )
         for site in sorted(sites, key=lambda site: -site.seconds)[:LINES]
@@ -131,7 +142,6 @@ def list_growing_containers(record: WatchRecord) -> tuple[GrowingContainer, ...]
 def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Torch's operations by line, counted in deep mode."""
     steps = max(record.totals.vector_steps or record.totals.updates, 1)
-    watched = max(record.seconds, 1e-9)
     return tuple(
         CountedLine(
             what=use.operation,
@@ -140,7 +150,7 @@ def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
             count=use.count,
             per_step=use.count / steps,
             seconds=use.seconds,
-            share=use.seconds / watched,
+            share=compute_share(use.seconds, record.seconds),
             waits=0,
         )
         for use in record.operations[: 2 * LINES]
@@ -209,7 +219,7 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
             Limit.PYTHON,
             f"learning takes {learning:.0%} of the training, and {around:.0%} is spent outside its network",
         )
-    seconds = learning * evidence.watched / max(record.totals.updates, 1)
+    seconds = learning * evidence.watched / max(evidence.counts.updates, 1)
     start = f"learning takes {learning:.0%} of the training, {1e6 * seconds:,.0f} µs an update"
     if record.device == "cuda":
         busy = record.utilization
@@ -226,7 +236,7 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
     if not best or not needed:
         return Limit.UNKNOWN, start
     floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted only part of the time
-    share = floor / seconds
+    share = floor / max(seconds, 1e-9)
     because = f"{start}, of which its matrix products need about {1e6 * floor:,.0f} µs on this machine"
     return (Limit.COMPUTE if share > SLOW else Limit.LAUNCHES), because
 

@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,15 +72,15 @@ def check_patient(patient: Patient) -> None:
         ) from None
 
 
-def watch_patient(patient: Patient) -> WatchRecord:
-    """Run the script until it ends or its time is up; Ctrl-C ends it early."""
+def watch_patient(patient: Patient, say: Callable[[str], None] = lambda _: None) -> WatchRecord:
+    """Run the script until it ends or its time is up; Ctrl-C ends it early. `say` is told what goes on."""
     check_patient(patient)
     with tempfile.TemporaryDirectory() as folder:
         path, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
         plan.write_text(json.dumps(asdict(make_watch_plan(patient, path))), encoding="utf-8")
         with gpu_meter() as meter, leave_interrupts_to_child():
             child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
-            wait_or_kill(child, patient.seconds + patient.grace)
+            wait_or_kill(child, patient.seconds + patient.grace, path.with_suffix(".probing"), say)
         if not path.exists():
             how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
@@ -88,11 +88,16 @@ def watch_patient(patient: Patient) -> WatchRecord:
     if record.ended is Ending.MISSING:
         raise ConfigError(f"There is no module '{patient.script}' that {patient.python} can run.")
     if not record.torch and record.ended is not Ending.FAILED:
-        why = f"ended with code {record.code} before it" if record.code else "never"
-        raise ConfigError(
-            f"'{patient.script}' {why} imported torch: the doctor is for trainings with PyTorch."
-        )
+        raise ConfigError(f"{describe_missing_torch(patient, record)}: the doctor is for trainings with PyTorch.")
     return replace(record, utilization=meter.mean(record.training_began))
+
+
+def describe_missing_torch(patient: Patient, record: WatchRecord) -> str:
+    """What a script without torch did instead."""
+    if record.other:
+        return f"'{patient.script}' trains with {record.other} and never imported torch"
+    why = f"ended with code {record.code} before it" if record.code else "never"
+    return f"'{patient.script}' {why} imported torch"
 
 
 def describe_exit_code(code: int) -> str:
@@ -122,13 +127,20 @@ def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
     )
 
 
-def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait until the process ends; kill it if it does not end itself in time."""
-    try:
-        child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+def wait_or_kill(
+    child: subprocess.Popen[bytes], seconds: float, probing: Path, say: Callable[[str], None]
+) -> None:
+    """Wait until the process ends; kill it if it does not end itself in time. Say so when it measures cures."""
+    end, said = time.monotonic() + seconds, False
+    while child.poll() is None:
+        if time.monotonic() > end:
+            child.kill()
+            child.wait()
+        elif not said and probing.exists():
+            said = True
+            say("Watched. Now a few seconds of measuring what cures would gain, on copies of its networks …")
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(0.1)
 
 
 @contextmanager

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_innermost_frame, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
+from flashdqn.doctor.evidence import (
+    Evidence,
+    compute_share,
+    estimate_speedup,
+    find_innermost_frame,
+    find_script_frame,
+)
+from flashdqn.doctor.findings.rules import LEAST_CALLS, compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
@@ -28,11 +34,11 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         python += seconds
         lines[own.file, own.line] = lines.get((own.file, own.line), 0.0) + seconds
         functions[own.function] = functions.get(own.function, 0.0) + seconds
-    share = python / evidence.seconds if evidence.seconds else 0.0
+    share = compute_share(python, evidence.seconds)
     if not lines:
         return
     file, line = max(lines, key=lambda place: lines[place])
-    transitions = max(evidence.record.totals.transitions, 1)
+    transitions = max(evidence.counts.transitions, 1)
     top = sorted(functions.items(), key=lambda item: -item[1])[:3]
     yield Finding(
         name="python-env",
@@ -63,7 +69,7 @@ def is_plain_python(frame: Frame) -> bool:
 def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
     """A network that is called with one observation at a time."""
     probe = evidence.record.probes.batch
-    acting = [f for f in evidence.record.forwards if f.role is Phase.ACTING]
+    acting = [f for f in evidence.record.forwards if f.role is Phase.ACTING and f.count >= LEAST_CALLS]
     if not probe or not acting or evidence.record.width != 1:
         return
     site = max(acting, key=lambda f: f.seconds)
@@ -78,7 +84,7 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share, probe.factor),
         evidence=(
-            f"Acting takes {share:.0%} of the time: {1e6 * site.seconds / site.count:,.0f} µs a call, "
+            f"Acting takes {share:.0%} of the time: {1e6 * site.each:,.0f} µs a call, "
             f"batch {site.batch}.",
             f"On a copy of the network: {1e6 * probe.one:,.0f} µs for one observation, "
             f"{1e6 * probe.many:,.0f} µs for {number}.",

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, estimate_speedup, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
+from flashdqn.doctor.evidence import (
+    Evidence,
+    Place,
+    SecondsBy,
+    compute_share,
+    estimate_speedup,
+    find_script_frame,
+)
+from flashdqn.doctor.findings.rules import LEAST_CALLS, compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import EventKind, Phase
@@ -24,7 +31,7 @@ def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
             lines[own.file, own.line] += seconds
     if not lines or compiles_at_start_only(evidence):
         return
-    share = sum(lines.values()) / evidence.seconds
+    share = compute_share(sum(lines.values()), evidence.seconds)
     file, line = lines.longest()
     _, periods = measure_compilation(evidence)
     yield Finding(
@@ -100,12 +107,16 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
 @finding_rule
 def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
     """Lines where the host waits for the GPU."""
-    sites = [site for site in evidence.record.sites if site.on_device and site.kind is not EventKind.ENV_STEP]
+    sites = [
+        site
+        for site in evidence.record.sites
+        if site.on_device and site.count >= LEAST_CALLS and site.kind is not EventKind.ENV_STEP
+    ]
     if not sites:
         return
     counted = evidence.record.counted
-    watched = max(counted.seconds, 1e-9)
-    share = sum(site.seconds for site in sites) / watched
+    watched = counted.seconds or evidence.watched
+    share = compute_share(sum(site.steady for site in sites), watched)
     worst = max(sites, key=lambda site: site.seconds)
     rate = sum(site.on_device for site in sites) / max(counted.vector_steps, counted.updates, 1)
     busy = evidence.record.utilization
@@ -118,8 +129,8 @@ def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=min(estimate_speedup(share), most),
         evidence=tuple(
-            f"Line {site.line}: .{site.kind}() {site.on_device:,} times, {1e6 * site.seconds / site.count:,.0f} µs "
-            f"each, {site.seconds / watched:.0%} of the time."
+            f"Line {site.line}: .{site.kind}() {site.on_device:,} times, {1e6 * site.each:,.0f} µs "
+            f"each, {compute_share(site.steady, watched):.0%} of the time."
             for site in sorted(sites, key=lambda site: -site.seconds)[:5]
         )
         + ((f"The GPU was busy {busy:.0%} of the time.",) if busy is not None else ()),

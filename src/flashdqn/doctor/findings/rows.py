@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
+from flashdqn.doctor.evidence import Evidence, Place, compute_share, estimate_speedup
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import OFTEN
 from flashdqn.doctor.report.contents import Finding, Limit
@@ -88,7 +88,7 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
         if any(where == file and first <= at <= last for where, at in copied):
             continue
         phases = evidence.phase_inside(file, first, last)
-        share = sum(phases.values()) / evidence.seconds
+        share = compute_share(sum(phases.values()), evidence.seconds)
         if phases[Phase.ENVIRONMENT] > 0.5 * sum(phases.values()):
             continue  # `python-env` reports that
         yield Finding(
@@ -121,7 +121,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     for file, places in groups.items():
         worst = max(places, key=lambda place: evidence.at([place]))
         share = evidence.at([*places, *find_sampling_lines(evidence, worst)])
-        updates = max(evidence.record.totals.updates, 1)
+        updates = max(evidence.counts.updates, 1)
         yield Finding(
             name="list-batches",
             title="Every batch is built from Python lists, one transition after the other",

@@ -51,8 +51,13 @@ def render_head(report: Report) -> str:
         f'<p class="soft">{escape(describe_machine(report))}</p></header>'
         + (render_traceback(report) if report.ended is Ending.FAILED and report.error else "")
         + f'<div class="tiles">{tiles}</div>'
-        f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>{escape(report.bound_because)}</div>'
+        f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>{render_text(report.bound_because)}</div>'
     )
+
+
+def render_text(text: str) -> str:
+    """HTML for a sentence; what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def render_traceback(report: Report) -> str:
@@ -63,7 +68,7 @@ def render_traceback(report: Report) -> str:
 def render_findings(report: Report) -> str:
     """A card for each finding, or a sentence if there is none."""
     if not report.findings:
-        return make_section("Findings: none", f"<p>{escape(describe_no_findings(report))}</p>")
+        return make_section("Findings: none", f"<p>{render_text(describe_no_findings(report))}</p>")
     cards = "".join(render_finding_card(number, finding) for number, finding in enumerate(report.findings, 1))
     return make_section("Findings, the largest gain first", cards)
 
@@ -71,13 +76,13 @@ def render_findings(report: Report) -> str:
 def render_finding_card(number: int, finding: Finding) -> str:
     """One finding."""
     where = ", ".join(part for part in (format_place(finding), format_cost(finding)) if part)
-    evidence = "".join(f"<li>{escape(sentence)}</li>" for sentence in finding.evidence)
+    evidence = "".join(f"<li>{render_text(sentence)}</li>" for sentence in finding.evidence)
     return (
         f'<article class="card"><header><h3>{number}. {escape(finding.name)}</h3>'
         f'<span class="gain{_gain_class(finding)}">{escape(format_gain(finding))}</span></header>'
-        f'<p>{escape(finding.title)}</p><p class="soft">{escape(where)}</p>'
+        f'<p>{render_text(finding.title)}</p><p class="soft">{escape(where)}</p>'
         + (f"<ul>{evidence}</ul>" if evidence else "")
-        + (f"<p><b>What to do:</b> {escape(finding.advice)}</p>" if finding.advice else "")
+        + (f"<p><b>What to do:</b> {render_text(finding.advice)}</p>" if finding.advice else "")
         + (f'<p class="less">{escape(CHANGES_LEARNING)}</p>' if finding.changes_learning else "")
         + (render_code_block(finding.example) if finding.example.strip() else "")
         + "</article>"
@@ -142,7 +147,7 @@ def render_growth(report: Report) -> str:
 
 def render_notes(report: Report) -> str:
     """What else a reader should know, and what the doctor cost."""
-    items = "".join(f"<li>{escape(note)}</li>" for note in (*report.notes, describe_overhead(report)))
+    items = "".join(f"<li>{render_text(note)}</li>" for note in (*report.notes, describe_overhead(report)))
     return make_section("Notes", f'<ul class="notes">{items}</ul>')
 
 

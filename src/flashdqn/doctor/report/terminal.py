@@ -19,6 +19,7 @@ from flashdqn.doctor.report.series import (
     Course,
     build_courses,
     count_first_windows,
+    drop_start_up,
     drop_unfinished_window,
 )
 from flashdqn.doctor.report.sheet import Sheet, highlight_for_terminal
@@ -176,7 +177,7 @@ def _print_counted_lines(sheet: Sheet, title: str, lines: tuple[CountedLine, ...
 
 
 def _print_over_time(sheet: Sheet, report: Report) -> None:
-    windows = drop_unfinished_window(report.windows)
+    windows = drop_unfinished_window(drop_start_up(report.windows))
     found = build_courses(windows)
     if not found:
         return

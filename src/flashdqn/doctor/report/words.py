@@ -50,6 +50,8 @@ ENDINGS = {
     Ending.KILLED: "until it was killed",
 }
 
+SHORT = 5.0
+"""Seconds of training from which on no finding means that nothing is wrong."""
 CHANGES_LEARNING = (
     "This is learning from less, not speed: the cure changes what is learned from (fewer updates, or other data). "
     "Judge it by the score reached, not by the clock."
@@ -116,6 +118,11 @@ def describe_no_findings(report: Report) -> str:
         return (
             "No training was seen, neither a step of an environment nor an update: there is nothing to judge."
         )
+    if report.training_seconds < SHORT:
+        return (
+            f"Training was watched for {format_duration(report.training_seconds)} only: too short to judge. "
+            "Watch it longer, or let it train longer."
+        )
     limit = f" {describe_bottleneck(report)}." if report.bound in BOUNDS else ""
     when = " before it failed" if report.ended == "failed" else ""
     return f"No problem found{when}: nothing was seen that certainly costs much time.{limit}"
@@ -141,9 +148,15 @@ def format_gain(finding: Finding) -> str:
         return "gain unknown"
     if finding.speedup < 1.005:
         return "not about speed"
-    digits = 2 if finding.speedup < 1.1 else 1 if finding.speedup < 10 else 0
     less = ", learning from less" if finding.changes_learning else ""
-    return f"{finding.speedup:.{digits}f}x faster{less}"
+    if math.isfinite(finding.least) and math.isfinite(finding.most) and finding.most > 1.1 * finding.least:
+        return f"{format_factor(finding.least)} to {format_factor(finding.most)}x faster{less}"
+    return f"{format_factor(finding.speedup)}x faster{less}"
+
+
+def format_factor(factor: float) -> str:
+    """A factor with as many digits as it deserves: 1.06, 2.4, 12."""
+    return f"{factor:.{2 if factor < 1.1 else 1 if factor < 10 else 0}f}"
 
 
 def format_cost(finding: Finding) -> str:
@@ -163,7 +176,7 @@ def describe_overhead(report: Report) -> str:
 
 
 def _format_per_second(number: float, report: Report) -> str:
-    value = format_rate(per_second(number, report.seconds))
+    value = format_rate(per_second(number, report.training_seconds))
     return "" if value == NOTHING else f"{value}/s"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter, process_time, thread_time
 
 from . import counters as tally
+from .machine import CoreMeter
 from .rows import PartFailure, WatchWindow, WindowCounts
 from .sampler import Looks
 
@@ -29,6 +30,7 @@ class Clerk(threading.Thread):
         self.failures: list[PartFailure] = []
         self.seconds = 0.0
         self.over = threading.Event()
+        self.cores = CoreMeter()
         self._opened = perf_counter()
         self._before = read_counter_totals()
 
@@ -41,11 +43,11 @@ class Clerk(threading.Thread):
         self.close()
 
     def wait(self) -> bool:
-        """Wait until the window is over, or until training begins, which starts a new window."""
-        began = bool(tally.first_step)
+        """Wait until the window is over, or until training or learning begins, which starts a new window."""
+        began = count_beginnings()
         end = perf_counter() + self.length
-        while perf_counter() < end and not self.over.wait(0.05 if not began else self.length):
-            if not began and tally.first_step:
+        while (left := end - perf_counter()) > 0 and not self.over.wait(left if began == 2 else min(left, 0.05)):
+            if count_beginnings() != began:
                 break
         return self.over.is_set()
 
@@ -61,6 +63,7 @@ class Clerk(threading.Thread):
                 memory=read_resident_memory(),
                 device_memory=read_device_memory(),
                 counts=subtract_counts(after, self._before),
+                machine=self.cores.read_change(),
             )
         )
         self._opened, self._before = now, after
@@ -79,6 +82,11 @@ class Clerk(threading.Thread):
         self.over.set()
         if threading.current_thread() is not self:
             self.join(2.0)
+
+
+def count_beginnings() -> int:
+    """How much has begun: training, then learning."""
+    return bool(tally.first_step) + bool(tally.first_update)
 
 
 def read_counter_totals() -> WindowCounts:

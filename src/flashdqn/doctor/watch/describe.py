@@ -19,6 +19,9 @@ from .torch_hooks import optimizers
 if TYPE_CHECKING:
     from .script import ScriptWatch
 
+#: Their trainings are not torch's; a script may import one of them and torch as well.
+FRAMEWORKS = ("tensorflow", "keras", "mxnet", "paddle", "mindspore", "jax")
+
 
 def describe_watch(watch: ScriptWatch) -> WatchRecord:
     """The record of everything that is known now."""
@@ -56,7 +59,17 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         timer_taken=watch.looks.gave_way,
         failures=(*watch.clerk.failures, *tally.failures.values()),
         costs=describe_costs(watch),
+        learning_began=tally.first_update[0] if tally.first_update else None,
+        bursts=tally.bursts.describe(),
+        other=find_other_framework(),
     )
+
+
+def find_other_framework() -> str:
+    """A framework that the script imported while it did not import torch; empty if there is none."""
+    if "torch" in sys.modules:
+        return ""
+    return next((name for name in FRAMEWORKS if hasattr(sys.modules.get(name), "__version__")), "")
 
 
 def describe_costs(watch: ScriptWatch) -> WatchCosts:
@@ -110,6 +123,7 @@ def describe_forwards() -> tuple[ForwardSite, ...]:
                 parameters=sum(parameter.numel() for parameter in parameters),
                 trained=any(id(parameter) in trained for parameter in parameters),
                 given_gradients=entry.given_gradients,
+                first=entry.first,
             )
         )
     return tuple(rows)

@@ -38,6 +38,8 @@ class Census:
         self.sizes: dict[str, list[tuple[float, int]]] = {}
         self.latest: dict[str, Container] = {}
         """Each as it was last seen, without its sizes."""
+        self.names: dict[int, str] = {}
+        """The name of each object, by its id: the first under which it was found."""
         self.seconds = 0.0
         self._next = 0.0
 
@@ -73,9 +75,18 @@ class Census:
 @catch_failures
 def count_all(census: Census, frame: FrameType | None) -> None:
     """Count everything that can be reached."""
+    taken: set[str] = set()
+    seen: set[int] = set()
     for name, value, where in roots(frame):
         for path, found in walk_containers(name, value):
-            census.add(path, where, found)
+            if id(found) not in seen:  # a list that has two names is one list
+                seen.add(id(found))
+                known = census.names.get(id(found), path)
+                path = known if known not in taken else path
+                if path not in taken:
+                    taken.add(path)
+                    census.names[id(found)] = path
+                    census.add(path, where, found)
 
 
 def roots(frame: FrameType | None) -> Iterator[tuple[str, Any, str]]:
@@ -110,7 +121,7 @@ def read_local_variables(frame: FrameType) -> list[tuple[str, Any]]:
 def iterate_script_modules() -> Iterator[tuple[str, dict[str, Any]]]:
     """The script's module, and those outside the libraries' folders."""
     for name, module in list(sys.modules.items()):
-        if not issubclass(type(module), ModuleType):
+        if not issubclass(type(module), ModuleType) or name == "__mp_main__":  # the same as __main__
             continue
         content = ModuleType.__getattribute__(module, "__dict__")  # a lazy module must not import anything
         file = content.get("__file__")

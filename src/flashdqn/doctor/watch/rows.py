@@ -38,6 +38,23 @@ class CallSite:
     seconds: float
     elements: int
     on_device: int
+    first: float = 0.0
+    """Seconds of the first time, which often includes setting something up."""
+
+    @property
+    def each(self) -> float:
+        """Seconds of one time, the first left out."""
+        return mean_without_first(self.count, self.seconds, self.first)
+
+    @property
+    def steady(self) -> float:
+        """Seconds of all, as if the first had been like the others."""
+        return self.count * self.each
+
+
+def mean_without_first(count: int, seconds: float, first: float) -> float:
+    """The mean of all but the first; the first itself where there is no other."""
+    return max(seconds - first, 0.0) / (count - 1) if count > 1 else seconds
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,18 @@ class ForwardSite:
     parameters: int
     trained: bool
     given_gradients: bool
+    first: float = 0.0
+    """Seconds of the first call."""
+
+    @property
+    def each(self) -> float:
+        """Seconds of a call, the first left out."""
+        return mean_without_first(self.count, self.seconds, self.first)
+
+    @property
+    def steady(self) -> float:
+        """Seconds of all calls, as if the first had been like the others."""
+        return self.count * self.each
 
     @property
     def role(self) -> Phase:
@@ -162,6 +191,19 @@ class WatchWindow:
     memory: int
     device_memory: int
     counts: WindowCounts
+    machine: float | None = None
+    """Seconds that the cores of this process were busy, with the work of all processes; None where it is not known."""
+
+
+@dataclass(frozen=True)
+class UpdateBursts:
+    """From the first burst of updates to the latest: what was collected, and the updates that it was for."""
+
+    number: int = 0
+    transitions: int = 0
+    vector_steps: int = 0
+    updates: int = 0
+    """The updates of all bursts but the first, which is for the warm-up before it."""
 
 
 @dataclass

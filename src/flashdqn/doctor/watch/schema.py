@@ -22,6 +22,7 @@ from .rows import (
     PartFailure,
     SpeedClaim,
     SubnormalCount,
+    UpdateBursts,
     WatchWindow,
     WindowCounts,
 )
@@ -151,6 +152,11 @@ class WatchRecord:
     probes: ProbeResults = ProbeResults()
     utilization: float | None = None
     """How busy the GPU was: 0 to 1. Measured from outside, and only where there is nvidia-smi."""
+    learning_began: float | None = None
+    """When the first update was done, in seconds from the script's start."""
+    bursts: UpdateBursts = UpdateBursts()
+    other: str = ""
+    """Another framework that the script imported instead of torch."""
 
     @property
     def began(self) -> float:

@@ -20,7 +20,7 @@ from . import main_module, subnormal
 from .classes import watch_class, watch_module_classes
 from .clerk import Clerk
 from .counters import catch_failures, describe_failure
-from .describe import count_process_cores, describe_watch
+from .describe import count_process_cores, describe_watch, find_other_framework
 from .duty_cycle import Turns
 from .frames import HERE
 from .growth import Census
@@ -32,6 +32,10 @@ from .probes import probe_all
 from .sampler import Looks, yield_alarm_to_script
 from .schema import WatchPlan, WatchRecord
 from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
+
+
+FOREIGN = 3.0
+"""Seconds after which a script with another framework, and without torch, is not watched any longer."""
 
 
 class Stop(BaseException):
@@ -55,7 +59,7 @@ class ScriptWatch:
         self.error = ""
         self.code = 0
         self.done = False
-        self._flushed = perf_counter()
+        self._flushed = self._foreign_since = perf_counter()
 
     def begin(self) -> None:
         """Set everything up before the script's first line."""
@@ -108,8 +112,8 @@ class ScriptWatch:
         self.write(describe_watch(self))
 
     def check_time(self) -> None:
-        """End the script when its time is up."""
-        if perf_counter() - tally.started <= self.plan.seconds or self.done:
+        """End the script when its time is up, or when it turns out to train with another framework."""
+        if self.done or not (self.is_time_up() or self.is_foreign()):
             return
         first, self.ended = self.ended is not Ending.STOPPED, Ending.STOPPED
         if first:
@@ -120,7 +124,18 @@ class ScriptWatch:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), stop)
         else:
             self.looks.errand = self.time_is_up
+            signal.siginterrupt(signal.SIGALRM, True)  # also out of a call that waits: input(), a pipe
             signal.pthread_kill(self.thread, signal.SIGALRM)
+
+    def is_time_up(self) -> bool:
+        """Whether the script has had its time."""
+        return perf_counter() - tally.started > self.plan.seconds
+
+    def is_foreign(self) -> bool:
+        """Whether it has imported another framework some seconds ago, and still not torch."""
+        if not find_other_framework():
+            self._foreign_since = perf_counter()
+        return perf_counter() - self._foreign_since > FOREIGN
 
     def time_is_up(self, _: FrameType | None) -> None:
         """Stop the script, on its thread; measure and write first, because a script may refuse to stop."""
@@ -142,6 +157,7 @@ class ScriptWatch:
         record = describe_watch(self)  # before the probes, which call the script's network too
         self.write(record)
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
+            Path(self.plan.record).with_suffix(".probing").touch()
             try:
                 self.write(replace(record, probes=probe_all(count_process_cores(), self.plan.probe)))
             except Exception as error:

@@ -16,6 +16,7 @@ from typing import Any
 
 from .counters import (
     Forward,
+    bursts,
     catch_failures,
     counters,
     forwards,
@@ -245,6 +246,8 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
         entry = forwards.setdefault((id(place[0]), place[1]), Forward())
         entry.code = place[0]
         entry.layers = sum(1 for _ in module.modules()) - 1
+        if not entry.count:
+            entry.first = seconds
         if place[0] is frame.f_code:
             forwards_by_instruction[key] = entry
     entry.count += 1
@@ -299,6 +302,8 @@ def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
     note_training_start()
+    if counters.vector_steps != bursts.steps:
+        bursts.begin()
     methods.settle()
     note_event(EventKind.OPTIMIZER, frame, seconds)
     key = id(optimizer)
