@@ -51,6 +51,11 @@ class Evidence:
 
     def __post_init__(self) -> None:
         self.namer = Namer(self.record)
+        since = self.record.began
+        for child in self.record.children:
+            counts = sum_counts([window for window in child.windows if window.start >= since])
+            self.worker_seconds += counts.cpu
+            self.worker_steps += counts.vector_steps
         self.names = tuple(self.namer.name(self.frames(number)) for number in range(len(self.record.stacks)))
 
     def frames(self, number: int) -> tuple[Frame, ...]:

@@ -190,7 +190,7 @@ def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[
     for finding in findings:
         if finding.limit is not Limit.UNKNOWN and finding.share > 0.4:
             return finding.limit, f"{finding.share:.0%} of the training is `{finding.name}`, below"
-    learning = evidence.share(*LEARNING)
+    record, learning = evidence.record, evidence.share(*LEARNING)
     shares = {
         Limit.ENVIRONMENT: evidence.share(Phase.ENVIRONMENT),
         Limit.ACTING: evidence.share(Phase.ACTING),
@@ -198,6 +198,8 @@ def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[
         Limit.COMPILATION: evidence.share(Phase.COMPILATION),
         Limit.OUTPUT: evidence.share(Phase.PRINTING, Phase.LOGGING),
         Limit.PYTHON: evidence.share(Phase.PYTHON_REST),
+        Limit.LOADING: evidence.share(Phase.LOADING),
+        Limit.WORKERS: evidence.share(Phase.WAITING) if record.children else 0.0,
     }
     largest = max(shares, key=lambda limit: shares[limit])
     if shares[largest] >= learning:

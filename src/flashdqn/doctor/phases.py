@@ -35,11 +35,13 @@ FILES: tuple[tuple[re.Pattern[str], Phase], ...] = tuple(
             Phase.LOGGING,
         ),
         (r"/matplotlib/|/torch/serialization\.py$|/pickle\.py$|/csv\.py$", Phase.LOGGING),
-        (r"/torch/utils/data/", Phase.REPLAY),
         (r"/tqdm/|/rich/", Phase.PRINTING),
         (r"/(gymnasium|gym|ale_py|minatar|pettingzoo|procgen|envpool)/", Phase.ENVIRONMENT),
     )
 )
+LOADER = re.compile(r"/torch/utils/data/(?!datapipes)")
+STEPS = (Phase.ENVIRONMENT, Phase.ACTING)
+"""What a dataset may do that is more than loading: some play a game inside it."""
 MODULE = "/torch/nn/modules/module.py"
 MODULE_CALLS = {"_wrapped_call_impl", "_call_impl"}
 ACTING = re.compile(
@@ -84,7 +86,9 @@ class Namer:
         for i in reversed(range(len(stack))):
             phase = self.of_frame(stack, i)
             if phase is not None:
-                return phase
+                return Phase.LOADING if phase not in STEPS and is_in_loader(stack[:i]) else phase
+        if is_in_loader(stack):
+            return Phase.LOADING
         waits = bool(stack) and WAITING.search(get_path_in_library(stack[-1].file))
         return Phase.WAITING if waits else Phase.PYTHON_REST
 
@@ -141,6 +145,11 @@ def get_path_in_library(file: str) -> str:
     """A library file's path from its package on; empty for all other files, whatever their folders."""
     found = LIBRARY.match(file)
     return found[1] if found else ""
+
+
+def is_in_loader(stack: tuple[Frame, ...]) -> bool:
+    """Whether a DataLoader or its dataset is on the stack."""
+    return any(LOADER.search(get_path_in_library(frame.file)) for frame in stack)
 
 
 def is_network_call(frame: Frame) -> bool:

@@ -85,11 +85,31 @@ def watch_patient(patient: Patient, say: Callable[[str], None] = lambda _: None)
             how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
         record = read_record(path.read_text(encoding="utf-8"))
+        record = choose_lead(replace(record, children=read_children(path)))
     if record.ended is Ending.MISSING:
         raise ConfigError(f"There is no module '{patient.script}' that {patient.python} can run.")
     if not record.torch and record.ended is not Ending.FAILED:
         raise ConfigError(f"{describe_missing_torch(patient, record)}: the doctor is for trainings with PyTorch.")
     return replace(record, utilization=meter.mean(record.training_began))
+
+
+def read_children(path: Path) -> tuple[WatchRecord, ...]:
+    """The records of the script's other processes; one that was cut off while it was written is left out."""
+    found = []
+    for child in sorted(path.parent.glob("child-*.json")):
+        with suppress(ValueError):
+            found.append(read_record(child.read_text(encoding="utf-8")))
+    return tuple(found)
+
+
+def choose_lead(record: WatchRecord) -> WatchRecord:
+    """The record of the process that trains: where the script's own does not, of the child with the most updates."""
+    if record.totals.updates or not any(child.totals.updates for child in record.children):
+        return record
+    lead = max(record.children, key=lambda child: child.totals.updates)
+    others = (*(child for child in record.children if child is not lead), replace(record, children=()))
+    how = {name: getattr(record, name) for name in ("script", "arguments", "ended", "error", "code")}
+    return replace(lead, children=others, **how)
 
 
 def describe_missing_torch(patient: Patient, record: WatchRecord) -> str:

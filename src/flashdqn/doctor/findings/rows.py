@@ -66,7 +66,9 @@ def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
             ),
             advice="Keep the whole batch as one tensor and write it into the replay at once. Where the host needs "
             "numbers, copy them once for all rows.",
-            example="index = torch.arange(position, position + n) % capacity\n"
+            example="correct += (logits.argmax(1) == y).sum()       # a tensor; .item() once, at the end"
+            if evidence.supervised
+            else "index = torch.arange(position, position + n) % capacity\n"
             "observations[index] = obs      # [n, features], one copy for all environments\n"
             "actions[index] = action\nrewards[index] = reward",
             limit=Limit.COPIES,
@@ -89,8 +91,8 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             continue
         phases = evidence.phase_inside(file, first, last)
         share = compute_share(sum(phases.values()), evidence.seconds)
-        if phases[Phase.ENVIRONMENT] > 0.5 * sum(phases.values()):
-            continue  # `python-env` reports that
+        if phases[Phase.ENVIRONMENT] + phases[Phase.LOADING] > 0.5 * sum(phases.values()):
+            continue  # `python-env` or `slow-loader` reports that
         yield Finding(
             name="row-loop",
             title="A Python loop goes over rows that tensors could handle at once",
@@ -104,7 +106,9 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             ),
             advice="Stack the rows once and do the operation for all of them: indexing, arithmetic, `gather`, "
             "`where` and the network handle a whole batch at the cost of a few rows.",
-            example="q = network(next_obs)                       # [batch, actions], one call\n"
+            example="losses = criterion(model(x), y)                # the whole batch, one call"
+            if evidence.supervised
+            else "q = network(next_obs)                       # [batch, actions], one call\n"
             "target = reward + discount * q.max(1).values  # no loop over the batch",
             limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),

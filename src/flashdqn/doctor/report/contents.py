@@ -28,6 +28,8 @@ class Limit(StrEnum):
     COMPILATION = "compilation"
     OUTPUT = "output"
     PYTHON = "python"
+    WORKERS = "workers"
+    LOADING = "loading"
     UNKNOWN = "unknown"
 
 

@@ -48,6 +48,7 @@ COLORS = {
     Phase.ENVIRONMENT: "green",
     Phase.ACTING: "yellow",
     Phase.REPLAY: "magenta",
+    Phase.LOADING: "magenta",
     Phase.FORWARD: "cyan",
     Phase.BACKWARD: "blue",
     Phase.OPTIMIZER: "bright_cyan",

@@ -18,6 +18,7 @@ PHASES = {
     Phase.ENVIRONMENT: "the game itself: step and reset",
     Phase.ACTING: "choosing actions: the network without gradients",
     Phase.REPLAY: "storing transitions and drawing batches",
+    Phase.LOADING: "a DataLoader: reading, transforming and stacking examples, or waiting for its workers",
     Phase.FORWARD: "the loss, through the network and its target",
     Phase.BACKWARD: "gradients",
     Phase.OPTIMIZER: "changing the weights",
@@ -40,6 +41,8 @@ BOUNDS = {
     Limit.COMPILATION: "compilation",
     Limit.OUTPUT: "printing and logging",
     Limit.PYTHON: "Python code around the training",
+    Limit.WORKERS: "waiting for other processes",
+    Limit.LOADING: "loading data",
 }
 
 ENDINGS = {

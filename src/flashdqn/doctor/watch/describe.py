@@ -8,9 +8,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from . import children, subnormal
 from . import counters as tally
-from . import subnormal
 from .frames import get_qualified_name
+from .loaders import loaders
 from .prints import claims
 from .rows import ForwardSite, OptimizerUse
 from .schema import WatchCosts, WatchRecord
@@ -61,6 +62,8 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         costs=describe_costs(watch),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
+        loaders=tuple(loaders.values()),
+        process=children.describe_process(),
         other=find_other_framework(),
     )
 

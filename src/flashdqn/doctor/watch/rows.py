@@ -196,6 +196,38 @@ class WatchWindow:
 
 
 @dataclass(frozen=True)
+class LoaderUse:
+    """A DataLoader that the script went through."""
+
+    file: str
+    line: int
+    workers: int
+    batch: int
+    pinned: bool
+    persistent: bool
+    dataset: str
+    """The name of the dataset's class."""
+    length: int
+    """Examples in it; 0 if it does not say."""
+    epochs: int
+    starting: float
+    """Seconds in which epochs began: with workers, in which these were started."""
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """Which process a record is of."""
+
+    pid: int = 0
+    parent: int = 0
+    how: str = ""
+    """How it was started: fork, or spawn for a Python of its own; empty for the script's own process."""
+    name: str = ""
+    """As multiprocessing calls it."""
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class UpdateBursts:
     """From the first burst of updates to the latest: what was collected, and the updates that it was for."""
 

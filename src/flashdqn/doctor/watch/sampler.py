@@ -164,10 +164,19 @@ def call_before_function(action: Callable[[], None], module: ModuleType, name: s
     setattr(module, name, stand_in)
 
 
+current: list[Looks] = []
+"""The looks of this process; a forked one has its own."""
+
+
 def yield_alarm_to_script(looks: Looks) -> None:
     """Give the alarm to a script that uses it, and stop it for a script that becomes another program."""
-    call_before_function(looks.give_way, signal, "signal", signal.SIGALRM)
-    call_before_function(looks.give_way, signal, "setitimer", signal.ITIMER_REAL)
-    call_before_function(looks.give_way, signal, "alarm")
-    call_before_function(looks.give_way, os, "execv")
-    call_before_function(looks.give_way, os, "execve")
+    current[:] = [looks]
+
+    def give_way() -> None:
+        current[0].give_way()
+
+    call_before_function(give_way, signal, "signal", signal.SIGALRM)
+    call_before_function(give_way, signal, "setitimer", signal.ITIMER_REAL)
+    call_before_function(give_way, signal, "alarm")
+    call_before_function(give_way, os, "execv")
+    call_before_function(give_way, os, "execve")

@@ -17,9 +17,11 @@ from .rows import (
     CountedTime,
     ForwardSite,
     Frame,
+    LoaderUse,
     OperationUse,
     OptimizerUse,
     PartFailure,
+    ProcessInfo,
     SpeedClaim,
     SubnormalCount,
     UpdateBursts,
@@ -155,6 +157,10 @@ class WatchRecord:
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
     bursts: UpdateBursts = UpdateBursts()
+    loaders: tuple[LoaderUse, ...] = ()
+    process: ProcessInfo = ProcessInfo()
+    children: tuple[WatchRecord, ...] = ()
+    """The script's other processes."""
     other: str = ""
     """Another framework that the script imported instead of torch."""
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from types import FrameType, ModuleType
 
+from . import children, main_module, sampler, subnormal
 from . import counters as tally
-from . import main_module, subnormal
 from .classes import watch_class, watch_module_classes
 from .clerk import Clerk
 from .counters import catch_failures, describe_failure
@@ -25,6 +25,7 @@ from .duty_cycle import Turns
 from .frames import HERE
 from .growth import Census
 from .kinds import Ending
+from .loaders import watch_loaders
 from .on_import import AfterImport
 from .op_profile import Operations
 from .prints import watch_prints
@@ -67,22 +68,41 @@ class ScriptWatch:
         main_module.install_class_callback(watch_class)
         special = {
             "torch": self.torch_imported,
+            "torch.utils.data.dataloader": watch_loaders,
             "torch._dynamo.eval_frame": catch_failures(hide_from_compiler),
         }
         sys.meta_path.insert(0, AfterImport(special, watch_module_classes))
         yield_alarm_to_script(self.looks)
         atexit.register(self.finish)
-        os.register_at_fork(after_in_child=self.leave)
+        os.register_at_fork(after_in_child=self.follow_fork)
         tally.started = perf_counter()
         self.looks.start()
         self.clerk.start()
 
+    def begin_in_child(self) -> None:
+        """Set up what a child needs: its own looks and windows, but no census, no probes and no end of its own."""
+        self.clerk.chores = [self.turns.take, self.flush, self.end_with_parent]
+        children.call_at_end(self.finish)
+        self.looks.start()
+        self.clerk.start()
+
     @catch_failures
-    def leave(self) -> None:
-        """Stop watching in a process that the script forked."""
-        self.looks.give_way()
-        if methods.tensor is not None:
-            methods.switch(on=False)
+    def follow_fork(self) -> None:
+        """Watch a process that the script forked, in a record of its own."""
+        latest = sampler.current[0]
+        if latest.gave_way or children.is_over(self.plan):
+            latest.give_way()
+            return
+        children.reset_after_fork()
+        child = ScriptWatch(children.make_child_plan(self.plan, "fork"))
+        child.turns.costs = self.turns.costs
+        sampler.current[0] = child.looks
+        child.begin_in_child()
+
+    def end_with_parent(self) -> None:
+        """Stop to watch when the script's time is up."""
+        if children.is_over(self.plan):
+            self.finish()
 
     @catch_failures
     def torch_imported(self, torch: ModuleType) -> None:
@@ -151,6 +171,9 @@ class ScriptWatch:
         self.done = True
         self.looks.stop()
         self.clerk.stop()
+        if children.process.how:
+            self.write(describe_watch(self))
+            return
         self.turns.take()
         if self.operations is not None:
             self.operations.stop()
@@ -230,6 +253,24 @@ def strip_watch_frames(trace: traceback.TracebackException | None) -> None:
         strip_watch_frames(trace.__context__)
 
 
+def enter_new_process(entry: str) -> None:
+    """Watch a Python that the script has started; `entry` is what its environment says."""
+    plan = children.read_entry(entry)
+    if plan is None:
+        return
+    watch = ScriptWatch(plan)
+    special = {
+        "torch": watch.torch_imported,
+        "torch._dynamo.eval_frame": catch_failures(hide_from_compiler),
+        "multiprocessing.spawn": children.watch_main_of_child,
+    }
+    sys.meta_path.insert(0, AfterImport(special, watch_module_classes))
+    yield_alarm_to_script(watch.looks)
+    os.register_at_fork(after_in_child=watch.follow_fork)
+    if not children.only_forks_others():
+        watch.begin_in_child()
+
+
 def main(plan_file: str) -> None:
     """Entry of the watched process."""
     plan = WatchPlan(**json.loads(Path(plan_file).read_text(encoding="utf-8")))
@@ -238,6 +279,7 @@ def main(plan_file: str) -> None:
         sys.path[0] = str(Path.cwd()) if plan.module else str(Path(plan.script).resolve().parent)
     watch = ScriptWatch(plan)
     watch.begin()
+    children.leave_entry(plan, plan_file)
     run_script(watch)
     watch.finish()
     sys.exit(watch.code)
