@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,13 @@ from flashdqn.doctor.watch.schema import WatchPlan, WatchRecord
 WATCH = Path(__file__).parent / "watch" / "__main__.py"
 GRACE = 20.0
 """Seconds that a script may take to end, probes included, when its time is up; then it is killed."""
+COMPILE_GRACE = 75.0
+"""Seconds more for compiling the update of a copy, on a GPU."""
+STAGES = {
+    ".probing": "Watched. Now a few seconds of measuring what cures would gain, on copies of its networks …",
+    ".compiling": "Compiling the update of a copy, to see what that gains: up to a minute …",
+}
+"""Files that the watch leaves as signs, and what they mean."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ def watch_patient(patient: Patient, say: Callable[[str], None] = lambda _: None)
         plan.write_text(json.dumps(asdict(make_watch_plan(patient, path))), encoding="utf-8")
         with gpu_meter() as meter, leave_interrupts_to_child():
             child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
-            wait_or_kill(child, patient.seconds + patient.grace, path.with_suffix(".probing"), say)
+            wait_or_kill(child, patient.seconds + patient.grace, path, say)
         if not path.exists():
             how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
@@ -148,19 +156,31 @@ def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
 
 
 def wait_or_kill(
-    child: subprocess.Popen[bytes], seconds: float, probing: Path, say: Callable[[str], None]
+    child: subprocess.Popen[bytes], seconds: float, record: Path, say: Callable[[str], None]
 ) -> None:
-    """Wait until the process ends; kill it if it does not end itself in time. Say so when it measures cures."""
-    end, said = time.monotonic() + seconds, False
+    """Wait until the process ends; kill it if it does not end itself in time. Say what it does after its time."""
+    end, said = time.monotonic() + seconds, set[str]()
     while child.poll() is None:
         if time.monotonic() > end:
             child.kill()
             child.wait()
-        elif not said and probing.exists():
-            said = True
-            say("Watched. Now a few seconds of measuring what cures would gain, on copies of its networks …")
+            end_children(record)
+        for sign, words in STAGES.items():
+            if sign not in said and record.with_suffix(sign).exists():
+                said.add(sign)
+                say(words)
+                end = max(end, time.monotonic() + COMPILE_GRACE) if sign == ".compiling" else end
         with suppress(subprocess.TimeoutExpired):
             child.wait(0.1)
+
+
+def end_children(record: Path) -> None:
+    """End what a killed script has left behind: only processes that carry this record's name in their environment."""
+    for path in record.parent.glob("child-*.json"):
+        pid = path.stem.partition("-")[2]
+        with suppress(OSError, ValueError):
+            if str(record.parent).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(int(pid), signal.SIGTERM)
 
 
 @contextmanager

@@ -219,10 +219,40 @@ def builds_from_list(file: str, line: int) -> bool:
         return False
     for call in source.iterate_calls(nodes[-1]):
         if source.get_called_name(call) in MAKERS and any(
-            is_list_expression(argument) for argument in call.args
+            is_list_expression(argument) or is_filled_list(file, line, argument) for argument in call.args
         ):
             return True
     return False
+
+
+def is_filled_list(file: str, line: int, argument: ast.expr) -> bool:
+    """Whether an argument is the name of a list that the same function fills element by element, or that comes from a
+    `zip(*…)`."""
+    function = source.find_function(file, line)
+    if function is None or not isinstance(argument, ast.Name):
+        return False
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "append"
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == argument.id
+        ):
+            return True
+        if isinstance(node, ast.Assign) and is_unzipped(node.value):
+            names = {part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+            if argument.id in names:
+                return True
+    return False
+
+
+def is_unzipped(value: ast.expr) -> bool:
+    """Whether this is `zip(*rows)`, alone or in `map(np.stack, zip(*rows))`."""
+    return any(
+        source.get_called_name(call) == "zip" and any(isinstance(part, ast.Starred) for part in call.args)
+        for call in source.iterate_calls(value)
+    )
 
 
 def is_list_expression(argument: ast.expr) -> bool:

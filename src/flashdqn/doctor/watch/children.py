@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from . import counters as tally
+from . import env_step
 from .classes import watch_module_classes
 from .counters import catch_failures
 from .rows import ProcessInfo
@@ -99,6 +100,8 @@ def reset_after_fork() -> None:
         table.clear()
     vars(tally.counters).update(vars(tally.Counters()))
     vars(tally.bursts).update(vars(tally.Bursts()))
+    for table in (env_step.steps_of, env_step.began_at):
+        table.clear()
     tally.first_step.clear()
     tally.first_update.clear()
     tally.failures.clear()

@@ -120,8 +120,9 @@ sites: dict[Key, list[Any]] = {}
 the first time."""
 by_instruction: dict[Key, list[Any]] = {}
 """The same entries by kind, code and instruction: an instruction is known at once, a line must be looked up."""
-forwards: dict[tuple[int, int], Forward] = {}
-forwards_by_instruction: dict[tuple[int, int], Forward] = {}
+forwards: dict[tuple[int, int, bool], Forward] = {}
+"""By the code's id, the line, and whether the result has a graph."""
+forwards_by_instruction: dict[tuple[int, int, bool], Forward] = {}
 widths: dict[int, int] = {}
 """How many transitions a step of the environments made → how often."""
 counters = Counters()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import children, subnormal
 from . import counters as tally
+from .env_step import steps_of
 from .frames import get_qualified_name
 from .loaders import loaders
 from .prints import claims
@@ -20,6 +21,8 @@ from .torch_hooks import optimizers
 if TYPE_CHECKING:
     from .script import ScriptWatch
 
+OFTEN = 20
+"""Steps from which on an environment is one that the script trains with."""
 #: Their trainings are not torch's; a script may import one of them and torch as well.
 FRAMEWORKS = ("tensorflow", "keras", "mxnet", "paddle", "mindspore", "jax")
 
@@ -60,6 +63,7 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         timer_taken=watch.looks.gave_way,
         failures=(*watch.clerk.failures, *tally.failures.values()),
         costs=describe_costs(watch),
+        environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
         loaders=tuple(loaders.values()),
@@ -107,7 +111,7 @@ def describe_forwards() -> tuple[ForwardSite, ...]:
         for parameter in group["params"]
     }
     rows = []
-    for (_, line), entry in list(tally.forwards.items()):
+    for (_, line, _), entry in list(tally.forwards.items()):
         code = entry.code
         parameters = list(entry.module.parameters()) if entry.module is not None else []
         rows.append(

@@ -81,29 +81,44 @@ class ProbeTimes:
 
 
 @dataclass(frozen=True)
-class BatchTimes:
-    """Seconds of a network's call for one environment, and for several at once."""
+class ThreadTimes:
+    """Seconds of an update with a number of threads: the median of many turns, and their quartiles."""
 
-    one: float
-    many: float
-    environments: int
+    median: float
+    low: float
+    high: float
+    others: float | None = None
+    """Cores that other programs kept busy meanwhile; None where it is not known."""
 
-    @property
-    def factor(self) -> float:
-        """How many times as fast each environment is with several at once."""
-        return self.one / (self.many / self.environments)
+
+@dataclass(frozen=True)
+class LaunchTimes:
+    """Seconds of an update on a GPU, done in several ways; None where one did not work."""
+
+    now: float
+    graph: float | None = None
+    """Captured once as a CUDA graph, and replayed."""
+    compiled: float | None = None
+    cpu: float | None = None
+    """The same update on the CPU."""
+    acting: float | None = None
+    """A call for acting on the GPU, its result copied to the host."""
+    acting_cpu: float | None = None
+    failed: tuple[PartFailure, ...] = ()
 
 
 @dataclass(frozen=True)
 class ProbeResults:
     """What each cure would gain; None where a probe does not apply or did not work."""
 
-    threads: dict[int, float] | None = None
-    """Seconds of an update by the number of threads."""
+    threads: dict[int, ThreadTimes] | None = None
+    """An update by the number of threads."""
     optimizer: ProbeTimes | None = None
     flush: ProbeTimes | None = None
     no_grad: ProbeTimes | None = None
-    batch: BatchTimes | None = None
+    acting: dict[int, float] | None = None
+    """Seconds of a call for acting, by its batch: the number of environments."""
+    launches: LaunchTimes | None = None
     flops: float | None = None
     """Operations per second of a matrix product on this machine."""
     failed: tuple[PartFailure, ...] = ()
@@ -154,6 +169,8 @@ class WatchRecord:
     probes: ProbeResults = ProbeResults()
     utilization: float | None = None
     """How busy the GPU was: 0 to 1. Measured from outside, and only where there is nvidia-smi."""
+    environments: int = 0
+    """How many environments were stepped again and again, each by its own call."""
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
     bursts: UpdateBursts = UpdateBursts()

@@ -29,7 +29,7 @@ from .loaders import watch_loaders
 from .on_import import AfterImport
 from .op_profile import Operations
 from .prints import watch_prints
-from .probes import probe_all
+from .probes import probe_all, probe_compiling
 from .sampler import Looks, yield_alarm_to_script
 from .schema import WatchPlan, WatchRecord
 from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
@@ -182,7 +182,11 @@ class ScriptWatch:
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
             Path(self.plan.record).with_suffix(".probing").touch()
             try:
-                self.write(replace(record, probes=probe_all(count_process_cores(), self.plan.probe)))
+                results = probe_all(count_process_cores(), self.plan.probe)
+                self.write(replace(record, probes=results))
+                if results.launches is not None:
+                    Path(self.plan.record).with_suffix(".compiling").touch()
+                    self.write(replace(record, probes=probe_compiling(results)))
             except Exception as error:
                 self.write(replace(record, failures=(*record.failures, describe_failure("probes", error))))
 
