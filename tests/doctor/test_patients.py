@@ -19,6 +19,7 @@ ITERATIONS = {
     "compile_in_training": 20,
     "graph_leak": 5,
     "growing_buffer": 50,
+    "launch_bound": 150,
     "list_batches": 150,
     "longer_episodes": 5,
     "many_updates": 2,

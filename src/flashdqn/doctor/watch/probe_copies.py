@@ -98,7 +98,8 @@ def copy_optimizer(optimizer: Any, made_of: dict[int, Any] | None = None, **chan
             new.grad = torch.zeros_like(new) if old.grad is None else old.grad.detach().clone()
             parameters.append(new)
             pairs.append((old, new))
-        groups.append({**group, "params": parameters, **changes})
+        known = {name: value for name, value in changes.items() if name in group}
+        groups.append({**group, "params": parameters, **known})
     made = type(optimizer)(groups)
     for old, new in pairs:
         made.state[new] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from .counters import Forward, describe_failure
 from .probe_copies import copy_inputs, copy_network, copy_optimizer, sum_outputs, time_in_turns
@@ -21,6 +21,8 @@ class GraphTools:
     """What a GPU needs; a test may do without one."""
 
     device = "cuda"
+    changes: ClassVar[dict[str, Any]] = {"capturable": True}
+    """Settings without which an optimizer's step cannot be captured."""
 
     def warm_up(self, action: Callable[[], object]) -> None:
         """Run something beside the main stream a few times, as capturing demands."""
@@ -93,9 +95,8 @@ def probe_launches(
     if forward is None or not is_launch_case(forward, optimizer, tools):
         return None
     times = LaunchTimes(time_in_turns(make_update(forward, optimizer))[0])
-    capturable = {"capturable": True} if "capturable" in optimizer.param_groups[0] else {}
     ways: dict[str, Callable[[], float]] = {
-        "graph": lambda: time_in_turns(tools.capture(make_update(forward, optimizer, **capturable)))[0],
+        "graph": lambda: time_in_turns(tools.capture(make_update(forward, optimizer, **tools.changes)))[0],
         "cpu": lambda: time_in_turns(make_update(forward, optimizer, "cpu", fused=None, capturable=False))[0],
         "acting": lambda: time_in_turns(make_acting(actor, None))[0],
         "acting_cpu": lambda: time_in_turns(make_acting(actor, "cpu"))[0],
