@@ -80,7 +80,7 @@ def thread(maker: Maker, script: Path, now: int, probe: dict[str, float]) -> Non
     maker.raw["threads"] = now
     maker.raw["probes"] = {
         "threads": {
-            number: {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds}
+            number: {"mean": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds}
             for number, seconds in probe.items()
         }
     }
@@ -115,7 +115,7 @@ def test_too_many_threads_on_a_machine_that_others_use(maker: Maker, script: Pat
 def test_threads_whose_times_overlap_are_not_reported(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {"1": 1e-3, "8": 1.3e-3})
     for times in maker.raw["probes"]["threads"].values():
-        times["low"], times["high"] = 0.5 * times["median"], 2 * times["median"]
+        times["low"], times["high"] = 0.5 * times["mean"], 2 * times["mean"]
     (found,) = detect_excess_threads(maker.evidence())
     assert found.certainty == 0.0
 
@@ -139,7 +139,7 @@ def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
     assert not list(detect_excess_threads(maker.evidence()))
-    maker.raw["probes"] = {"threads": {"1": {"median": 1e-3, "low": 1e-3, "high": 1e-3}}}  # the script changed their number at the end
+    maker.raw["probes"] = {"threads": {"1": {"mean": 1e-3, "low": 1e-3, "high": 1e-3}}}  # the script changed their number at the end
     assert not list(detect_excess_threads(maker.evidence()))
 
 

@@ -83,12 +83,12 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
     probe, now = record.probes.threads, record.threads
     if not probe or now not in probe:
         return
-    best = min(probe, key=lambda number: probe[number].median)
+    best = min(probe, key=lambda number: probe[number].mean)
     share = evidence.share(*COMPUTE)
     factor, least, most = compare_threads(probe[now], probe[best])
     busy = evidence.counts.cpu / max(evidence.watched, 1e-9)
     place = evidence.threads_line() or evidence.update_call()
-    crowded = describe_others(evidence, probe[now])
+    crowded = describe_others(evidence, probe[now].others)
     yield Finding(
         name="too-many-threads",
         title=f"{now} threads for work that is faster with {best}",
@@ -101,7 +101,7 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
         evidence=(
             "A forward and backward pass on a copy of the network: "
             + ", ".join(
-                f"{1e6 * times.median:,.0f} µs ({1e6 * times.low:,.0f} to {1e6 * times.high:,.0f}) with {number}"
+                f"{1e6 * times.mean:,.0f} µs ({1e6 * times.low:,.0f} to {1e6 * times.high:,.0f}) with {number}"
                 for number, times in probe.items()
             )
             + " threads.",
@@ -117,13 +117,13 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
 
 
 def compare_threads(now: ThreadTimes, best: ThreadTimes) -> tuple[float, float, float]:
-    """How many times faster the best is: by the medians, and from the cautious quartiles to the bold ones."""
-    return now.median / best.median, max(now.low / best.high, 1.0), now.high / best.low
+    """How many times faster the best is: by the means, and from the cautious ends of their intervals to the bold."""
+    return now.mean / best.mean, max(now.low / best.high, 1.0), now.high / best.low
 
 
-def describe_others(evidence: Evidence, probe: ThreadTimes) -> tuple[str, ...]:
+def describe_others(evidence: Evidence, probed: float | None) -> tuple[str, ...]:
     """A sentence if other programs own the cores: too many threads cost most when they have to share them."""
-    others = max(evidence.others or 0.0, probe.others or 0.0)
+    others = max(evidence.others or 0.0, probed or 0.0)
     if others < CROWDED * evidence.record.cores:
         return ()
     return (

@@ -105,7 +105,7 @@ def reset_after_fork() -> None:
     tally.first_step.clear()
     tally.first_update.clear()
     tally.failures.clear()
-    tally.busy_thread[:] = [0]
+    tally.busy_thread[:] = tally.busy_native[:] = [0]
     tally.local.in_env = tally.local.in_module = 0
     tally.local.pending.clear()
 

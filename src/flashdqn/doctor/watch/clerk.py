@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter, process_time, thread_time
 
 from . import counters as tally
-from .machine import CoreMeter
+from .machine import CoreMeter, read_queued_seconds, read_throttled_seconds
 from .rows import PartFailure, WatchWindow, WindowCounts
 from .sampler import Looks
 
@@ -99,6 +99,8 @@ def read_counter_totals() -> WindowCounts:
         episode_steps=now.episode_steps,
         updates=now.updates,
         cpu=process_time(),
+        queued=read_queued_seconds(tally.busy_native[0]) if tally.busy_native[0] else 0.0,
+        throttled=read_throttled_seconds(),
     )
 
 

@@ -135,6 +135,8 @@ def preserve_counters() -> Iterator[None]:
     finally:
         first_step[:] = began
         tally.busy_thread[:] = busy
+        if not busy[0]:
+            tally.busy_native[:] = busy
         vars(counters).update(before)
         tally.first_update[:] = learned
         vars(tally.bursts).update(bursts)

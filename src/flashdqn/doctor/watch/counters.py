@@ -135,6 +135,8 @@ first_update: list[float] = []
 """When the first update was done: the end of warming up."""
 busy_thread = [0]
 """The thread that trains."""
+busy_native = [0]
+"""The same, by the system's number."""
 failures: dict[str, PartFailure] = {}
 """The first failure of each part of the watch, by the part's name."""
 
@@ -194,6 +196,7 @@ def note_training_start() -> None:
     if not first_step:
         first_step.append(perf_counter() - started)
         busy_thread[0] = threading.get_ident()
+        busy_native[0] = threading.get_native_id()
 
 
 def describe_sites() -> tuple[CallSite, ...]:

@@ -34,20 +34,22 @@ def time_in_turns(*ways: Callable[[], object], rounds: int = ROUNDS) -> list[flo
     return [statistics.median(values) for values in time_each_turn(*ways, rounds=rounds)]
 
 
-def time_each_turn(*ways: Callable[[], object], rounds: int = ROUNDS) -> list[list[float]]:
+def time_each_turn(
+    *ways: Callable[[], object], rounds: int = ROUNDS, seconds: float | None = None
+) -> list[list[float]]:
     """The seconds of each way in each turn. The first time of each is not counted, unless there is no other."""
     times: list[list[float]] = [[time_once(way)] for way in ways]
     turn_seconds = sum(values[0] for values in times)
     if turn_seconds > SLOWEST:
         raise TooSlowError(f"one turn takes {turn_seconds:.1f} s")
-    end = perf_counter() + budget[0]
+    end = perf_counter() + (seconds or budget[0])
     for turn in range(rounds * TURNS):
         for number, way in enumerate(ways):
-            seconds = time_once(way)
+            spent = time_once(way)
             if turn:
-                times[number].append(seconds)
+                times[number].append(spent)
             else:
-                times[number][0] = seconds
+                times[number][0] = spent
         if perf_counter() > end:
             break
     return times

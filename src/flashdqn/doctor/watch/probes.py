@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import random
+import statistics
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -146,7 +147,7 @@ def probe_threads(forward: Forward | None, cores: int) -> dict[int, ThreadTimes]
     busy, start = read_busy_seconds(), perf_counter()
     own = process_time()
     try:
-        turns = time_each_turn(*map(update, numbers))
+        turns = time_each_turn(*map(update, numbers), seconds=2 * budget[0])
     finally:
         torch.set_num_threads(now)
     others = None
@@ -157,10 +158,10 @@ def probe_threads(forward: Forward | None, cores: int) -> dict[int, ThreadTimes]
 
 
 def summarize_turns(times: list[float], others: float | None) -> ThreadTimes:
-    """The quartiles of some turns."""
-    ordered = sorted(times)
-    quarter = len(ordered) // 4
-    return ThreadTimes(ordered[len(ordered) // 2], ordered[quarter], ordered[-1 - quarter], others)
+    """The mean of some turns, with its interval."""
+    mean = statistics.fmean(times)
+    spread = 2.0 * statistics.stdev(times) / len(times) ** 0.5 if len(times) > 1 else mean
+    return ThreadTimes(mean, max(mean - spread, min(times)), mean + spread, others)
 
 
 def probe_optimizer(optimizer: Any) -> ProbeTimes | None:

@@ -178,6 +178,10 @@ class WindowCounts:
     updates: int = 0
     cpu: float = 0.0
     """Seconds of all cores together."""
+    queued: float = 0.0
+    """Seconds in which the thread that trains was ready, and waited for a core."""
+    throttled: float = 0.0
+    """Seconds in which the container's quota of CPU time was used up."""
 
 
 @dataclass(frozen=True)

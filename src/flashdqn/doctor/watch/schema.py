@@ -82,9 +82,10 @@ class ProbeTimes:
 
 @dataclass(frozen=True)
 class ThreadTimes:
-    """Seconds of an update with a number of threads: the median of many turns, and their quartiles."""
+    """Seconds of an update with a number of threads: the mean of many turns, with its 95 % interval. Not the median:
+    now and then threads wait for one that does not get a core, and that is most of what too many of them cost."""
 
-    median: float
+    mean: float
     low: float
     high: float
     others: float | None = None
