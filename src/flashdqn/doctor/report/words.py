@@ -72,6 +72,9 @@ def strip_controls(text: str) -> str:
 
 def shorten_path(file: str) -> str:
     """A short path: from the working directory, or from the folder of packages."""
+    for packages in ("/site-packages/", "/dist-packages/"):
+        if packages in file:
+            return file.rpartition(packages)[2]
     here = str(Path.cwd())
     if file.startswith(here + os.sep):
         return file[len(here) + 1 :]

@@ -31,6 +31,8 @@ ADDERS = (
     "store_transition",
     "add_batch",
 )
+STEPS = ("step", "play_step", "env_step", "take_action", "perform_action")
+"""What people call the step of an environment."""
 #: Their `step` is not an environment's, whatever else they have.
 NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
 
@@ -49,8 +51,9 @@ def watch_class(made: Any) -> None:
     if not issubclass(type(made), type):
         return  # a decorator or a metaclass may have made something else of it
     own = vars(made)
-    if takes_action(own.get("step")) and defines_callable(made, "reset") and not is_excluded_class(made):
-        replace_method(made, "step", counted_step(own["step"]))
+    for name in STEPS:
+        if takes_action(own.get(name)) and defines_callable(made, "reset") and not is_excluded_class(made):
+            replace_method(made, name, counted_step(own[name]))
     if not defines_callable(made, "sample"):
         return
     if is_plain_function(own.get("sample")) and any(defines_callable(made, name) for name in ADDERS):

@@ -65,6 +65,8 @@ def read_rewards_and_ends(result: Any) -> tuple[Any, list[Any]]:
     """The rewards and the flags of ended episodes: from Gymnasium's five values, the older four, or three."""
     if is_tensordict(result):
         return result, []
+    if isinstance(result[1], bool) and not isinstance(result[2], bool):
+        return result[0], [result[1]]  # reward, done and something else, without an observation
     ends = list(result[2:4])
     if len(ends) == 2 and isinstance(ends[1], (dict, list, tuple)):
         ends.pop()  # the older four: infos

@@ -72,13 +72,27 @@ def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
 
 
 def copy_network(module: Any) -> Any:
-    """A copy that a probe may change."""
-    return copy.deepcopy(module).requires_grad_(True)
+    """A copy that a probe may change. Some networks hold results of earlier calls, which cannot be copied with the graph
+    behind them."""
+    tensor = sys.modules["torch"].Tensor
+    original = tensor.__deepcopy__
+
+    def copy_tensor(self: Any, memo: Any) -> Any:
+        return original(self, memo) if self.is_leaf else self.detach().clone()
+
+    tensor.__deepcopy__ = copy_tensor
+    try:
+        return copy.deepcopy(module).requires_grad_(True)
+    finally:
+        tensor.__deepcopy__ = original
 
 
 def sum_outputs(result: Any) -> Any:
-    """One number from whatever a network returns."""
-    return result.float().sum() if hasattr(result, "sum") else sum(sum_outputs(part) for part in result)
+    """One number from whatever a network returns: tensors of numbers, in tuples, lists and dicts."""
+    if hasattr(result, "is_floating_point"):
+        return result.float().sum()
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else ()
+    return sum(sum_outputs(part) for part in parts)
 
 
 def copy_optimizer(optimizer: Any, made_of: dict[int, Any] | None = None, **changes: Any) -> Any:
