@@ -166,10 +166,49 @@ class Evidence:
         """Seconds by phase, for the innermost line that is not plumbing."""
         lines: dict[Place, SecondsBy[Phase]] = {}
         for number, spent in self.by_stack.items():
-            place = find_script_frame(self.frames(number))
-            if place is not None:
-                lines.setdefault((place.file, place.line), SecondsBy())[self.names[number]] += spent
+            frame = find_script_frame(self.frames(number))
+            if frame is not None:
+                for line, part in self.split_range(frame).items():
+                    lines.setdefault((frame.file, line), SecondsBy())[self.names[number]] += part * spent
         return lines
+
+    def split_range(self, frame: Frame) -> dict[int, float]:
+        """How the time of a look is divided over the lines that it may stand for: by the glances that saw the exact
+        line, as far as there are as many as the time would explain; the rest stays at the last line."""
+        if not frame.since or not self.record.glances_tried:
+            return {frame.line: 1.0}
+        seen = {g.line: g.count for g in self.record.glances if g.file == frame.file and frame.since <= g.line <= frame.line}
+        expected = self.ranges[frame.file, frame.since, frame.line] / max(self.seconds, 1e-9) * self.record.glances_tried
+        if not seen or expected <= 0:
+            return {frame.line: 1.0}
+        known = min(sum(seen.values()) / expected, 1.0)
+        shares = {line: known * count / sum(seen.values()) for line, count in seen.items()}
+        shares[frame.line] = shares.get(frame.line, 0.0) + 1.0 - known
+        return shares
+
+    @cached_property
+    def ranges(self) -> SecondsBy[tuple[str, int, int]]:
+        """Seconds of looks by the range of lines that they stand for."""
+        seconds = SecondsBy[tuple[str, int, int]]()
+        for number, spent in self.by_stack.items():
+            frame = find_script_frame(self.frames(number))
+            if frame is not None and frame.since:
+                seconds[frame.file, frame.since, frame.line] += spent
+        return seconds
+
+    def first_line_of(self, file: str, line: int) -> int:
+        """The first line of the range that the time at this line may belong to; the line itself where it is exact."""
+        wide = [
+            (seconds, first)
+            for (where, first, last), seconds in self.ranges.items()
+            if where == file and last == line
+        ]
+        exact = sum(self.by_line.get((file, line), {}).values())
+        unsure = sum(
+            seconds * self.split_range(Frame(file, "", line, Owner.SCRIPT, None, first)).get(line, 0.0)
+            for seconds, first in wide
+        )
+        return min(first for _, first in wide) if wide and unsure > 0.3 * exact else line
 
     @cached_property
     def functions(self) -> dict[Place, str]:

@@ -105,6 +105,7 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
             share=compute_share(spent[file, line], evidence.seconds),
             phase=evidence.by_line[file, line].longest(),
             context=source.read_lines_around(file, line),
+            first=first if (first := evidence.first_line_of(file, line)) != line else 0,
         )
         for file, line in hottest
         if spent[file, line] > 0.005 * evidence.seconds

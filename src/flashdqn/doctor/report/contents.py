@@ -105,6 +105,8 @@ class HotLine(SharedTime):
     """The phase of most of that time."""
     context: tuple[tuple[int, str], ...] = ()
     """The lines around it: number and text."""
+    first: int = 0
+    """Where the time may belong to any of several lines, the first of them: Python looks only now and then. 0: exact."""
 
 
 @dataclass(frozen=True)

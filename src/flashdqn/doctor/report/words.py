@@ -90,7 +90,8 @@ def format_place(what: Finding | HotLine | CountedLine) -> str:
     """A place as train.py:41."""
     if what.line <= 0 or not what.file:
         return "the script as a whole"
-    return f"{shorten_path(what.file)}:{what.line}"
+    first = what.first if isinstance(what, HotLine) else 0
+    return f"{shorten_path(what.file)}:{f'{first}-' if first else ''}{what.line}"
 
 
 def format_command(report: Report) -> str:

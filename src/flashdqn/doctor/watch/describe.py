@@ -66,6 +66,8 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
+        glances=watch.glances.describe(),
+        glances_tried=watch.glances.attempts,
         loaders=tuple(loaders.values()),
         process=children.describe_process(),
         other=find_other_framework(),

@@ -19,6 +19,8 @@ class Frame:
     phase: Phase | None = None
     """The phase that a stand-in of the watch shows; None for every other frame. A stand-in for a network's call
     shows `FORWARD`, also where the network is called to act."""
+    since: int = 0
+    """The first line that a look here may stand for, where that is not this line: see `segments.py`. 0: this line."""
 
     @property
     def plumbing(self) -> bool:
@@ -197,6 +199,15 @@ class WatchWindow:
     counts: WindowCounts
     machine: float | None = None
     """Seconds that the cores of this process were busy, with the work of all processes; None where it is not known."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A line in whose operations the training was seen while they ran."""
+
+    file: str
+    line: int
+    count: int
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from .rows import (
     CountedTime,
     ForwardSite,
     Frame,
+    Glance,
     LoaderUse,
     OperationUse,
     OptimizerUse,
@@ -175,6 +176,9 @@ class WatchRecord:
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
     bursts: UpdateBursts = UpdateBursts()
+    glances: tuple[Glance, ...] = ()
+    glances_tried: int = 0
+    """How often a thread tried to see the exact line."""
     loaders: tuple[LoaderUse, ...] = ()
     process: ProcessInfo = ProcessInfo()
     children: tuple[WatchRecord, ...] = ()

@@ -23,6 +23,7 @@ from .counters import catch_failures, describe_failure
 from .describe import count_process_cores, describe_watch, find_other_framework
 from .duty_cycle import Turns
 from .frames import HERE
+from .glances import Glances
 from .growth import Census
 from .kinds import Ending
 from .loaders import watch_loaders
@@ -54,6 +55,7 @@ class ScriptWatch:
         self.operations = Operations() if plan.deep else None
         self.looks = Looks(plan.interval)
         self.turns = Turns()
+        self.glances = Glances()
         chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
         self.clerk = Clerk(self.looks, plan.window, chores)
         self.ended = Ending.KILLED  # stays in the record if nothing can be written later
@@ -78,6 +80,7 @@ class ScriptWatch:
         tally.started = perf_counter()
         self.looks.start()
         self.clerk.start()
+        self.glances.start()
 
     def begin_in_child(self) -> None:
         """Set up what a child needs: its own looks and windows, but no census, no probes and no end of its own."""
@@ -170,6 +173,7 @@ class ScriptWatch:
             return
         self.done = True
         self.looks.stop()
+        self.glances.stop()
         self.clerk.stop()
         if children.process.how:
             self.write(describe_watch(self))
