@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flashdqn.doctor import source
 from flashdqn.doctor.evidence import (
     Evidence,
     compute_share,
@@ -12,9 +13,11 @@ from flashdqn.doctor.evidence import (
     find_script_frame,
 )
 from flashdqn.doctor.findings.rules import LEAST_CALLS, compute_certainty, finding_rule
+from flashdqn.doctor.findings.sleeping import ASLEEP
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
+from flashdqn.doctor.workers import Activity, classify_stack
 
 FEW = 8
 """Up to this many environments a call for acting costs about as much as for one."""
@@ -33,8 +36,10 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         if evidence.names[number] is not Phase.ENVIRONMENT:
             continue
         own, last = find_script_frame(stack), find_innermost_frame(stack)
-        if own is None or last is None or not is_plain_python(last):
+        if own is None or last is None or not is_plain_python(last) or classify_stack(stack) is not Activity.WORK:
             continue
+        if ASLEEP.search(source.read_line(own.file, own.line)):
+            continue  # `sleeping` reports that
         python += seconds
         lines[own.file, own.line] = lines.get((own.file, own.line), 0.0) + seconds
         functions[own.function] = functions.get(own.function, 0.0) + seconds

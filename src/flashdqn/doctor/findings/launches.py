@@ -98,7 +98,10 @@ def compute_cpu_gain(evidence: Evidence, probe: LaunchTimes, share: float) -> fl
     """The whole on the CPU: updates and acting, each at its own speed."""
     assert probe.cpu
     acting = evidence.share(Phase.ACTING)
-    time = 1.0 - share + share * probe.cpu / probe.now
+    whole = share * evidence.watched / max(evidence.counts.updates, 1)
+    part = min(probe.now / max(whole, 1e-9), 1.0)  # the rest of an update: targets, indexing, the loss
+    small = probe.small_cpu / probe.small if probe.small and probe.small_cpu else 1.0
+    time = 1.0 - share + share * (part * probe.cpu / probe.now + (1.0 - part) * min(small, 1.0))
     if probe.acting and probe.acting_cpu:
         time += acting * (probe.acting_cpu / probe.acting - 1.0)
     return 1.0 / max(time, 0.01)

@@ -89,6 +89,8 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
         _, first, last = loop
         if any(where == file and first <= at <= last for where, at in copied):
             continue
+        if repeats_little(evidence, file, first, last):
+            continue
         phases = evidence.phase_inside(file, first, last)
         share = compute_share(sum(phases.values()), evidence.seconds)
         if phases[Phase.ENVIRONMENT] + phases[Phase.LOADING] > 0.5 * sum(phases.values()):
@@ -144,6 +146,13 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
             limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
+
+
+def repeats_little(evidence: Evidence, file: str, first: int, last: int) -> bool:
+    """Whether a loop runs only a few times for each update: it calls a network, and that is called as rarely."""
+    calls = [f for f in evidence.record.forwards if f.file == file and first < f.line <= last]
+    updates = max(evidence.record.called.updates, 1)
+    return bool(calls) and max(f.count for f in calls) / updates < 4
 
 
 def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import children, subnormal
 from . import counters as tally
-from .env_step import steps_of
+from .env_step import autoreset, steps_of
 from .frames import get_qualified_name
+from .holdings import holdings
 from .loaders import loaders
 from .prints import claims
 from .rows import ForwardSite, OptimizerUse
+from .settings import describe_settings
 from .schema import WatchCosts, WatchRecord
 from .torch_hooks import optimizers
 
@@ -66,6 +68,9 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
+        settings=describe_settings(),
+        holdings=tuple(holdings.values()),
+        autoreset=autoreset[0],
         glances=watch.glances.describe(),
         glances_tried=watch.glances.attempts,
         loaders=tuple(loaders.values()),

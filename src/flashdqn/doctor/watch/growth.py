@@ -18,6 +18,7 @@ from typing import Any
 from . import counters as tally
 from .counters import catch_failures
 from .frames import is_plumbing
+from .holdings import is_large_array, note_array, note_elements
 from .rows import Container
 
 SMALLEST = 64
@@ -56,7 +57,13 @@ class Census:
         self._next = start + max(EVERY, REST * spent)
 
     def add(self, name: str, where: str, value: Any) -> None:
-        """Note the size of a container, if it is large enough."""
+        """Note the size of a container, if it is large enough; of arrays, what they are."""
+        if is_large_array(value):
+            note_array(name, value)
+            return
+        note_elements(name, value)
+        if is_bounded(value):
+            return
         size = measure_object_size(value)
         if size < SMALLEST:
             return
@@ -140,7 +147,7 @@ def walk_containers(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if is_container(value) or is_tensor_with_graph(value):
+        if is_container(value) or is_tensor_with_graph(value) or is_large_array(value) or is_bounded(value):
             yield path, value
         elif depth < DEEPEST and is_script_object(value):
             parts = islice(read_attributes(value).items(), MOST_OBJECTS)
@@ -156,6 +163,11 @@ def is_container(value: Any) -> bool:
     return issubclass(kind, (list, dict, set)) or (
         issubclass(kind, deque) and deque.maxlen.__get__(value) is None
     )
+
+
+def is_bounded(value: Any) -> bool:
+    """Whether this is a deque that does not grow beyond its limit."""
+    return issubclass(type(value), deque) and deque.maxlen.__get__(value) is not None
 
 
 def measure_object_size(value: Any) -> int:

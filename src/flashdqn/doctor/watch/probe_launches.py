@@ -5,6 +5,7 @@ The update of a copy, three ways against the script's own: captured as a CUDA gr
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from .probe_copies import copy_inputs, copy_network, copy_optimizer, sum_outputs
 from .schema import LaunchTimes
 
 WARM_UP = 3
+BLOCK = 10
 
 
 class GraphTools:
@@ -44,12 +46,9 @@ class GraphTools:
         replay: Callable[[], object] = graph.replay
         return replay
 
-    def compile(self, action: Callable[[], object]) -> Callable[[], object]:
-        """The same work, compiled."""
-        compiled: Callable[[], object] = sys.modules["torch"].compile(action)
-        for _ in range(WARM_UP):
-            compiled()
-        return compiled
+    def compile(self, network: Any) -> Any:
+        """The same network, compiled, with its kernels in graphs."""
+        return sys.modules["torch"].compile(network, mode="reduce-overhead")
 
 
 def is_launch_case(forward: Forward | None, optimizer: Any, tools: GraphTools) -> bool:
@@ -59,8 +58,14 @@ def is_launch_case(forward: Forward | None, optimizer: Any, tools: GraphTools) -
     return bool(next(iter(forward.module.parameters())).device.type == tools.device)
 
 
-def make_update(forward: Forward, optimizer: Any, device: Any = None, **changes: Any) -> Callable[[], object]:
-    """An update of copies: forward, backward, the optimizer's step."""
+def make_update(
+    forward: Forward,
+    optimizer: Any,
+    device: Any = None,
+    wrap: Callable[[Any], Any] | None = None,
+    **changes: Any,
+) -> Callable[[], object]:
+    """An update of copies: forward, backward, the optimizer's step; `wrap` may replace the network's call."""
     network = copy_network(forward.module)
     data = copy_inputs(forward)
     if device is not None:
@@ -72,9 +77,11 @@ def make_update(forward: Forward, optimizer: Any, device: Any = None, **changes:
     if not any(group["params"] for group in mine.param_groups):
         raise ValueError("the optimizer does not train this network")
 
+    call = network if wrap is None else wrap(network)
+
     def update() -> None:
         mine.zero_grad(set_to_none=True)
-        sum_outputs(network(data)).backward()
+        sum_outputs(call(data)).backward()
         mine.step()
 
     return update
@@ -94,10 +101,12 @@ def probe_launches(
     """The update as it is, as a graph, and on the CPU; and acting on both devices."""
     if forward is None or not is_launch_case(forward, optimizer, tools):
         return None
-    times = LaunchTimes(time_in_turns(make_update(forward, optimizer))[0])
+    times = LaunchTimes(time_block(make_update(forward, optimizer)))
     ways: dict[str, Callable[[], float]] = {
-        "graph": lambda: time_in_turns(tools.capture(make_update(forward, optimizer, **tools.changes)))[0],
-        "cpu": lambda: time_in_turns(make_update(forward, optimizer, "cpu", fused=None, capturable=False))[0],
+        "graph": lambda: time_block(tools.capture(make_update(forward, optimizer, **tools.changes))),
+        "cpu": lambda: time_block(make_update(forward, optimizer, "cpu", fused=None, capturable=False)),
+        "small": lambda: time_block(make_small_operation(tools.device)),
+        "small_cpu": lambda: time_block(make_small_operation("cpu")),
         "acting": lambda: time_in_turns(make_acting(actor, None))[0],
         "acting_cpu": lambda: time_in_turns(make_acting(actor, "cpu"))[0],
     }
@@ -106,9 +115,33 @@ def probe_launches(
 
 def add_compiled(times: LaunchTimes, forward: Forward, optimizer: Any, tools: GraphTools) -> LaunchTimes:
     """The same with the compiled update: apart, because compiling may take a minute."""
-    return try_ways(
-        times, {"compiled": lambda: time_in_turns(tools.compile(make_update(forward, optimizer)))[0]}
-    )
+    logging.disable(logging.WARNING)  # the compiler's remarks are not about the script
+    try:
+        update = {"compiled": lambda: time_block(make_update(forward, optimizer, wrap=tools.compile))}
+        return try_ways(times, update)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def time_block(action: Callable[[], object]) -> float:
+    """Seconds of one of several in a row: a GPU is not waited for after each, as in a script."""
+
+    def block() -> None:
+        for _ in range(BLOCK):
+            action()
+
+    return time_in_turns(block)[0] / BLOCK
+
+
+def make_small_operation(device: str) -> Callable[[], object]:
+    """The smallest operation: what it takes is its start."""
+    torch = sys.modules["torch"]
+    tensor = torch.ones(64, device=device)
+
+    def operate() -> None:
+        torch.add(tensor, tensor)
+
+    return operate
 
 
 def try_ways(times: LaunchTimes, ways: dict[str, Callable[[], float]]) -> LaunchTimes:

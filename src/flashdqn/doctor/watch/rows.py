@@ -211,6 +211,40 @@ class Glance:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """A large array, or a long list of arrays."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    """The length of a list comes first."""
+    copies: int
+    """How many arrays of this shape each element holds: an observation and the next one are two."""
+
+
+@dataclass(frozen=True)
+class TorchSettings:
+    """How torch is set, and what the network that learns is made of."""
+
+    tf32: bool = False
+    capability: int = 0
+    """The GPU's generation; 8 and up have TF32. 0 on the CPU."""
+    cudnn_benchmark: bool = False
+    reserved: int = 0
+    """Bytes that torch keeps on the GPU."""
+    allocated: int = 0
+    """The most bytes that tensors have had there."""
+    dtypes: tuple[str, ...] = ()
+    widths: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs of each linear layer."""
+    network: str = ""
+    collections: int = 0
+    """How often Python went through all objects for garbage, since training began."""
+    collecting: float = 0.0
+    """Seconds of all collections."""
+
+
+@dataclass(frozen=True)
 class LoaderUse:
     """A DataLoader that the script went through."""
 

@@ -18,6 +18,7 @@ from .rows import (
     ForwardSite,
     Frame,
     Glance,
+    Holding,
     LoaderUse,
     OperationUse,
     OptimizerUse,
@@ -25,6 +26,7 @@ from .rows import (
     ProcessInfo,
     SpeedClaim,
     SubnormalCount,
+    TorchSettings,
     UpdateBursts,
     WatchWindow,
     WindowCounts,
@@ -106,6 +108,9 @@ class LaunchTimes:
     acting: float | None = None
     """A call for acting on the GPU, its result copied to the host."""
     acting_cpu: float | None = None
+    small: float | None = None
+    """The smallest operation on the GPU: its start."""
+    small_cpu: float | None = None
     failed: tuple[PartFailure, ...] = ()
 
 
@@ -176,6 +181,10 @@ class WatchRecord:
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
     bursts: UpdateBursts = UpdateBursts()
+    settings: TorchSettings = TorchSettings()
+    holdings: tuple[Holding, ...] = ()
+    autoreset: str = ""
+    """How the environments of one vector reset themselves, in their own words."""
     glances: tuple[Glance, ...] = ()
     glances_tried: int = 0
     """How often a thread tried to see the exact line."""

@@ -33,6 +33,7 @@ from .prints import watch_prints
 from .probes import probe_all, probe_compiling
 from .sampler import Looks, yield_alarm_to_script
 from .schema import WatchPlan, WatchRecord
+from .settings import watch_garbage
 from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
 
 
@@ -67,6 +68,7 @@ class ScriptWatch:
     def begin(self) -> None:
         """Set everything up before the script's first line."""
         watch_prints()
+        watch_garbage()
         main_module.install_class_callback(watch_class)
         special = {
             "torch": self.torch_imported,

@@ -255,7 +255,7 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
     entry.count += 1
     entry.seconds += seconds
     entry.module = module
-    shape = getattr(args[0], "shape", None) if args else None
+    shape = args[0].shape if args and issubclass(type(args[0]), methods.tensor) else None
     if shape is not None:
         batch = int(shape[0]) if len(shape) > 1 else 1
         entry.batches[batch] = entry.batches.get(batch, 0) + 1
