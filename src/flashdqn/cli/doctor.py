@@ -36,6 +36,8 @@ class DoctorArguments:
     """How long to watch, at most: 60, 90s, 2m."""
     deep: bool = False
     """Look closer: every torch operation by line, and ten times as many samples. Slows the script down."""
+    health: bool = False
+    """Also look at what is learned: gradients, values, exploration, targets, rewards."""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the report as a page."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -61,7 +63,7 @@ def run_command(arguments: list[str]) -> int:
     for path in (parsed.html, parsed.json):
         if path is not None:
             check_writable_file(path)
-    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python)
+    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python, health=parsed.health)
     check_patient(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."

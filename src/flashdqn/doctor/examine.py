@@ -8,7 +8,7 @@ from pathlib import Path
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, SecondsBy, compute_share
 from flashdqn.doctor.findings.machine import measure_compilation
-from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.findings.rules import diagnose, diagnose_health
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import (
     CountedLine,
@@ -22,6 +22,7 @@ from flashdqn.doctor.report.contents import (
 )
 from flashdqn.doctor.watch.kinds import COPIES, IMPLICIT_COPIES, Ending, Phase
 from flashdqn.doctor.watch.schema import WatchRecord
+from flashdqn.doctor.workers import summarize_workers
 
 LINES = 15
 SLOW = 0.25
@@ -67,6 +68,8 @@ def build_report(record: WatchRecord) -> Report:
         growth=list_growing_containers(record),
         trained=sum(window.seconds for window in record.windows if window.start >= record.began),
         warm_up=count_warm_up(record),
+        health=diagnose_health(evidence),
+        workers=summarize_workers(evidence),
         load=math.nan if evidence.others is None else evidence.others,
     )
 

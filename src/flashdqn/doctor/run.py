@@ -50,6 +50,8 @@ class Patient:
     probe: float = 1.0
     """Seconds for each probe after the script's end."""
     grace: float = GRACE
+    health: bool = False
+    """Whether to look at what is learned."""
 
 
 def check_patient(patient: Patient) -> None:
@@ -152,6 +154,7 @@ def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
         flush=5.0,
         probe=patient.probe,
         deep=patient.deep,
+        health=patient.health,
     )
 
 

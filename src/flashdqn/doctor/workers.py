@@ -17,6 +17,7 @@ from flashdqn.doctor.evidence import (
     is_library_file,
 )
 from flashdqn.doctor.phases import get_path_in_library
+from flashdqn.doctor.report.contents import WorkerShare
 from flashdqn.doctor.watch.kinds import Owner
 from flashdqn.doctor.watch.rows import Frame
 from flashdqn.doctor.watch.schema import WatchRecord
@@ -172,3 +173,45 @@ def find_user_place(stack: tuple[Frame, ...]) -> Place | None:
         if not frame.plumbing and not is_library_file(frame.file):
             return frame.file, frame.line
     return None
+
+
+def summarize_workers(evidence: Evidence) -> tuple[WorkerShare, ...]:
+    """What the script's other processes did, by kind."""
+    kinds: dict[str, list[Worker]] = {}
+    for worker in find_workers(evidence):
+        kinds.setdefault(name_kind(worker), []).append(worker)
+    return tuple(summarize_kind(name, workers) for name, workers in sorted(kinds.items()))
+
+
+def name_kind(worker: Worker) -> str:
+    """What a process is, in words."""
+    if worker.loads:
+        return "DataLoader workers"
+    if "ray" in worker.record.process.command.split("/")[-1]:
+        return "Ray workers"
+    if worker.updates:
+        return "processes that train"
+    return "workers" if worker.record.process.name else "other processes"
+
+
+def summarize_kind(name: str, workers: list[Worker]) -> WorkerShare:
+    """The mean shares of some processes."""
+    lines = SecondsBy[Place]()
+    for worker in workers:
+        for place, seconds in worker.work_lines().items():
+            lines[place] += seconds
+    place = lines.longest() if lines else None
+
+    def mean(activity: Activity) -> float:
+        return sum(worker.share(activity) for worker in workers) / len(workers)
+
+    return WorkerShare(
+        name=name,
+        number=len(workers),
+        steps=sum(worker.steps for worker in workers),
+        working=mean(Activity.WORK),
+        waiting=mean(Activity.WAIT),
+        messages=mean(Activity.MESSAGE),
+        busiest=max(worker.share(Activity.WORK) for worker in workers),
+        place=f"{place[0]}:{place[1]}" if place else "",
+    )

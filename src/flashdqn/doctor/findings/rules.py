@@ -11,6 +11,7 @@ from dataclasses import replace
 from flashdqn.doctor import findings
 from flashdqn.doctor.evidence import Evidence, is_library_file
 from flashdqn.doctor.report.contents import Finding
+from flashdqn.doctor.watch.health_rows import HealthRecord
 from flashdqn.doctor.watch.kinds import Ending
 
 Rule = Callable[[Evidence], Iterator[Finding]]
@@ -33,6 +34,27 @@ def finding_rule(rule: Rule) -> Rule:
     """Register a rule. A file in this folder is enough: all of them are imported."""
     _rules.append(rule)
     return rule
+
+
+HealthRule = Callable[[Evidence, HealthRecord], Iterator[Finding]]
+_health_rules: list[HealthRule] = []
+
+
+def health_rule(rule: HealthRule) -> HealthRule:
+    """Register a rule about learning."""
+    _health_rules.append(rule)
+    return rule
+
+
+def diagnose_health(evidence: Evidence) -> tuple[Finding, ...] | None:
+    """The findings about learning; None if nobody asked for them."""
+    list_rules()
+    health = evidence.record.health
+    if health is None:
+        return None
+    return tuple(
+        point_to_user(evidence, finding) for rule in _health_rules for finding in rule(evidence, health)
+    )
 
 
 def list_rules() -> tuple[Rule, ...]:

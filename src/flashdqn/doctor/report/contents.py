@@ -237,6 +237,8 @@ class Report:
     """How many of the watched seconds were training, without start-up; NaN: all of them."""
     warm_up: int = 0
     """Transitions before the first update."""
+    health: tuple[Finding, ...] | None = None
+    """Findings about learning, with `--health`; None if nobody asked."""
     workers: tuple[WorkerShare, ...] = ()
     """The script's other processes, and what they did."""
     load: float = math.nan

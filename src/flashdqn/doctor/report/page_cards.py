@@ -73,6 +73,28 @@ def render_findings(report: Report) -> str:
     return make_section("Findings, the largest gain first", cards)
 
 
+def render_health(report: Report) -> str:
+    """The findings about learning, in a section of their own."""
+    if report.health is None:
+        return ""
+    if not report.health:
+        return make_section("Learning health", "<p>Nothing was seen that is wrong.</p>")
+    cards = "".join(render_finding_card(number, finding) for number, finding in enumerate(report.health, 1))
+    return make_section("Learning health", cards)
+
+
+def render_workers(report: Report) -> str:
+    """What the script's other processes did."""
+    rows = "".join(
+        f"<tr><td><b>{one.number}</b> {escape(one.name)}</td><td>{format_percent(one.working)}</td>"
+        f"<td>{format_percent(one.waiting)}</td><td>{format_percent(one.messages)}</td>"
+        f"<td>{escape(shorten_path(one.place))}</td></tr>"
+        for one in report.workers
+    )
+    head = "<tr><th>processes</th><th>work</th><th>wait</th><th>messages</th><th>most of the work</th></tr>"
+    return make_section("Other processes", f"<table>{head}{rows}</table>") if rows else ""
+
+
 def render_finding_card(number: int, finding: Finding) -> str:
     """One finding."""
     where = ", ".join(part for part in (format_place(finding), format_cost(finding)) if part)

@@ -153,6 +153,8 @@ def format_gain(finding: Finding) -> str:
     """The predicted gain: 1.8x faster."""
     if not math.isfinite(finding.speedup):
         return "gain unknown"
+    if finding.health:
+        return "about learning"
     if finding.speedup < 1.005:
         return "not about speed"
     less = ", learning from less" if finding.changes_learning else ""

@@ -37,6 +37,17 @@ STEPS = ("step", "play_step", "env_step", "take_action", "perform_action")
 NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
 
 
+class Watchers:
+    """Who else wants to see results of steps, and replays: nobody, unless learning is looked at."""
+
+    outer: Callable[[Any], None] | None = None
+    inner: Callable[[Any], None] | None = None
+    replay: Callable[[Any], None] | None = None
+
+
+watchers = Watchers()
+
+
 @catch_failures
 def watch_module_classes(module: ModuleType) -> None:
     """Look at the classes that a module defines."""
@@ -110,6 +121,8 @@ def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
     @stand_in_for(Phase.REPLAY)
     @functools.wraps(original)
     def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if watchers.replay is not None:
+            watchers.replay(self)
         return original(self, *args, **kwargs)
 
     return replay
@@ -130,7 +143,10 @@ class StepNote:
     def __call__(self, original: Callable[..., Any], env: Any, args: Any, kwargs: Any) -> Any:
         """Call the step; note it if it is the outermost one."""
         if local.in_env or self.stranger:
-            return original(env, *args, **kwargs)
+            result = original(env, *args, **kwargs)
+            if watchers.inner is not None and not self.stranger:
+                watchers.inner(result)
+            return result
         local.in_env = 1
         start = perf_counter()
         try:
@@ -139,6 +155,8 @@ class StepNote:
             local.in_env = 0
         if is_step_result(result):
             self.known = True
+            if watchers.outer is not None:
+                watchers.outer(result)
             note_step(env, result, perf_counter() - start, sys._getframe(2))
         else:
             self.stranger = not self.known

@@ -56,6 +56,8 @@ class Forward:
         self.module: Any = None
         self.data: Any = None
         """The latest network and its input, kept to look at in the end."""
+        self.output: Any = None
+        """The latest output, with `--health`."""
         self.shape: Any = None
         """The data's shape: asking a tensor for it takes longer."""
 

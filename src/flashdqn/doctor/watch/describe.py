@@ -12,6 +12,7 @@ from . import children, subnormal
 from . import counters as tally
 from .env_step import autoreset, steps_of
 from .frames import get_qualified_name
+from .health import describe_health
 from .holdings import holdings
 from .loaders import loaders
 from .prints import claims
@@ -68,6 +69,7 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
+        health=describe_health(),
         settings=describe_settings(),
         holdings=tuple(holdings.values()),
         autoreset=autoreset[0],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from math import inf
 
+from .health_rows import HealthRecord
 from .kinds import Ending, EventKind
 from .rows import (
     CallSite,
@@ -51,6 +52,8 @@ class WatchPlan:
     probe: float
     """Seconds for each probe after the script's end."""
     deep: bool
+    health: bool = False
+    """Whether to look at what is learned."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,7 @@ class WatchRecord:
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
     bursts: UpdateBursts = UpdateBursts()
+    health: HealthRecord | None = None
     settings: TorchSettings = TorchSettings()
     holdings: tuple[Holding, ...] = ()
     autoreset: str = ""

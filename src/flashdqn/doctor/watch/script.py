@@ -25,6 +25,7 @@ from .duty_cycle import Turns
 from .frames import HERE
 from .glances import Glances
 from .growth import Census
+from .health import add_dead_units, health, look_at_update, watch_health
 from .kinds import Ending
 from .loaders import watch_loaders
 from .on_import import AfterImport
@@ -69,6 +70,8 @@ class ScriptWatch:
         """Set everything up before the script's first line."""
         watch_prints()
         watch_garbage()
+        if self.plan.health:
+            watch_health()
         main_module.install_class_callback(watch_class)
         special = {
             "torch": self.torch_imported,
@@ -121,6 +124,8 @@ class ScriptWatch:
         """Ask for a look at the next update's optimizer, and at what grows, on the script's thread."""
         if subnormal.is_check_due():
             optimizers.look = subnormal.count_subnormals
+        elif health.is_due():
+            optimizers.look = look_at_update
         if self.census.due():
             self.looks.errand = self.census.take
 
@@ -183,7 +188,7 @@ class ScriptWatch:
         self.turns.take()
         if self.operations is not None:
             self.operations.stop()
-        record = describe_watch(self)  # before the probes, which call the script's network too
+        record = add_dead_units(describe_watch(self))  # before the probes, which call the script's network too
         self.write(record)
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
             Path(self.plan.record).with_suffix(".probing").touch()

@@ -68,6 +68,8 @@ class Methods:
         self.tensor: Any = None
         self.module: Any = None
         self.compiling: Callable[[], bool] = lambda: False
+        self.keep_outputs = False
+        """Whether the latest output of each network is kept, for `--health`."""
         self.calls: dict[bool, Callable[..., Any]] = {}
         """A network's call, by whether it is counted."""
         self.originals: dict[str, Callable[..., Any]] = {}
@@ -264,6 +266,9 @@ def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameTy
             entry.data = args[0].detach()  # the first of its shape, without the graph behind it
     if graded:
         entry.graded += 1
+        if methods.keep_outputs:
+            part = first_tensor(result)
+            entry.output = part.detach() if hasattr(part, "detach") else None
     pending = local.pending
     pending.append(entry)
     if len(pending) > 256:
