@@ -127,8 +127,8 @@ def detect_frozen_target(evidence: Evidence, health: HealthRecord) -> Iterator[F
         return
     if any(a != looks[0].targets[0] for a in (look.targets[0] for look in looks)):
         return
-    if find_word(evidence, COPIES_TARGET)[1]:
-        return  # it is there, and may only be rare
+    if copies_again(evidence):
+        return  # the line is there, and may only be rare
     site = next((f for f in evidence.record.forwards if not f.trained and f.learning), None)
     yield make_health_finding(
         "frozen-target",
@@ -138,6 +138,18 @@ def detect_frozen_target(evidence: Evidence, health: HealthRecord) -> Iterator[F
         "Copy the network into the target every few hundred updates, or a little at every one.",
         "target.load_state_dict(network.state_dict())",
     )
+
+
+def copies_again(evidence: Evidence) -> bool:
+    """Whether a line copies a network's weights where it could be reached again: in a loop, or in a function that is not
+    a constructor. A copy before training is not enough."""
+    for file in list_user_files(evidence):
+        for line, text in read_numbered(file):
+            if COPIES_TARGET.search(text):
+                function = source.find_function(file, line)
+                if source.find_loops(file, line) or (function is not None and function.name != "__init__"):
+                    return True
+    return False
 
 
 @health_rule

@@ -67,7 +67,7 @@ def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
     """An optimizer that loops over its tensors in Python, although torch has one kernel for all of them."""
     probe = evidence.record.probes.optimizer
     sites = evidence.record.kinds(EventKind.OPTIMIZER)
-    if not probe or not sites:
+    if not probe or not sites or not evidence.record.optimizers:
         return
     share = compute_share(sum(site.steady for site in sites), evidence.watched)
     # The smaller of two estimates, by share and by probe: on a busy machine steps seem longer than they are.

@@ -91,7 +91,7 @@ def describe_process() -> ProcessInfo:
     current: Any = getattr(module, "current_process", None)
     name = current().name if current is not None else ""
     words = getattr(sys, "orig_argv", sys.argv)
-    return replace(process, name="" if name == "MainProcess" else name, command=" ".join(words)[:300])
+    return replace(process, name="" if name == "MainProcess" else name, command=" ".join(words)[:300], rank=os.environ.get("RANK", "") if process.how else "")
 
 
 def reset_after_fork() -> None:

@@ -69,6 +69,7 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
+        device_time=watch.device.result if watch.device else None,
         health=describe_health(),
         settings=describe_settings(),
         holdings=tuple(holdings.values()),

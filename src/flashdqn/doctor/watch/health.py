@@ -87,19 +87,24 @@ def is_other_network(module: Any, trained: set[int]) -> bool:
 
 def sum_parameters(module: Any) -> float:
     """A number that changes when the network does."""
-    return float(sum(float(p.double().sum()) for p in module.parameters()))
+    return float(sum(float(p.detach().double().sum()) for p in module.parameters()))
 
 
 def find_epsilon() -> float | None:
     """The value of a variable or an attribute that is named like the chance of exploring."""
     for name, value, _ in roots(sys._getframe(2)):
-        if type(value) is float and EPSILON.match(name):
-            return value
+        if is_chance(name, value):
+            return float(value)
         if is_script_object(value):
             for key, part in read_attributes(value).items():
-                if type(part) is float and EPSILON.match(key):
-                    return part
+                if is_chance(key, part):
+                    return float(part)
     return None
+
+
+def is_chance(name: str, value: Any) -> bool:
+    """Whether a variable is a chance of exploring, and not the small number of a division."""
+    return type(value) is float and 1e-3 <= value <= 1.0 and EPSILON.match(name) is not None
 
 
 def note_rewards(result: Any, into: RewardCount) -> None:

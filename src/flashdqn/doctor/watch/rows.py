@@ -211,6 +211,20 @@ class Glance:
 
 
 @dataclass(frozen=True)
+class DeviceTime:
+    """Two seconds of a GPU: what it did, and what it waited for."""
+
+    seconds: float
+    operations: int
+    computing: float
+    copies: float
+    launches: float
+    """Short gaps: the next kernel was being launched."""
+    host: float
+    """Long gaps: the host did something else."""
+
+
+@dataclass(frozen=True)
 class Holding:
     """A large array, or a long list of arrays."""
 
@@ -274,6 +288,8 @@ class ProcessInfo:
     name: str = ""
     """As multiprocessing calls it."""
     command: str = ""
+    rank: str = ""
+    """Its number among the processes that torchrun started."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from .rows import (
     CallSite,
     Container,
     CountedTime,
+    DeviceTime,
     ForwardSite,
     Frame,
     Glance,
@@ -184,6 +185,8 @@ class WatchRecord:
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
     bursts: UpdateBursts = UpdateBursts()
+    device_time: DeviceTime | None = None
+    """In deep mode, on a GPU."""
     health: HealthRecord | None = None
     settings: TorchSettings = TorchSettings()
     holdings: tuple[Holding, ...] = ()

@@ -21,6 +21,7 @@ from .classes import watch_class, watch_module_classes
 from .clerk import Clerk
 from .counters import catch_failures, describe_failure
 from .describe import count_process_cores, describe_watch, find_other_framework
+from .device_profile import DeviceProfile
 from .duty_cycle import Turns
 from .frames import HERE
 from .glances import Glances
@@ -58,6 +59,7 @@ class ScriptWatch:
         self.looks = Looks(plan.interval)
         self.turns = Turns()
         self.glances = Glances()
+        self.device = DeviceProfile() if plan.deep else None
         chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
         self.clerk = Clerk(self.looks, plan.window, chores)
         self.ended = Ending.KILLED  # stays in the record if nothing can be written later
@@ -126,6 +128,8 @@ class ScriptWatch:
             optimizers.look = subnormal.count_subnormals
         elif health.is_due():
             optimizers.look = look_at_update
+        if self.device is not None and self.device.is_due():
+            optimizers.look = self.device.step
         if self.census.due():
             self.looks.errand = self.census.take
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections import deque
 from types import CodeType
 
 CHECKS = ("RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -21,6 +22,8 @@ HEAVY = {
     *("UNPACK_SEQUENCE", "UNPACK_EX", "FORMAT_VALUE", "FORMAT_SIMPLE", "BUILD_STRING", "UNARY_NEGATIVE", "UNARY_INVERT"),
     *("LIST_TO_TUPLE", "IMPORT_NAME"),
 }  # fmt: skip
+SILENT = {"len", "isinstance", "type", "append"}
+"""Calls of these are done by instructions of their own, which do not look for signals."""
 RANGES = sys.version_info >= (3, 11)
 
 _instructions: dict[CodeType, list[tuple[int, str, int]]] = {}
@@ -73,9 +76,15 @@ def read_instructions(code: CodeType) -> list[tuple[int, str, int]]:
     known = _instructions.get(code)
     if known is None:
         line, known = code.co_firstlineno, []
+        loaded: deque[str] = deque(maxlen=6)
         for part in dis.get_instructions(code):
             number = part.positions.lineno if part.positions is not None else None
             line = number or line
-            known.append((part.offset, part.opname, line))
+            silent = part.opname in CALLS and not SILENT.isdisjoint(loaded)
+            known.append((part.offset, "SILENT_CALL" if silent else part.opname, line))
+            if part.opname.startswith("LOAD_") and isinstance(part.argval, str):
+                loaded.append(part.argval)
+            elif part.opname in CALLS:
+                loaded.clear()
         _instructions[code] = known
     return known
