@@ -57,7 +57,8 @@ def names() -> list[str]:
 
 
 def name_disease(name: str) -> str:
-    """The finding that a patient is for: after a double underscore follows the shape in which it has the disease."""
+    """The finding that a patient is for: after a double underscore follows the shape in which it has the
+    disease."""
     return name.partition("__")[0].replace("_", "-")
 
 

@@ -1,8 +1,8 @@
 """Does the doctor put time at the right line? Generated loops whose lines have known costs.
 
 Each script is a loop of some lines in random order: operators on arrays, products, `in` on a list, slices, calls,
-comparisons. Each line is timed alone, which gives its true share; the doctor's looks give another. A line is right if
-the doctor's share, over the lines that it names together, is within five points of the truth.
+comparisons. Each line is timed alone, which gives its true share; the doctor's looks give another. A line is
+right if the doctor's share, over the lines that it names together, is within five points of the truth.
 
     python benchmarks/doctor_lines.py --scripts 6
 """
@@ -96,7 +96,15 @@ def examine(text: str, timing: list[str], seconds: float, folder: Path) -> list[
         exact = inside[at] / whole
         wide = [b for b in range(at, first + len(truth)) if evidence.first_line_of(str(path), b) <= at < b]
         ranges = sum(inside[b] for b in wide) / whole
-        rows.append({"line": line, "true": truth[number], "exact": exact, "in_ranges": ranges, "ranged": evidence.first_line_of(str(path), at) != at})
+        rows.append(
+            {
+                "line": line,
+                "true": truth[number],
+                "exact": exact,
+                "in_ranges": ranges,
+                "ranged": evidence.first_line_of(str(path), at) != at,
+            }
+        )
     return rows
 
 
@@ -128,7 +136,9 @@ def main() -> None:
         shares = [f"{100 * row[name]:.1f}" for name in ("true", "exact", "in_ranges")]
         grid.add_row(str(row["script"]), row["line"], *shares, "yes" if right else "NO")
     Console(width=110).print(grid)
-    summary = f"{len(rows) - wrong} of {len(rows)} lines within five points of the truth, by line or by range."
+    summary = (
+        f"{len(rows) - wrong} of {len(rows)} lines within five points of the truth, by line or by range."
+    )
     Console().print(summary)
     write_json(options.json, {**context("cpu"), "summary": summary, "rows": rows})
 

@@ -84,7 +84,13 @@ class Maker:
         return self
 
     def site(self, kind: str, line: int, count: int, seconds: float = 0.0, **more: Any) -> None:
-        row = {"function": "main", "elements": count, "on_device": 0, "file": self.script, "first": seconds / count} | more
+        row = {
+            "function": "main",
+            "elements": count,
+            "on_device": 0,
+            "file": self.script,
+            "first": seconds / count,
+        } | more
         self.raw["sites"].append({"kind": kind, "line": line, "count": count, "seconds": seconds} | row)
 
     def forward(self, line: int, count: int, seconds: float, **more: Any) -> None:

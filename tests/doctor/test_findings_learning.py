@@ -11,7 +11,6 @@ from watching import line_of, write_script
 from flashdqn.doctor.findings.graphs import detect_missing_no_grad
 from flashdqn.doctor.findings.learning import (
     detect_many_updates,
-
     detect_subnormals,
     detect_unfused_optimizer,
 )

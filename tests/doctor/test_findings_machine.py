@@ -139,7 +139,9 @@ def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
     assert not list(detect_excess_threads(maker.evidence()))
-    maker.raw["probes"] = {"threads": {"1": {"mean": 1e-3, "low": 1e-3, "high": 1e-3}}}  # the script changed their number at the end
+    maker.raw["probes"] = {
+        "threads": {"1": {"mean": 1e-3, "low": 1e-3, "high": 1e-3}}
+    }  # the script changed their number at the end
     assert not list(detect_excess_threads(maker.evidence()))
 
 

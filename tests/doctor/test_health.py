@@ -43,11 +43,20 @@ def look(updates: int, **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-def health(tmp_path: Path, looks: list[dict[str, Any]], end: str = "terminated", again: str = "", **record: Any) -> Maker:
+def health(
+    tmp_path: Path, looks: list[dict[str, Any]], end: str = "terminated", again: str = "", **record: Any
+) -> Maker:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(end=end, again=again), encoding="utf-8")
     rewards = {"count": 1000, "zero": 900, "least": 0.0, "most": 1.0}
-    row = {"looks": looks, "outer": rewards, "inner": rewards, "truncated": 0, "terminated": 30, "replays": []}
+    row = {
+        "looks": looks,
+        "outer": rewards,
+        "inner": rewards,
+        "truncated": 0,
+        "terminated": 30,
+        "replays": [],
+    }
     maker = Maker(script, health=row | record)
     maker.site("env step", 6, 1000)
     maker.site("optimizer", 10, 1000)
@@ -142,7 +151,9 @@ def test_dead_units_are_counted_on_a_copy(functional: bool) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.last(torch.nn.functional.relu(self.first(x)))  # type: ignore[no-any-return]
 
-    network: nn.Module = Functional() if functional else nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    network: nn.Module = (
+        Functional() if functional else nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    )
     first = next(m for m in network.modules() if isinstance(m, nn.Linear))
     with torch.no_grad():
         first.weight.zero_()

@@ -40,7 +40,13 @@ ITERATIONS = {
     "train_every_step__warm_up": 10_020,
 }
 #: Cured by learning less often, or from other data.
-LEARNS_OTHERWISE = {"few_envs", "many_updates", "single_env_acting", "train_every_step", "train_every_step__warm_up"}
+LEARNS_OTHERWISE = {
+    "few_envs",
+    "many_updates",
+    "single_env_acting",
+    "train_every_step",
+    "train_every_step__warm_up",
+}
 #: The same sums, but perhaps in another order, or without their smallest numbers.
 ROUNDS_OTHERWISE = {"subnormals", "too_many_threads"}
 

@@ -69,7 +69,9 @@ def trained(network: nn.Module, kind: type[torch.optim.Optimizer]) -> torch.opti
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop])
-def test_all_ways_are_timed_and_nothing_changes(network: nn.Module, kind: type[torch.optim.Optimizer]) -> None:
+def test_all_ways_are_timed_and_nothing_changes(
+    network: nn.Module, kind: type[torch.optim.Optimizer]
+) -> None:
     optimizer, tools = trained(network, kind), HostTools()
     weights, state = copy.deepcopy(network.state_dict()), str(optimizer.state_dict())
     found = probe_launches(called(network, 64), optimizer, called(network, 1), tools)
@@ -148,12 +150,21 @@ def maker(tmp_path: Path) -> Maker:
 
 
 def test_launches_come_before_fewer_updates(maker: Maker) -> None:
-    times = {"now": 2.3e-3, "graph": 2.3e-4, "compiled": 1.15e-3, "cpu": 4.6e-4, "acting": 2e-4, "acting_cpu": 5e-5}
+    times = {
+        "now": 2.3e-3,
+        "graph": 2.3e-4,
+        "compiled": 1.15e-3,
+        "cpu": 4.6e-4,
+        "acting": 2e-4,
+        "acting_cpu": 5e-5,
+    }
     times |= {"small": 1e-5, "small_cpu": 1e-6}
     maker.raw["probes"] = {"launches": times}
     (found,) = detect_launches(maker.evidence())
     part = 2.3e-3 / 7e-3  # an update takes seven milliseconds, of which the copy's is this part
-    assert found.speedup == pytest.approx(1 / (0.3 + 0.7 * (part * 0.2 + (1 - part) * 0.1) - 0.2 * 0.75))  # on the CPU
+    assert found.speedup == pytest.approx(
+        1 / (0.3 + 0.7 * (part * 0.2 + (1 - part) * 0.1) - 0.2 * 0.75)
+    )  # on the CPU
     assert (found.least, found.most) == (pytest.approx(1 / (0.3 + 0.7 / 2)), found.speedup)
     said = " ".join(found.evidence)
     assert "CUDA graph: 230 µs" in said

@@ -49,14 +49,19 @@ def records(draw: st.DrawFn) -> Maker:
         maker.stack(maker.own(1), stand_in(phase))
         for phase in (Phase.ENVIRONMENT, Phase.BACKWARD, Phase.FORWARD, Phase.OPTIMIZER, Phase.DATA_MOVEMENT)
     ]
-    stacks += [maker.stack(maker.own(2), library("torch/utils/data/dataloader.py")), maker.stack(maker.own(3))]
+    stacks += [
+        maker.stack(maker.own(2), library("torch/utils/data/dataloader.py")),
+        maker.stack(maker.own(3)),
+    ]
     stacks += [maker.stack(maker.own(4), standard("multiprocessing/connection.py", "_recv"))]
     for start in range(draw(st.integers(0, 5))):
         samples = {number: draw(seconds) for number in draw(st.lists(st.sampled_from(stacks), max_size=4))}
         row = {name: draw(counts) for name in ("transitions", "vector_steps", "updates", "episodes")}
         maker.window(samples, float(start), cpu=draw(seconds), queued=draw(seconds), **row)
     for kind in ("item", "to", "optimizer", "backward", "env step", "print"):
-        maker.site(kind, draw(st.integers(1, 5)), draw(st.integers(1, 10**6)), draw(seconds), on_device=draw(counts))
+        maker.site(
+            kind, draw(st.integers(1, 5)), draw(st.integers(1, 10**6)), draw(seconds), on_device=draw(counts)
+        )
     maker.forward(1, draw(st.integers(1, 10**5)), draw(seconds), graded=draw(counts))
     for name in ("counted", "called"):
         maker.raw[name] = {"vector_steps": draw(counts), "updates": draw(counts), "seconds": draw(seconds)}
@@ -98,7 +103,15 @@ def updating(tmp_path: Path, warm_up: int) -> Maker:
     maker.site("env step", 2, 1000)
     maker.site("optimizer", 4, 1000, 1.0)
     maker.raw["optimizers"] = [
-        {"name": "Adam", "fused": True, "can_fuse": True, "tensors": 4, "elements": 9, "steps": 1000, "seconds": 1.0}
+        {
+            "name": "Adam",
+            "fused": True,
+            "can_fuse": True,
+            "tensors": 4,
+            "elements": 9,
+            "steps": 1000,
+            "seconds": 1.0,
+        }
     ]
     env = maker.stack(maker.own(2, "<module>"), stand_in(Phase.ENVIRONMENT))
     learn = maker.stack(maker.own(3, "<module>"), stand_in(Phase.BACKWARD))
@@ -194,7 +207,10 @@ def waiting(tmp_path: Path, share: float) -> Maker:
     script = tmp_path / "train.py"
     script.write_text("pipe.send(1)\npipe.recv()\nwhile True:\n    learn()\n    step()\n")
     maker = Maker(script)
-    pipe = [standard("multiprocessing/connection.py", "Connection.recv"), standard("multiprocessing/connection.py", "Connection._recv")]
+    pipe = [
+        standard("multiprocessing/connection.py", "Connection.recv"),
+        standard("multiprocessing/connection.py", "Connection._recv"),
+    ]
     stack = maker.stack(maker.own(2), stand_in(Phase.ENVIRONMENT), *pipe)
     maker.train({stack: share, maker.stack(maker.own(4)): 1 - share}, vector_steps=100, transitions=200)
     return maker
@@ -222,7 +238,9 @@ def test_messages_cost_what_the_main_process_would_save(tmp_path: Path) -> None:
     for _ in range(2):
         worker(maker, 0.1, 0.1)
     (found,) = detect_waiting(maker.evidence())
-    assert found.speedup == pytest.approx(1 / (0.2 + 0.8 * (2.0 / 8.0)))  # eight seconds of waiting for two of work
+    assert found.speedup == pytest.approx(
+        1 / (0.2 + 0.8 * (2.0 / 8.0))
+    )  # eight seconds of waiting for two of work
 
 
 def test_one_slow_worker(tmp_path: Path) -> None:
@@ -253,7 +271,9 @@ def test_the_process_that_trains_is_reported(tmp_path: Path) -> None:
 
 def loading(tmp_path: Path, **use: Any) -> Maker:
     script = tmp_path / "train.py"
-    script.write_text("class Data:\n    def __getitem__(self, i):\n        return slow(i)\nfor x in loader:\n    learn(x)\n")
+    script.write_text(
+        "class Data:\n    def __getitem__(self, i):\n        return slow(i)\nfor x in loader:\n    learn(x)\n"
+    )
     maker = Maker(script, widths={})
     row = {
         "file": str(script), "line": 4, "workers": 0, "batch": 64, "pinned": False, "persistent": False,

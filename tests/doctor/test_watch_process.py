@@ -382,7 +382,9 @@ def test_other_processes_are_followed_and_work_as_they_would_alone(tmp_path: Pat
         "ForkServerProcess-3": 101,
     }
     assert {child.process.how for child in record.children} == {"fork", "spawn"}
-    assert all(0.0 <= child.windows[0].start < record.seconds for child in workers.values())  # one clock for all
+    assert all(
+        0.0 <= child.windows[0].start < record.seconds for child in workers.values()
+    )  # one clock for all
 
 
 VECTOR = """

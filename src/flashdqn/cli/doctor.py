@@ -63,7 +63,9 @@ def run_command(arguments: list[str]) -> int:
     for path in (parsed.html, parsed.json):
         if path is not None:
             check_writable_file(path)
-    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python, health=parsed.health)
+    patient = Patient(
+        script, tuple(theirs), module, parsed.seconds, parsed.deep, parsed.python, health=parsed.health
+    )
     check_patient(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."

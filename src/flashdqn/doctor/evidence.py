@@ -81,8 +81,9 @@ class Evidence:
 
     @cached_property
     def training_windows(self) -> list[WatchWindow]:
-        """The windows that began after training did. A warm-up without updates is left out, if enough follows: a longer
-        run consists of what comes after it. The watch opens a new window when training or learning begins."""
+        """The windows that began after training did. A warm-up without updates is left out, if enough follows: a
+        longer run consists of what comes after it. The watch opens a new window when training or learning
+        begins."""
         windows = [window for window in self.record.windows if window.start >= self.record.began]
         learned = self.record.learning_began
         if learned is None or self.record.bursts.number < 2:
@@ -126,7 +127,6 @@ class Evidence:
         busy = sum(window.machine or 0.0 for window in known)
         ours = sum(window.counts.cpu for window in known) + self.worker_seconds
         return max(busy - ours, 0.0) / seconds
-
 
     @cached_property
     def seconds(self) -> float:
@@ -177,8 +177,16 @@ class Evidence:
         line, as far as there are as many as the time would explain; the rest stays at the last line."""
         if not frame.since or not self.record.glances_tried:
             return {frame.line: 1.0}
-        seen = {g.line: g.count for g in self.record.glances if g.file == frame.file and frame.since <= g.line <= frame.line}
-        expected = self.ranges[frame.file, frame.since, frame.line] / max(self.seconds, 1e-9) * self.record.glances_tried
+        seen = {
+            g.line: g.count
+            for g in self.record.glances
+            if g.file == frame.file and frame.since <= g.line <= frame.line
+        }
+        expected = (
+            self.ranges[frame.file, frame.since, frame.line]
+            / max(self.seconds, 1e-9)
+            * self.record.glances_tried
+        )
         if not seen or expected <= 0:
             return {frame.line: 1.0}
         known = min(sum(seen.values()) / expected, 1.0)
@@ -197,7 +205,8 @@ class Evidence:
         return seconds
 
     def first_line_of(self, file: str, line: int) -> int:
-        """The first line of the range that the time at this line may belong to; the line itself where it is exact."""
+        """The first line of the range that the time at this line may belong to; the line itself where it is
+        exact."""
         wide = [
             (seconds, first)
             for (where, first, last), seconds in self.ranges.items()

@@ -110,8 +110,8 @@ class Namer:
             return Phase.REPLAY
         if frame.plumbing:
             return None
-        phase = self.of_own_code(frame, innermost=i == len(stack) - 1)
-        return Phase.LEARNING_REST if phase is Phase.ACTING and self.is_in_update(stack) else phase
+        own = self.of_own_code(frame, innermost=i == len(stack) - 1)
+        return Phase.LEARNING_REST if own is Phase.ACTING and self.is_in_update(stack) else own
 
     def of_own_code(self, frame: Frame, *, innermost: bool) -> Phase | None:
         """The phase of a frame of the script's own code, by its line or by its function's name."""

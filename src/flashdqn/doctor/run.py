@@ -99,7 +99,9 @@ def watch_patient(patient: Patient, say: Callable[[str], None] = lambda _: None)
     if record.ended is Ending.MISSING:
         raise ConfigError(f"There is no module '{patient.script}' that {patient.python} can run.")
     if not record.torch and record.ended is not Ending.FAILED:
-        raise ConfigError(f"{describe_missing_torch(patient, record)}: the doctor is for trainings with PyTorch.")
+        raise ConfigError(
+            f"{describe_missing_torch(patient, record)}: the doctor is for trainings with PyTorch."
+        )
     return replace(record, utilization=meter.mean(record.training_began))
 
 
@@ -113,7 +115,8 @@ def read_children(path: Path) -> tuple[WatchRecord, ...]:
 
 
 def choose_lead(record: WatchRecord) -> WatchRecord:
-    """The record of the process that trains: where the script's own does not, of the child with the most updates."""
+    """The record of the process that trains: where the script's own does not, of the child with the most
+    updates."""
     if record.totals.updates or not any(child.totals.updates for child in record.children):
         return record
     lead = max(record.children, key=lambda child: child.totals.updates)
@@ -178,7 +181,8 @@ def wait_or_kill(
 
 
 def end_children(record: Path) -> None:
-    """End what a killed script has left behind: only processes that carry this record's name in their environment."""
+    """End what a killed script has left behind: only processes that carry this record's name in their
+    environment."""
     for path in record.parent.glob("child-*.json"):
         pid = path.stem.partition("-")[2]
         with suppress(OSError, ValueError):

@@ -44,7 +44,8 @@ SIGNS: tuple[tuple[re.Pattern[str], re.Pattern[str] | None, Activity], ...] = tu
         (r"/multiprocessing/queues\.py$", r"put|_feed", Activity.MESSAGE),
         (r"/multiprocessing/(queues|synchronize|popen_\w+|pool|managers)\.py$", r"", Activity.WAIT),
         (r"/(threading|queue|selectors|subprocess)\.py$|/concurrent/futures/", r"", Activity.WAIT),
-        (r"/joblib/parallel\.py$|/loky/(process_executor|_base)\.py$", r"retrieve|result|wait|_process_worker", Activity.WAIT),
+        (r"/joblib/parallel\.py$", r"retrieve|result|wait", Activity.WAIT),
+        (r"/loky/(process_executor|_base)\.py$", r"result|wait|_process_worker", Activity.WAIT),
         (r"/ray/_private/worker\.py$", r"(^|\.)(get|get_objects|wait|main_loop|put\w*)$", Activity.WAIT),
     )
 )  # fmt: skip
@@ -200,7 +201,7 @@ def summarize_kind(name: str, workers: list[Worker]) -> WorkerShare:
     for worker in workers:
         for place, seconds in worker.work_lines().items():
             lines[place] += seconds
-    place = lines.longest() if lines else None
+    most = lines.longest() if lines else None
 
     def mean(activity: Activity) -> float:
         return sum(worker.share(activity) for worker in workers) / len(workers)
@@ -213,5 +214,5 @@ def summarize_kind(name: str, workers: list[Worker]) -> WorkerShare:
         waiting=mean(Activity.WAIT),
         messages=mean(Activity.MESSAGE),
         busiest=max(worker.share(Activity.WORK) for worker in workers),
-        place=f"{place[0]}:{place[1]}" if place else "",
+        place=f"{most[0]}:{most[1]}" if most else "",
     )

@@ -1,6 +1,6 @@
 """Environments that take a few microseconds a step, each in a process of its own: the messages take longer."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B905
 import argparse
 import multiprocessing
 import time

@@ -1,6 +1,6 @@
 """Environments that take a few microseconds a step, in the process that trains."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B905
 import argparse
 import time
 
@@ -51,7 +51,9 @@ class WorkerEnvs:
     def step(self, actions):
         answers = [env.step(action) for env, action in zip(self.envs, actions)]
         observations, rewards, dones, infos = zip(*answers)
-        observations = [env.reset() if done else obs for env, obs, done in zip(self.envs, observations, dones)]
+        observations = [
+            env.reset() if done else obs for env, obs, done in zip(self.envs, observations, dones)
+        ]
         return np.stack(observations), np.array(rewards, np.float32), np.array(dones), infos
 
     def close(self):

@@ -1,7 +1,7 @@
 """PPO's way of collecting, with an actor and a critic: four environments, one after the other, and a call of both
 networks for each."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B007
 import argparse
 import time
 

@@ -1,7 +1,7 @@
 """PPO's way of collecting, with an actor and a critic: sixty-four environments, and one call of both networks for
 all of them."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B905, B007
 import argparse
 import time
 

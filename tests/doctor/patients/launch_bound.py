@@ -43,7 +43,9 @@ class Chain:
 
 
 def make_network():
-    return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2)).to(device)
+    return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2)).to(
+        device
+    )
 
 
 network, target = make_network(), make_network()

@@ -1,6 +1,6 @@
 """The same DQN whose update is captured once as a CUDA graph, and replayed. Without a GPU it is the same script."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B905
 import argparse
 import time
 
@@ -42,7 +42,9 @@ class Chain:
 
 
 def make_network():
-    return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2)).to(device)
+    return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2)).to(
+        device
+    )
 
 
 network, target = make_network(), make_network()

@@ -1,5 +1,5 @@
-"""A classifier of little drawings: every example is drawn in Python when the loader asks for it, by the process that
-trains."""
+"""A classifier of little drawings: every example is drawn in Python when the loader asks for it, by the process
+that trains."""
 
 # ruff: noqa: T201
 import argparse
@@ -42,7 +42,9 @@ class Drawings(Dataset):
         return torch.tensor(image).flatten(), kind
 
 
-model = nn.Sequential(nn.Linear(SIDE * SIDE, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES))
+model = nn.Sequential(
+    nn.Linear(SIDE * SIDE, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES)
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, fused=True)
 criterion = nn.CrossEntropyLoss()
 loader = DataLoader(

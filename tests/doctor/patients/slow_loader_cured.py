@@ -42,7 +42,9 @@ class Drawings(Dataset):
         return torch.tensor(image).flatten(), kind
 
 
-model = nn.Sequential(nn.Linear(SIDE * SIDE, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES))
+model = nn.Sequential(
+    nn.Linear(SIDE * SIDE, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES)
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, fused=True)
 criterion = nn.CrossEntropyLoss()
 loader = DataLoader(

@@ -1,6 +1,6 @@
 """Environments in processes of their own, whose step is a loop in Python: the network waits for them."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B905
 import argparse
 import multiprocessing
 import time

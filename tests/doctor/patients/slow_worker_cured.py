@@ -1,6 +1,6 @@
 """Environments in processes of their own, whose step is one operation on an array."""
 
-# ruff: noqa: T201
+# ruff: noqa: T201, B905
 import argparse
 import multiprocessing
 import time

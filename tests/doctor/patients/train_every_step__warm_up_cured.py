@@ -1,4 +1,5 @@
-"""DQN on CartPole with a long warm-up: ten thousand random steps, and from then on an update after every fourth step."""
+"""DQN on CartPole with a long warm-up: ten thousand random steps, and from then on an update after every fourth
+step."""
 
 # ruff: noqa: T201
 import argparse

@@ -36,7 +36,12 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         if evidence.names[number] is not Phase.ENVIRONMENT:
             continue
         own, last = find_script_frame(stack), find_innermost_frame(stack)
-        if own is None or last is None or not is_plain_python(last) or classify_stack(stack) is not Activity.WORK:
+        if (
+            own is None
+            or last is None
+            or not is_plain_python(last)
+            or classify_stack(stack) is not Activity.WORK
+        ):
             continue
         if ASLEEP.search(source.read_line(own.file, own.line)):
             continue  # `sleeping` reports that
@@ -100,7 +105,8 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
             + ", ".join(f"{1e6 * seconds:,.0f} µs for {size}" for size, seconds in curve.items())
             + ".",
         ),
-        advice=f"Step the {record.environments} environments first, stack their observations, and call the network once "
+        advice=f"Step the {record.environments} environments first, stack their observations, and call the "
+        "network once "
         f"for all; or take {number}."
         if one_by_one
         else f"Step {number} environments together and call the network once for all of them. Keep the ratio of "
@@ -113,8 +119,8 @@ def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_best_batch(curve: dict[int, float], batch: int) -> tuple[float, int]:
-    """How much cheaper acting is for each environment with more of them in a call, and how many to take: beyond that,
-    twice as many save less than a quarter."""
+    """How much cheaper acting is for each environment with more of them in a call, and how many to take: beyond
+    that, twice as many save less than a quarter."""
     now = seconds_at(curve, batch) / batch
     sizes = [size for size in sorted(curve) if size > batch]
     best = batch

@@ -20,7 +20,9 @@ WITH_TF32, WITH_HALF = 2.0, 2.5
 AMPERE = 8
 ALIGNED = 8
 OVERHANG = 2.0
-MAKERS = re.compile(r"torch\.(tensor|zeros|ones|rand|randn|randint|arange|full|empty|eye|linspace|as_tensor|from_numpy)\(")
+MAKERS = re.compile(
+    r"torch\.(tensor|zeros|ones|rand|randn|randint|arange|full|empty|eye|linspace|as_tensor|from_numpy)\("
+)
 
 
 @finding_rule
@@ -40,7 +42,8 @@ def detect_precision(evidence: Evidence) -> Iterator[Finding]:
             share=share,
             speedup=estimate_speedup(share * busy, WITH_TF32),
             evidence=(f"The GPU was busy {busy:.0%} of the time, and TF32 is off for matrix products.",),
-            advice="Allow TF32: products with 10 bits of mantissa, sums in float32. Rewards and targets do not notice.",
+            advice="Allow TF32: products with 10 bits of mantissa, sums in float32. Rewards and targets do not "
+            "notice.",
             example='torch.set_float32_matmul_precision("high")',
             cure="tf32",
             limit=Limit.COMPUTE,
@@ -53,8 +56,11 @@ def detect_precision(evidence: Evidence) -> Iterator[Finding]:
         line=place[1],
         share=share,
         speedup=estimate_speedup(share * busy, WITH_HALF if not settings.tf32 else 1.5),
-        evidence=(f"The GPU was busy {busy:.0%} of the time, and all parameters of {settings.network} are float32.",),
-        advice="Compute the forward pass and the loss in bfloat16 (autocast); parameters and optimizer stay float32.",
+        evidence=(
+            f"The GPU was busy {busy:.0%} of the time, and all parameters of {settings.network} are float32.",
+        ),
+        advice="Compute the forward pass and the loss in bfloat16 (autocast); parameters and optimizer stay "
+        "float32.",
         example='with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = compute_loss(batch)',
         cure="bf16",
         limit=Limit.COMPUTE,
@@ -66,7 +72,11 @@ def detect_precision(evidence: Evidence) -> Iterator[Finding]:
 def detect_unaligned_products(evidence: Evidence) -> Iterator[Finding]:
     """Layers whose sizes keep a GPU's fast units from being used."""
     settings, busy = evidence.record.settings, evidence.record.utilization
-    odd = [pair for pair in settings.widths if pair[0] >= 64 and pair[1] >= 64 and (pair[0] % ALIGNED or pair[1] % ALIGNED)]
+    odd = [
+        pair
+        for pair in settings.widths
+        if pair[0] >= 64 and pair[1] >= 64 and (pair[0] % ALIGNED or pair[1] % ALIGNED)
+    ]
     if not settings.capability or not odd or busy is None or busy < BUSY:
         return
     place = evidence.update_call()
@@ -124,7 +134,9 @@ def detect_pageable_copies(evidence: Evidence) -> Iterator[Finding]:
     sites = list_moves(evidence)
     if evidence.record.device != "cuda" or not loaders or not sites:
         return
-    share = compute_share(sum(site.steady for site in sites), evidence.record.counted.seconds or evidence.watched)
+    share = compute_share(
+        sum(site.steady for site in sites), evidence.record.counted.seconds or evidence.watched
+    )
     worst = max(sites, key=lambda site: site.seconds)
     yield Finding(
         name="pageable-copies",
@@ -149,7 +161,8 @@ def detect_memory_overhang(evidence: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         name="device-memory",
-        title=f"torch keeps {settings.reserved / 2**30:.1f} GB of the GPU, of which at most {settings.allocated / 2**30:.1f} were used",
+        title=f"torch keeps {settings.reserved / 2**30:.1f} GB of the GPU, of which at most "
+        f"{settings.allocated / 2**30:.1f} were used",
         file=evidence.record.script,
         line=0,
         share=0.0,

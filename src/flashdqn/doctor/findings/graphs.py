@@ -21,11 +21,17 @@ def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
     targets = [site for site in wasted if site.role is not Phase.ACTING]
     if acting:  # with the targets: one habit, one cure
         yield report_graphs(
-            evidence, wasted, "no-grad-forgotten", "A network that only acts builds a graph for gradients at every call"
+            evidence,
+            wasted,
+            "no-grad-forgotten",
+            "A network that only acts builds a graph for gradients at every call",
         )
     elif targets:
         yield report_graphs(
-            evidence, targets, "target-with-grad", "A network that only computes targets builds a graph for gradients"
+            evidence,
+            targets,
+            "target-with-grad",
+            "A network that only computes targets builds a graph for gradients",
         )
 
 

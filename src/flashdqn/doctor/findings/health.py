@@ -19,7 +19,9 @@ LEAST_LOOKS = 5
 EXPLODED, VANISHED = 1e3, 1e-6
 DIVERGED = 100.0
 """How many times as large as at first outputs become when they diverge, and how large at least."""
-COPIES_TARGET = re.compile(r"load_state_dict|\.copy_\(|lerp_|soft_update|polyak|tau\b|update_target|sync", re.IGNORECASE)
+COPIES_TARGET = re.compile(
+    r"load_state_dict|\.copy_\(|lerp_|soft_update|polyak|tau\b|update_target|sync", re.IGNORECASE
+)
 
 
 def make_health_finding(
@@ -39,7 +41,8 @@ def detect_dead_units(evidence: Evidence, health: HealthRecord) -> Iterator[Find
         f"{health.dead / health.units:.0%} of the units behind a ReLU are zero for every row of a batch",
         evidence.update_call(),
         (f"{health.dead:,} of {health.units:,} units were zero for all rows, on a copy of the network.",),
-        "Such units get no gradient and stay as they are. Lower the learning rate, scale the inputs, use LayerNorm or a "
+        "Such units get no gradient and stay as they are. Lower the learning rate, scale the inputs, use "
+        "LayerNorm or a "
         "leaky activation.",
         "nn.Linear(n, 256), nn.LayerNorm(256), nn.ReLU()",
     )
@@ -55,7 +58,9 @@ def detect_gradients(evidence: Evidence, health: HealthRecord) -> Iterator[Findi
     finite = [norm for norm in norms if math.isfinite(norm)]
     late = median(finite[len(finite) // 2 :]) if finite else math.nan
     place = evidence.update_call()
-    said = f"The norm of all gradients: {norms[0]:.3g} at first, {norms[-1]:.3g} at the end, {len(norms)} looks."
+    said = (
+        f"The norm of all gradients: {norms[0]:.3g} at first, {norms[-1]:.3g} at the end, {len(norms)} looks."
+    )
     if bad or late > EXPLODED:
         yield make_health_finding(
             "exploding-gradients",
@@ -71,7 +76,8 @@ def detect_gradients(evidence: Evidence, health: HealthRecord) -> Iterator[Findi
             "Gradients are almost zero: nothing is learned",
             place,
             (said,),
-            "Look for outputs that are saturated (tanh, sigmoid), losses that were multiplied by almost nothing, masks "
+            "Look for outputs that are saturated (tanh, sigmoid), losses that were multiplied by almost nothing, "
+            "masks "
             "that are always zero, and rewards that never come.",
         )
 
@@ -94,7 +100,8 @@ def detect_divergence(evidence: Evidence, health: HealthRecord) -> Iterator[Find
             f"Its largest output: {outputs[0]:.3g} at first, {last:.3g} at the end. Rewards are between "
             f"{health.outer.least:.3g} and {health.outer.most:.3g}.",
         ),
-        "No return can be that large. Check the discount, the mask of ended episodes, and the target network; lower the "
+        "No return can be that large. Check the discount, the mask of ended episodes, and the target network; "
+        "lower the "
         "learning rate; use a Huber loss and double Q-learning.",
         "target = reward + gamma * (1 - terminated) * next_value",
     )
@@ -113,7 +120,8 @@ def detect_exploration(evidence: Evidence, health: HealthRecord) -> Iterator[Fin
         f"The chance of exploring stays at {values[-1]:.3g}",
         find_word(evidence, re.compile(r"\b(eps|epsilon|exploration_rate)\w*\s*=[^=]")),
         (f"{values[-1]:.3g} at each of {len(values)} looks, over {health.looks[-1].updates:,} updates.",),
-        "Let it fall over the first tenth of the training, to 0.05 or less; look whether the line that lowers it is ever "
+        "Let it fall over the first tenth of the training, to 0.05 or less; look whether the line that lowers it "
+        "is ever "
         "reached.",
         "epsilon = max(0.05, 1.0 - step / 50_000)",
     )
@@ -141,8 +149,8 @@ def detect_frozen_target(evidence: Evidence, health: HealthRecord) -> Iterator[F
 
 
 def copies_again(evidence: Evidence) -> bool:
-    """Whether a line copies a network's weights where it could be reached again: in a loop, or in a function that is not
-    a constructor. A copy before training is not enough."""
+    """Whether a line copies a network's weights where it could be reached again: in a loop, or in a function
+    that is not a constructor. A copy before training is not enough."""
     for file in list_user_files(evidence):
         for line, text in read_numbered(file):
             if COPIES_TARGET.search(text):
@@ -183,7 +191,11 @@ def find_joined_ends(file: str) -> set[str]:
     for node in ast.walk(module) if module else ():
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             text = ast.unparse(node.value)
-            if re.search(r"\bterm\w*", text) and re.search(r"\btrunc\w*", text) and re.search(r"\bor\b|\||logical_or", text):
+            if (
+                re.search(r"\bterm\w*", text)
+                and re.search(r"\btrunc\w*", text)
+                and re.search(r"\bor\b|\||logical_or", text)
+            ):
                 names.add(node.targets[0].id)
     return names
 
@@ -191,7 +203,10 @@ def find_joined_ends(file: str) -> set[str]:
 def uses_as_end(text: str, names: set[str]) -> bool:
     """Whether a line stores such a name, or masks a value with it."""
     return any(
-        re.search(rf"(\.(add|push|append|store|remember|put|store_transition)\(.*\b{name}\b)|(1(\.0)?\s*-\s*{name}\b)", text)
+        re.search(
+            rf"(\.(add|push|append|store|remember|put|store_transition)\(.*\b{name}\b)|(1(\.0)?\s*-\s*{name}\b)",
+            text,
+        )
         for name in names
     )
 
@@ -210,7 +225,10 @@ def detect_small_replay(evidence: Evidence, health: HealthRecord) -> Iterator[Fi
         "small-replay",
         f"The replay holds {replay.capacity:,} transitions, and an episode has {length:,.0f}",
         find_word(evidence, re.compile(rf"\b{re.escape(replay.name)}\(")),
-        (f"`{replay.name}` with room for {replay.capacity:,}; {totals.episodes:,} episodes, {length:,.0f} steps on average.",),
+        (
+            f"`{replay.name}` with room for {replay.capacity:,}; {totals.episodes:,} episodes, {length:,.0f} "
+            "steps on average.",
+        ),
         "Batches then come from a part of one episode, and are almost the same. Keep at least some dozen episodes.",
         f"{replay.name}(capacity=100_000)",
     )
@@ -232,7 +250,8 @@ def detect_lost_rewards(evidence: Evidence, health: HealthRecord) -> Iterator[Fi
             f"{outer.count:,} rewards, all zero, in {evidence.record.totals.episodes:,} episodes.",
             *((f"Inside the wrappers they were between {inner.least:.3g} and {inner.most:.3g}.",) if lost else ()),
         ),
-        "Scale rewards before they are clipped or made integers; or look for a reward that is reached by chance at first.",
+        "Scale rewards before they are clipped or made integers; or look for a reward that is reached by chance "
+        "at first.",
         "reward = np.clip(reward / scale, -1, 1)",
     )  # fmt: skip
 

@@ -46,7 +46,8 @@ def detect_launches(evidence: Evidence) -> Iterator[Finding]:
             f"Updates take {share:.0%} of the time. On copies of the network and its optimizer, an update takes "
             f"{1e6 * probe.now:,.0f} µs as it is.",
             *describe_ways(probe, gains),
-            *((f"Replayed as a graph, it needs {needed:.0%} of its time on the GPU: the rest is launching.",) if needed else ()),
+            *((f"Replayed as a graph, it needs {needed:.0%} of its time on the GPU: the rest is "
+            "launching.",) if needed else ()),
             *((f"The GPU was busy {busy:.0%} of the time.",) if busy is not None else ()),
         ),
         advice=ADVICE[best],
@@ -58,9 +59,11 @@ def detect_launches(evidence: Evidence) -> Iterator[Finding]:
 
 
 ADVICE = {
-    "graph": "Capture the update once as a CUDA graph and replay it: one launch instead of hundreds. The replay has "
+    "graph": "Capture the update once as a CUDA graph and replay it: one launch instead of hundreds. The replay "
+    "has "
     "to stay on the device, in tensors that do not move.",
-    "compiled": "Compile the update: fewer and larger kernels. With mode='reduce-overhead' it becomes a graph, too.",
+    "compiled": "Compile the update: fewer and larger kernels. With mode='reduce-overhead' it becomes a graph, "
+    "too.",
     "cpu": "Train on the CPU: for a network this small it is faster than this GPU, in updates and in acting.",
 }
 EXAMPLES = {
@@ -70,7 +73,8 @@ EXAMPLES = {
 
 
 def compute_waiting(evidence: Evidence) -> float:
-    """The share in which the host waits for the update's results: `.item()` on the loss in the code of an update."""
+    """The share in which the host waits for the update's results: `.item()` on the loss in the code of an
+    update."""
     blocks = evidence.namer.learning_blocks
     spent = sum(
         site.steady
@@ -113,9 +117,12 @@ def describe_ways(probe: LaunchTimes, gains: dict[str, float]) -> Iterator[str]:
     for way, name in names.items():
         seconds = getattr(probe, way)
         if seconds:
-            whole = f"the whole would be {gains[way]:.1f}x faster" if way in gains else "no gain for the whole"
+            whole = (
+                f"the whole would be {gains[way]:.1f}x faster" if way in gains else "no gain for the whole"
+            )
             yield f"{name}: {1e6 * seconds:,.0f} µs an update; {whole}."
     if probe.acting and probe.acting_cpu:
-        yield f"Acting: {1e6 * probe.acting:,.0f} µs a call on the GPU, {1e6 * probe.acting_cpu:,.0f} µs on the CPU."
+        yield f"Acting: {1e6 * probe.acting:,.0f} µs a call on the GPU, {1e6 * probe.acting_cpu:,.0f} µs on the "
+        "CPU."
     for failure in probe.failed:
         yield f"One way did not work ({failure})."

@@ -40,7 +40,8 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     usual = "1/32, common with many environments" if many else "1/4, as in the first DQN that played Atari"
     yield Finding(
         name="many-updates" if many else "train-every-step",
-        title=f"{format_frequency(evidence.updates_per_step)} updates after every step of {record.width} environments"
+        title=f"{format_frequency(evidence.updates_per_step)} updates after every step of {record.width} "
+        "environments"
         if many
         else "An update after every single step",
         file=place[0],

@@ -68,14 +68,16 @@ def split_at_loader(stack: tuple[Frame, ...]) -> tuple[Place | None, Place | Non
 def describe_loader(evidence: Evidence, loader: LoaderUse | None, share: float) -> tuple[str, ...]:
     """What the loader takes."""
     updates = max(evidence.counts.updates, 1)
+    network = evidence.share(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
     found = [
         f"Loading takes {share:.0%} of the time, {1e3 * share * evidence.watched / updates:,.2f} ms for each of "
         f"{updates:,} updates; the network takes "
-        f"{1e3 * evidence.share(Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER) * evidence.watched / updates:,.2f} ms."
+        f"{1e3 * network * evidence.watched / updates:,.2f} ms."
     ]
     if loader is not None:
         found.append(
-            f"The DataLoader goes over {loader.length:,} examples of `{loader.dataset}` in batches of {loader.batch}, "
+            f"The DataLoader goes over {loader.length:,} examples of `{loader.dataset}` in batches of "
+            f"{loader.batch}, "
             f"with num_workers={loader.workers}."
         )
     return tuple(found)
@@ -111,7 +113,8 @@ def report_no_workers(
             else "Most of it is the DataLoader's own work: collecting and stacking rows.",
             f"The gain above is that of {workers} worker{'s' * (workers != 1)} on {cores} cores.",
         ),
-        advice=f"Let workers make the next batches: `num_workers={workers}, persistent_workers=True`. Or do the work of "
+        advice=f"Let workers make the next batches: `num_workers={workers}, persistent_workers=True`. Or do the "
+        "work of "
         "that line once, before training, and keep the result: then it costs nothing at all.",
         example=f"loader = DataLoader(dataset, batch_size={loader.batch if loader else 64}, shuffle=True,\n"
         f"                    num_workers={workers}, persistent_workers=True)",
@@ -133,9 +136,11 @@ def report_stacked_rows(
         share=share,
         speedup=estimate_speedup(share, STACKED),
         evidence=describe_loader(evidence, loader, share),
-        advice="The data is in memory already: draw row numbers, and index the whole tensor. Workers would not help: "
+        advice="The data is in memory already: draw row numbers, and index the whole tensor. Workers would not "
+        "help: "
         "they would send what is already here.",
-        example="for rows in torch.randperm(len(x)).split(batch_size):\n    loss = criterion(model(x[rows]), y[rows])",
+        example="for rows in torch.randperm(len(x)).split(batch_size):\n    loss = criterion(model(x[rows]), "
+        "y[rows])",
         limit=Limit.LOADING,
         certainty=compute_certainty(evidence, share, LEAST_SHARE),
     )
@@ -168,11 +173,13 @@ def report_busy_workers(
             *describe_loader(evidence, loader, share),
             f"{loader.epochs} epochs began, in {loader.starting:.1f} s."
             if restarts
-            else f"The workers are busy {working:.0%} of the time; {spare} of {evidence.record.cores} cores are left.",
+            else f"The workers are busy {working:.0%} of the time; {spare} of {evidence.record.cores} cores are "
+            "left.",
         ),
         advice="Keep the workers: `persistent_workers=True`."
         if restarts
-        else "Make an example cheaper: read, decode and transform once, and keep the result; or more workers, if cores "
+        else "Make an example cheaper: read, decode and transform once, and keep the result; or more workers, if "
+        "cores "
         "are left. The gain above assumes twice as many examples a second.",
         example="loader = DataLoader(dataset, num_workers=4, persistent_workers=True)",
         limit=Limit.LOADING,

@@ -117,7 +117,8 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
 
 
 def compare_threads(now: ThreadTimes, best: ThreadTimes) -> tuple[float, float, float]:
-    """How many times faster the best is: by the means, and from the cautious ends of their intervals to the bold."""
+    """How many times faster the best is: by the means, and from the cautious ends of their intervals to the
+    bold."""
     return now.mean / best.mean, max(now.low / best.high, 1.0), now.high / best.low
 
 
@@ -127,7 +128,8 @@ def describe_others(evidence: Evidence, probed: float | None) -> tuple[str, ...]
     if others < CROWDED * evidence.record.cores:
         return ()
     return (
-        f"Other programs kept {others:.1f} of {evidence.record.cores} cores busy meanwhile: on a machine of its own the "
+        f"Other programs kept {others:.1f} of {evidence.record.cores} cores busy meanwhile: on a machine of its "
+        "own the "
         "gain is smaller, so the lower end is what to expect there.",
     )
 

@@ -11,7 +11,9 @@ from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, compute_share, 
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding
 
-EVALUATION = re.compile(r"^_?(eval|evaluate|evaluation|evaluate_\w+|eval_\w+|validate|validation|run_eval\w*|test_agent|test_policy|estimate_loss)$")
+EVALUATION = re.compile(
+    r"^_?(eval|evaluate|evaluation|evaluate_\w+|eval_\w+|validate|validation|run_eval\w*|test_agent|test_policy|estimate_loss)$"
+)
 ZEROED = re.compile(r"zero_grad\([^)]*set_to_none\s*=\s*False|zero_grad\(\s*False\s*\)")
 JITTER = 3.0
 """How many times longer than usual a window's steps must take."""
@@ -23,7 +25,9 @@ def detect_evaluation(evidence: Evidence) -> Iterator[Finding]:
     calls, seconds = SecondsBy[Place](), 0.0
     for number, spent in evidence.by_stack.items():
         stack = [f for f in evidence.frames(number) if not f.plumbing]
-        inside = next((i for i, f in enumerate(stack) if EVALUATION.match(f.function.rpartition(".")[2])), None)
+        inside = next(
+            (i for i, f in enumerate(stack) if EVALUATION.match(f.function.rpartition(".")[2])), None
+        )
         if inside:
             seconds += spent
             calls[stack[inside - 1].file, stack[inside - 1].line] += spent
@@ -39,7 +43,8 @@ def detect_evaluation(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share),
         evidence=(f"It takes {share:.0%} of the time, called from: {source.read_line(file, line)}",),
-        advice="Evaluate less often, on fewer episodes or batches, or in a process of its own. The gain above is that of "
+        advice="Evaluate less often, on fewer episodes or batches, or in a process of its own. The gain above is "
+        "that of "
         "none at all.",
         example="if update % 10_000 == 0:\n    evaluate()",
         cure="no-eval",
@@ -51,7 +56,9 @@ def detect_evaluation(evidence: Evidence) -> Iterator[Finding]:
 def detect_garbage(evidence: Evidence) -> Iterator[Finding]:
     """Steps that take much longer now and then: because of the garbage collector, or of something rare."""
     settings = evidence.record.settings
-    share = compute_share(settings.collecting, evidence.record.seconds - min(evidence.record.began, evidence.record.seconds))
+    share = compute_share(
+        settings.collecting, evidence.record.seconds - min(evidence.record.began, evidence.record.seconds)
+    )
     if share >= 0.04:
         yield Finding(
             name="step-jitter",
@@ -64,13 +71,19 @@ def detect_garbage(evidence: Evidence) -> Iterator[Finding]:
                 f"Collections took {settings.collecting:.1f} s, {share:.0%} of the training; "
                 f"{settings.collections:,} of them went through all objects.",
             ),
-            advice="Keep transitions in arrays, not in many small objects; freeze what stays, and collect between episodes.",
-            example="gc.collect(); gc.freeze()      # once, after setting up\ngc.disable()                  # and gc.collect() now and then",
+            advice="Keep transitions in arrays, not in many small objects; freeze what stays, and collect "
+            "between episodes.",
+            example="gc.collect(); gc.freeze()      # once, after setting up\ngc.disable()                  # "
+            "and gc.collect() now and then",
             cure="gc-freeze",
             certainty=1.0 if settings.collecting > 0.5 else 0.0,
         )
         return
-    costs = [(w.seconds / w.counts.transitions, w) for w in evidence.training_windows if w.counts.transitions and w.seconds > 0.3]
+    costs = [
+        (w.seconds / w.counts.transitions, w)
+        for w in evidence.training_windows
+        if w.counts.transitions and w.seconds > 0.3
+    ]
     if len(costs) < 20:
         return
     usual = median(cost for cost, _ in costs)
@@ -82,7 +95,9 @@ def detect_garbage(evidence: Evidence) -> Iterator[Finding]:
     lines = evidence.line_seconds(slow)
     others = evidence.line_seconds([w for _, w in costs if w not in slow])
     whole = [max(sum(part.values()), 1e-9) for part in (lines, others)]
-    place = max(lines, key=lambda p: lines[p] / whole[0] - others[p] / whole[1], default=(evidence.record.script, 0))
+    place = max(
+        lines, key=lambda p: lines[p] / whole[0] - others[p] / whole[1], default=(evidence.record.script, 0)
+    )
     if lines[place] / whole[0] - others[place] / whole[1] < 0.3:
         return  # nothing of the script's own was different: another program, then
     share = compute_share(lost, evidence.watched)
@@ -94,7 +109,8 @@ def detect_garbage(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share),
         evidence=(
-            f"{len(slow)} of {len(costs)} seconds were slow, and lost {lost:.1f} s; in them, most of the difference is: "
+            f"{len(slow)} of {len(costs)} seconds were slow, and lost {lost:.1f} s; in them, most of the "
+            "difference is: "
             f"{source.read_line(*place)}",
         ),
         advice="Checkpoints, evaluation and plots: rarer, smaller, or in the background.",
@@ -149,9 +165,12 @@ def detect_slow_start(evidence: Evidence) -> Iterator[Finding]:
         speedup=1.0,
         evidence=(
             f"That is {share:.0%} of the watched time.",
-            f"The most expensive line of the start: {source.read_line(file, line)}" if line else "No line stands out.",
+            f"The most expensive line of the start: {source.read_line(file, line)}"
+            if line
+            else "No line stands out.",
         ),
-        advice="Load and prepare once and keep the result in a file; import what is needed; evaluate after the first "
+        advice="Load and prepare once and keep the result in a file; import what is needed; evaluate after the "
+        "first "
         "updates, not before. For this report: watch longer.",
         example="flashdqn doctor --seconds 3m train.py",
         certainty=1.0,

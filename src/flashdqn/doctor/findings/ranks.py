@@ -24,7 +24,9 @@ def detect_stragglers(evidence: Evidence) -> Iterator[Finding]:
     own = {}
     for record in ranks:
         seen = evidence if record is evidence.record else Evidence(record)
-        apart = seen.seconds * (1.0 - seen.share(Phase.BACKWARD, Phase.WAITING))  # waiting is in the backward pass
+        apart = seen.seconds * (
+            1.0 - seen.share(Phase.BACKWARD, Phase.WAITING)
+        )  # waiting is in the backward pass
         own[record.process.rank] = apart / max(record.totals.updates, 1)
     slowest = max(own, key=lambda rank: own[rank])
     usual = median(own.values()) if len(own) > 2 else min(own.values())
@@ -35,7 +37,8 @@ def detect_stragglers(evidence: Evidence) -> Iterator[Finding]:
     place = evidence.update_call()
     yield Finding(
         name="stragglers",
-        title=f"Rank {slowest} takes {own[slowest] / usual:.1f} times as long as the others before gradients are exchanged",
+        title=f"Rank {slowest} takes {own[slowest] / usual:.1f} times as long as the others before gradients are "
+        "exchanged",
         file=place[0],
         line=place[1],
         share=share,
@@ -45,7 +48,8 @@ def detect_stragglers(evidence: Evidence) -> Iterator[Finding]:
             + ", ".join(f"{1e3 * seconds:,.1f} ms on rank {rank}" for rank, seconds in sorted(own.items()))
             + ".",
         ),
-        advice="Give each rank the same work: the same number of environments and rows, and logging, evaluation and "
+        advice="Give each rank the same work: the same number of environments and rows, and logging, evaluation "
+        "and "
         "checkpoints spread out or left to a process of its own.",
         example="",
         limit=Limit.WORKERS,
@@ -70,17 +74,20 @@ def detect_gpu_gaps(evidence: Evidence) -> Iterator[Finding]:
     place = evidence.update_call()
     yield Finding(
         name="gpu-idle",
-        title=f"The GPU computes {seen.computing / seen.seconds:.0%} of the time; most of the rest it waits for {cause}",
+        title=f"The GPU computes {seen.computing / seen.seconds:.0%} of the time; most of the rest it waits for "
+        f"{cause}",
         file=place[0],
         line=place[1],
         share=0.0,
         speedup=1.0,
         evidence=(
-            f"Two seconds of torch's profiler: {seen.operations:,} operations, computing {seen.computing / seen.seconds:.0%}, "
+            f"Two seconds of torch's profiler: {seen.operations:,} operations, computing "
+            f"{seen.computing / seen.seconds:.0%}, "
             + ", ".join(f"{share:.0%} {name}" for name, share in parts.items())
             + ".",
         ),
-        advice="For launches: a CUDA graph or fewer, larger operations. For the host: environments, Python and logging "
+        advice="For launches: a CUDA graph or fewer, larger operations. For the host: environments, Python and "
+        "logging "
         "beside the GPU's work, not before it. For copies: keep the data on the device.",
         example="",
         certainty=1.0,

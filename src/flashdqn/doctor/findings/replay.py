@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from math import prod
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, compute_share, estimate_speedup, is_library_file
+from flashdqn.doctor.evidence import (
+    Evidence,
+    Place,
+    SecondsBy,
+    compute_share,
+    estimate_speedup,
+    is_library_file,
+)
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding
 from flashdqn.doctor.watch.kinds import EventKind
@@ -19,7 +26,9 @@ SIDE = 32
 STACKED = (2, 3, 4, 5, 6, 8)
 LARGE = 64 * 2**20
 TREE = re.compile(r"sum_?tree|segment_?tree|(^|\.)_?(propagate|retrieve)$", re.IGNORECASE)
-HANDLES_RESETS = re.compile(r"final_obs|autoreset|AutoresetMode|prev_done|previous_done|last_done|needs_reset|_final")
+HANDLES_RESETS = re.compile(
+    r"final_obs|autoreset|AutoresetMode|prev_done|previous_done|last_done|needs_reset|_final"
+)
 
 
 def is_frames(holding: Holding) -> bool:
@@ -37,7 +46,9 @@ def count_bytes(holding: Holding) -> int:
 @finding_rule
 def detect_float_frames(evidence: Evidence) -> Iterator[Finding]:
     """Pictures kept as floats: four times the memory of the bytes they came from."""
-    found = [h for h in evidence.record.holdings if h.dtype in FLOATS and is_frames(h) and count_bytes(h) > LARGE]
+    found = [
+        h for h in evidence.record.holdings if h.dtype in FLOATS and is_frames(h) and count_bytes(h) > LARGE
+    ]
     if evidence.supervised or not found:
         return
     worst = max(found, key=count_bytes)
@@ -60,7 +71,9 @@ def detect_float_frames(evidence: Evidence) -> Iterator[Finding]:
 def detect_repeated_frames(evidence: Evidence) -> Iterator[Finding]:
     """Stacks of frames, each frame in several of them, and again as the next observation."""
     found = [
-        h for h in evidence.record.holdings if is_frames(h) and count_bytes(h) > LARGE and h.shape[1] in STACKED and len(h.shape) >= 4
+        h
+        for h in evidence.record.holdings
+        if is_frames(h) and count_bytes(h) > LARGE and h.shape[1] in STACKED and len(h.shape) >= 4
     ]
     if evidence.supervised or not found:
         return
@@ -75,8 +88,12 @@ def detect_repeated_frames(evidence: Evidence) -> Iterator[Finding]:
         line=place[1],
         share=0.0,
         speedup=1.0,
-        evidence=(f"Stacks of {worst.shape[1]} frames, shape {worst.shape}" + (", with the next stack beside each." if pairs else "."),),
-        advice="Keep each frame once, in the order in which they came, and put the stacks together when a batch is drawn.",
+        evidence=(
+            f"Stacks of {worst.shape[1]} frames, shape {worst.shape}"
+            + (", with the next stack beside each." if pairs else "."),
+        ),
+        advice="Keep each frame once, in the order in which they came, and put the stacks together when a batch "
+        "is drawn.",
         example="stack = frames[rows[:, None] - np.arange(k)[::-1]]   # episodes' starts need a mask",
         certainty=1.0,
     )
@@ -113,8 +130,11 @@ def detect_python_tree(evidence: Evidence) -> Iterator[Finding]:
         line=line,
         share=share,
         speedup=estimate_speedup(share, 20.0),
-        evidence=(f"The tree takes {share:.0%} of the time. Its most expensive line: {source.read_line(file, line)}",),
-        advice="Walk the tree for the whole batch at once, level by level, with arrays: log2(n) operations for any batch.",
+        evidence=(
+            f"The tree takes {share:.0%} of the time. Its most expensive line: {source.read_line(file, line)}",
+        ),
+        advice="Walk the tree for the whole batch at once, level by level, with arrays: log2(n) operations for "
+        "any batch.",
         example="node = np.zeros(batch, int)\nfor _ in range(depth):\n    left = 2 * node + 1\n"
         "    right = value > tree[left]; value -= right * tree[left]; node = left + right",
         certainty=compute_certainty(evidence, share, 0.05),
@@ -133,16 +153,20 @@ def detect_ratio_by_envs(evidence: Evidence) -> Iterator[Finding]:
     place = evidence.update_call()
     yield Finding(
         name="ratio-depends-on-envs",
-        title=f"{evidence.updates_per_step:.3g} updates for each step of {record.width} environments: with more of them, it "
+        title=f"{evidence.updates_per_step:.3g} updates for each step of {record.width} environments: with more "
+        "of them, it "
         "learns less from each transition",
         file=place[0],
         line=place[1],
         share=0.0,
         speedup=1.0,
-        evidence=(f"The ratio is {evidence.ratio:.3g} updates a transition now, and would be half of that with {2 * record.width}.",),
-        advice="Say the ratio in updates per transition, and derive the number of updates from it. Then the number of "
+        evidence=(f"The ratio is {evidence.ratio:.3g} updates a transition now, and would be half of that with "
+        f"{2 * record.width}.",),
+        advice="Say the ratio in updates per transition, and derive the number of updates from it. Then the "
+        "number of "
         "environments is a matter of speed alone.",
-        example="updates_due += ratio * number_of_environments\nwhile updates_due >= 1:\n    train_step(); updates_due -= 1",
+        example="updates_due += ratio * number_of_environments\nwhile updates_due >= 1:\n    train_step(); "
+        "updates_due -= 1",
         certainty=1.0,
     )  # fmt: skip
 
@@ -168,10 +192,12 @@ def detect_autoreset(evidence: Evidence) -> Iterator[Finding]:
         share=0.0,
         speedup=1.0,
         evidence=(
-            f"The environments reset in the step after an end (autoreset mode NextStep), and {record.totals.episodes:,} "
+            "The environments reset in the step after an end (autoreset mode NextStep), and "
+            f"{record.totals.episodes:,} "
             "episodes ended; nothing in this file looks at it.",
         ),
-        advice="Leave out the transitions that begin where the step before has ended; or ask for the other mode, in which "
+        advice="Leave out the transitions that begin where the step before has ended; or ask for the other mode, "
+        "in which "
         "the last observation is in `infos`.",
         example="valid = ~done_before                     # done_before = terminated | truncated of the last step\n"
         "gym.make_vec(..., vector_kwargs={'autoreset_mode': gym.vector.AutoresetMode.SAME_STEP})",

@@ -235,8 +235,8 @@ def builds_from_list(file: str, line: int) -> bool:
 
 
 def is_filled_list(file: str, line: int, argument: ast.expr) -> bool:
-    """Whether an argument is the name of a list that the same function fills element by element, or that comes from a
-    `zip(*…)`."""
+    """Whether an argument is the name of a list that the same function fills element by element, or that comes
+    from a `zip(*…)`."""
     function = source.find_function(file, line)
     if function is None or not isinstance(argument, ast.Name):
         return False
@@ -250,7 +250,9 @@ def is_filled_list(file: str, line: int, argument: ast.expr) -> bool:
         ):
             return True
         if isinstance(node, ast.Assign) and is_unzipped(node.value):
-            names = {part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+            names = {
+                part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)
+            }
             if argument.id in names:
                 return True
     return False

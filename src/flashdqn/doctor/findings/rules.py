@@ -104,9 +104,7 @@ def rank_findings(found: list[Finding]) -> tuple[Finding, ...]:
     """The certain and worthwhile findings: the largest gain first, then those that are not about speed."""
     kept = [f for f in found if f.certainty >= CERTAIN and (f.speedup >= LEAST_GAIN or f.speedup == 1.0)]
     launches = any(f.name == "launch-bound" for f in kept)  # fewer updates hide it, they do not cure it
-    return tuple(
-        sorted(kept, key=lambda f: (launches and f.changes_learning, -f.speedup, -f.share, f.name))
-    )
+    return tuple(sorted(kept, key=lambda f: (launches and f.changes_learning, -f.speedup, -f.share, f.name)))
 
 
 def format_frequency(number: float) -> str:

@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, compute_share, estimate_speedup, is_library_file
+from flashdqn.doctor.evidence import (
+    Evidence,
+    Place,
+    SecondsBy,
+    compute_share,
+    estimate_speedup,
+    is_library_file,
+)
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
@@ -15,7 +22,9 @@ from flashdqn.doctor.watch.rows import Frame
 LEAST_SHARE = 0.1
 ASLEEP = re.compile(r"\b(sleep|tick|tick_busy_loop|waitKey|wait_for_input|pause)\(")
 """Calls that do nothing for a while: a clock for a game's frames, a window that is to be seen, a pause."""
-FILES = re.compile(r"/torch/serialization\.py$|/numpy/lib/(npyio|_npyio_impl|format)\.py$|/pickle\.py$|/h5py/|/PIL/Image")
+FILES = re.compile(
+    r"/torch/serialization\.py$|/numpy/lib/(npyio|_npyio_impl|format)\.py$|/pickle\.py$|/h5py/|/PIL/Image"
+)
 READS = re.compile(r"\b(open|read|readline|readlines|load|imread|read_csv|loadtxt|fromfile|read_image)\(")
 
 

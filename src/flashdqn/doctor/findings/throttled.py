@@ -24,6 +24,8 @@ def detect_throttling(evidence: Evidence) -> Iterator[Finding]:
     if share < LEAST_SHARE or len(known) < 3:
         return
     others = evidence.others
+    cores = evidence.record.cores
+    crowd = (f"Other programs kept {others:.1f} of {cores} cores busy.",) if others is not None else ()
     yield Finding(
         name="throttled",
         title="The container has used up its share of CPU time, again and again"
@@ -37,9 +39,10 @@ def detect_throttling(evidence: Evidence) -> Iterator[Finding]:
             f"The training was ready to run, and waited for a core, {queued:.0%} of the time."
             if queued >= quota
             else f"The quota of CPU time was used up {quota:.0%} of the time.",
-            *((f"Other programs kept {others:.1f} of {evidence.record.cores} cores busy.",) if others is not None else ()),
+            *crowd,
         ),
-        advice="Times and gains in this report hold for the machine as it was. Measure again when it is quiet, or give "
+        advice="Times and gains in this report hold for the machine as it was. Measure again when it is quiet, "
+        "or give "
         "the script cores of its own."
         if queued >= quota
         else "Ask for more CPU, or use fewer threads and workers than the quota has cores.",

@@ -91,14 +91,16 @@ def describe_meeting(evidence: Evidence, meeting: Meeting) -> tuple[str, ...]:
     messages = sum(worker.share(Activity.MESSAGE) for worker in meeting.workers) / number
     steps = evidence.counts.vector_steps
     found = [
-        f"The main process waits for {number} workers {compute_share(meeting.waits, evidence.watched):.0%} of the time, "
+        f"The main process waits for {number} workers {compute_share(meeting.waits, evidence.watched):.0%} of "
+        "the time, "
         f"and packs or unpacks messages {compute_share(meeting.messages, evidence.watched):.0%}.",
         f"A worker works {meeting.mean:.0%} of its time, waits {waiting:.0%}, and sends or reads messages "
         f"{messages:.0%}.",
     ]
     if steps:
         found.append(
-            f"For each step of all environments the main process waits {1e6 * meeting.waits / steps:,.0f} µs; the work in "
+            f"For each step of all environments the main process waits {1e6 * meeting.waits / steps:,.0f} µs; "
+            "the work in "
             f"all workers together takes {1e6 * meeting.work / steps:,.0f} µs."
         )
     return tuple(found)
@@ -115,8 +117,10 @@ def report_costly_messages(evidence: Evidence, meeting: Meeting) -> Finding:
         line=meeting.place[1],
         share=share,
         speedup=estimate_speedup(share, lost / max(meeting.work, 1e-9)),
-        evidence=(*describe_meeting(evidence, meeting), "The gain above is that of doing the same work in the main process."),
-        advice="Step these environments in the main process, one after the other or with arrays; or let each worker "
+        evidence=(*describe_meeting(evidence, meeting), "The gain above is that of doing the same work in the "
+        "main process."),
+        advice="Step these environments in the main process, one after the other or with arrays; or let each "
+        "worker "
         "do more for a message: several environments, or several steps.",
         example='envs = gymnasium.vector.SyncVectorEnv(makers)       # instead of AsyncVectorEnv, SubprocVecEnv',
         limit=Limit.WORKERS,
@@ -137,7 +141,8 @@ def report_slow_worker(evidence: Evidence, meeting: Meeting, *, even: bool) -> F
         name="slow-worker",
         title=f"{len(meeting.workers)} workers are busy, and the main process waits for them"
         if even
-        else f"One of {len(meeting.workers)} workers works {most / max(average, 1e-9):.1f} times as long as the others: "
+        else f"One of {len(meeting.workers)} workers works {most / max(average, 1e-9):.1f} times as long as the "
+        "others: "
         "all wait for it",
         file=file,
         line=line,
@@ -145,12 +150,19 @@ def report_slow_worker(evidence: Evidence, meeting: Meeting, *, even: bool) -> F
         speedup=estimate_speedup(share * min(1.0, in_python if even else 1.0), factor),
         evidence=(
             *describe_meeting(evidence, meeting),
-            f"Most of their work: {source.read_line(file, line)}" if line else "What they do could not be seen.",
+            f"Most of their work: {source.read_line(file, line)}"
+            if line
+            else "What they do could not be seen.",
             f"{len(meeting.workers)} workers share {evidence.record.cores} cores.",
         ),
-        advice="Make the workers' step cheaper: compile its inner loops, or step many environments at once with arrays."
+        advice="Make the workers' step cheaper: compile its inner loops, or step many environments at once with "
+        "arrays."
         + (" The gain above assumes that such code is about ten times faster." if even else "")
-        + (" More workers than cores only wait for one another." if len(meeting.workers) > evidence.record.cores else ""),
+        + (
+            " More workers than cores only wait for one another."
+            if len(meeting.workers) > evidence.record.cores
+            else ""
+        ),
         example="@numba.njit(cache=True)\ndef step_all(states, actions):\n    ...",
         limit=Limit.ENVIRONMENT,
         certainty=meeting.certain,
@@ -173,9 +185,11 @@ def report_waiting(evidence: Evidence, meeting: Meeting) -> Finding:
             *describe_meeting(evidence, meeting),
             "The gain above is that of both working at the same time.",
         ),
-        advice="Let the workers step while the network learns or acts for another half of them: send the actions, do "
+        advice="Let the workers step while the network learns or acts for another half of them: send the "
+        "actions, do "
         "something else, then receive. Or give each worker more environments.",
-        example="envs.step_async(actions)\nlearn()                      # while they step\nresult = envs.step_wait()",
+        example="envs.step_async(actions)\nlearn()                      # while they step\nresult = "
+        "envs.step_wait()",
         limit=Limit.WORKERS,
         certainty=meeting.certain,
     )

@@ -34,7 +34,8 @@ class Limit(StrEnum):
 
 
 class SharedTime:
-    """Something with a share of the time. It cannot hold a share below 0 or above 1; NaN is one that is not known."""
+    """Something with a share of the time. It cannot hold a share below 0 or above 1; NaN is one that is not
+    known."""
 
     share: float
 
@@ -77,7 +78,8 @@ class Finding(SharedTime):
     cure: str = ""
     """The one setting that cures it, by its name in `flashdqn.doctor.cures`; empty if it takes more than that."""
     within: str = ""
-    """The line of a library in which the time is spent, as file:line, where `file` and `line` are the user's call."""
+    """The line of a library in which the time is spent, as file:line, where `file` and `line` are the user's
+    call."""
     health: bool = False
     """Whether it is about what is learned, not about time: shown in a section of its own."""
 
@@ -106,7 +108,8 @@ class HotLine(SharedTime):
     context: tuple[tuple[int, str], ...] = ()
     """The lines around it: number and text."""
     first: int = 0
-    """Where the time may belong to any of several lines, the first of them: Python looks only now and then. 0: exact."""
+    """Where the time may belong to any of several lines, the first of them: Python looks only now and then. 0:
+    exact."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ def render_head(report: Report) -> str:
         f'<p class="soft">{escape(describe_machine(report))}</p></header>'
         + (render_traceback(report) if report.ended is Ending.FAILED and report.error else "")
         + f'<div class="tiles">{tiles}</div>'
-        f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>{render_text(report.bound_because)}</div>'
+        f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>'
+        f"{render_text(report.bound_because)}</div>"
     )
 
 

@@ -59,7 +59,10 @@ def leave_entry(plan: WatchPlan, plan_file: str) -> None:
     entry = Path(plan_file).with_name("enter")
     entry.mkdir(exist_ok=True)
     text = ENTRY.format(
-        name=__name__.rpartition(".")[0], init=str(folder / "__init__.py"), folder=str(folder), variable=VARIABLE
+        name=__name__.rpartition(".")[0],
+        init=str(folder / "__init__.py"),
+        folder=str(folder),
+        variable=VARIABLE,
     )
     (entry / "sitecustomize.py").write_text(text, encoding="utf-8")
     before = os.environ.get("PYTHONPATH")
@@ -91,17 +94,28 @@ def describe_process() -> ProcessInfo:
     current: Any = getattr(module, "current_process", None)
     name = current().name if current is not None else ""
     words = getattr(sys, "orig_argv", sys.argv)
-    return replace(process, name="" if name == "MainProcess" else name, command=" ".join(words)[:300], rank=os.environ.get("RANK", "") if process.how else "")
+    return replace(
+        process,
+        name="" if name == "MainProcess" else name,
+        command=" ".join(words)[:300],
+        rank=os.environ.get("RANK", "") if process.how else "",
+    )
 
 
 def reset_after_fork() -> None:
     """Forget what the parent has counted."""
-    for table in (tally.sites, tally.by_instruction, tally.forwards, tally.forwards_by_instruction, tally.widths):
+    for table in (
+        tally.sites,
+        tally.by_instruction,
+        tally.forwards,
+        tally.forwards_by_instruction,
+        tally.widths,
+    ):
         table.clear()
     vars(tally.counters).update(vars(tally.Counters()))
     vars(tally.bursts).update(vars(tally.Bursts()))
-    for table in (env_step.steps_of, env_step.began_at):
-        table.clear()
+    env_step.steps_of.clear()
+    env_step.began_at.clear()
     tally.first_step.clear()
     tally.first_update.clear()
     tally.failures.clear()
@@ -133,7 +147,7 @@ def watch_main_of_child(spawn: ModuleType) -> None:
         if main is not None:
             watch_module_classes(main)
 
-    spawn.prepare = prepare
+    setattr(spawn, "prepare", prepare)  # noqa: B010 (a module, to the type checker)
 
 
 def only_forks_others() -> bool:
@@ -144,4 +158,3 @@ def only_forks_others() -> bool:
 def is_over(plan: WatchPlan) -> bool:
     """Whether the time of watching is up: what a process does while its parent is examined does not count."""
     return perf_counter() - tally.started > plan.seconds
-

@@ -46,7 +46,9 @@ class Clerk(threading.Thread):
         """Wait until the window is over, or until training or learning begins, which starts a new window."""
         began = count_beginnings()
         end = perf_counter() + self.length
-        while (left := end - perf_counter()) > 0 and not self.over.wait(left if began == 2 else min(left, 0.05)):
+        while (left := end - perf_counter()) > 0 and not self.over.wait(
+            left if began == 2 else min(left, 0.05)
+        ):
             if count_beginnings() != began:
                 break
         return self.over.is_set()

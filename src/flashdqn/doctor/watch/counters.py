@@ -63,8 +63,8 @@ class Forward:
 
 
 class Bursts:
-    """Updates that follow one another without a step of the environments between them are one burst. What comes before
-    the first burst is warming up, and says nothing about how often the script trains."""
+    """Updates that follow one another without a step of the environments between them are one burst. What comes
+    before the first burst is warming up, and says nothing about how often the script trains."""
 
     def __init__(self) -> None:
         self.steps = -1
@@ -118,8 +118,8 @@ class Counters:
 
 
 sites: dict[Key, list[Any]] = {}
-"""Count, seconds, elements, how often on the GPU, the code, kept so that its id is not used again, and the seconds of
-the first time."""
+"""Count, seconds, elements, how often on the GPU, the code, kept so that its id is not used again, and the
+seconds of the first time."""
 by_instruction: dict[Key, list[Any]] = {}
 """The same entries by kind, code and instruction: an instruction is known at once, a line must be looked up."""
 forwards: dict[tuple[int, int, bool], Forward] = {}

@@ -17,8 +17,8 @@ from .holdings import holdings
 from .loaders import loaders
 from .prints import claims
 from .rows import ForwardSite, OptimizerUse
-from .settings import describe_settings
 from .schema import WatchCosts, WatchRecord
+from .settings import describe_settings
 from .torch_hooks import optimizers
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Why a GPU idles: two seconds of torch's own profiler, in deep mode.
 
-The gaps between the GPU's kernels are sorted by their length: short ones are launches that come one by one, long ones
-are the host doing something else. Copies are counted apart.
+The gaps between the GPU's kernels are sorted by their length: short ones are launches that come one by one, long
+ones are the host doing something else. Copies are counted apart.
 """
 
 from __future__ import annotations
@@ -36,10 +36,18 @@ class DeviceProfile:
     def is_due(self) -> bool:
         """Whether it is time to start, or to stop."""
         torch = sys.modules.get("torch")
-        if self._done or not tally.first_update or not getattr(getattr(torch, "cuda", None), "is_initialized", bool)():
+        if (
+            self._done
+            or not tally.first_update
+            or not getattr(getattr(torch, "cuda", None), "is_initialized", bool)()
+        ):
             return False
         now = perf_counter()
-        return now - self._began > LENGTH if self.profiler is not None else now - tally.started - tally.first_update[0] > AFTER
+        return (
+            now - self._began > LENGTH
+            if self.profiler is not None
+            else now - tally.started - tally.first_update[0] > AFTER
+        )
 
     @catch_failures
     def step(self, _: Any) -> None:

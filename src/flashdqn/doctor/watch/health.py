@@ -25,7 +25,9 @@ from .torch_hooks import methods
 
 EVERY = 1.0
 EPSILON = re.compile(r"^_?(eps|epsilon|exploration_rate|explore_rate|exploration_prob)$", re.IGNORECASE)
-CAPACITY = re.compile(r"^_?(capacity|max_?size|max_?len|buffer_size|memory_size|mem_size|max_mem|size|limit)$")
+CAPACITY = re.compile(
+    r"^_?(capacity|max_?size|max_?len|buffer_size|memory_size|mem_size|max_mem|size|limit)$"
+)
 LEAST_ROWS = 32
 
 
@@ -64,7 +66,9 @@ def look_at_update(optimizer: Any) -> None:
         forwards = [f for f in list(tally.forwards.values()) if f.module is not None]
         outputs = [float(f.output.float().abs().max()) for f in forwards if f.graded and f.output is not None]
         trained = {id(p) for p in parameters}
-        targets = [sum_parameters(f.module) for f in forwards if not f.graded and is_other_network(f.module, trained)]
+        targets = [
+            sum_parameters(f.module) for f in forwards if not f.graded and is_other_network(f.module, trained)
+        ]
     health.looks.append(
         HealthLook(
             time=perf_counter() - tally.started,
@@ -158,7 +162,7 @@ def describe_health() -> HealthRecord | None:
 
 def count_dead_units(forward: Any) -> tuple[int, int] | None:
     """How many units behind a ReLU are zero for every row of a batch, and how many there are; on a copy."""
-    torch = sys.modules["torch"]
+    torch: Any = sys.modules["torch"]
     if forward is None or len(forward.data.shape) < 2 or forward.data.shape[0] < LEAST_ROWS:
         return None
     network, data = copy_network(forward.module).eval(), copy_inputs(forward)
@@ -176,7 +180,9 @@ def count_dead_units(forward: Any) -> tuple[int, int] | None:
             network(data)
     finally:
         functional.relu, torch.relu, torch.Tensor.relu = original, plain, method
-    active = [part.transpose(0, 1).reshape(part.shape[1], -1).gt(0).any(1) for part in seen if part.dim() >= 2]
+    active = [
+        part.transpose(0, 1).reshape(part.shape[1], -1).gt(0).any(1) for part in seen if part.dim() >= 2
+    ]
     units = sum(int(part.numel()) for part in active)
     return sum(int((~part).sum()) for part in active), units
 
@@ -203,7 +209,9 @@ def add_dead_units(record: WatchRecord) -> WatchRecord:
     """The record with the dead units counted, on a copy of the network that learns most."""
     if record.health is None:
         return record
-    learners = [f for f in tally.forwards.values() if f.graded and hasattr(f.data, "detach") and f.module is not None]
+    learners = [
+        f for f in tally.forwards.values() if f.graded and hasattr(f.data, "detach") and f.module is not None
+    ]
     try:
         found = count_dead_units(max(learners, key=lambda f: f.seconds, default=None))
     except Exception as error:  # a network that cannot be copied

@@ -30,7 +30,9 @@ def note_elements(name: str, value: Any) -> None:
     if arrays:
         first = arrays[0]
         same = sum(tuple(part.shape) == tuple(first.shape) for part in arrays)
-        holdings[name] = Holding(name, describe_dtype(first), (kind.__len__(value), *map(int, first.shape)), same)
+        holdings[name] = Holding(
+            name, describe_dtype(first), (kind.__len__(value), *map(int, first.shape)), same
+        )
 
 
 def is_array(value: Any) -> bool:

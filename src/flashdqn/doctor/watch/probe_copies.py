@@ -72,8 +72,8 @@ def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
 
 
 def copy_network(module: Any) -> Any:
-    """A copy that a probe may change. Some networks hold results of earlier calls, which cannot be copied with the graph
-    behind them."""
+    """A copy that a probe may change. Some networks hold results of earlier calls, which cannot be copied with
+    the graph behind them."""
     tensor = sys.modules["torch"].Tensor
     original = tensor.__deepcopy__
 
@@ -91,7 +91,9 @@ def sum_outputs(result: Any) -> Any:
     """One number from whatever a network returns: tensors of numbers, in tuples, lists and dicts."""
     if hasattr(result, "is_floating_point"):
         return result.float().sum()
-    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else ()
+    parts = (
+        result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else ()
+    )
     return sum(sum_outputs(part) for part in parts)
 
 

@@ -109,7 +109,9 @@ def probe_compiling(results: ProbeResults) -> ProbeResults:
 
 def find_learning_forward() -> Forward | None:
     """The line that spent the most time on calling a network for learning."""
-    fitting = [f for f in tally.forwards.values() if f.graded and (f.learning > f.acting or f.given_gradients)]
+    fitting = [
+        f for f in tally.forwards.values() if f.graded and (f.learning > f.acting or f.given_gradients)
+    ]
     return max(filter(is_usable_forward, fitting), key=lambda f: f.seconds, default=None)
 
 

@@ -20,7 +20,8 @@ class Frame:
     """The phase that a stand-in of the watch shows; None for every other frame. A stand-in for a network's call
     shows `FORWARD`, also where the network is called to act."""
     since: int = 0
-    """The first line that a look here may stand for, where that is not this line: see `segments.py`. 0: this line."""
+    """The first line that a look here may stand for, where that is not this line: see `segments.py`. 0: this
+    line."""
 
     @property
     def plumbing(self) -> bool:
@@ -198,7 +199,8 @@ class WatchWindow:
     device_memory: int
     counts: WindowCounts
     machine: float | None = None
-    """Seconds that the cores of this process were busy, with the work of all processes; None where it is not known."""
+    """Seconds that the cores of this process were busy, with the work of all processes; None where it is not
+    known."""
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,9 @@ class ProbeTimes:
 
 @dataclass(frozen=True)
 class ThreadTimes:
-    """Seconds of an update with a number of threads: the mean of many turns, with its 95 % interval. Not the median:
-    now and then threads wait for one that does not get a core, and that is most of what too many of them cost."""
+    """Seconds of an update with a number of threads: the mean of many turns, with its 95 % interval. Not the
+    median: now and then threads wait for one that does not get a core, and that is most of what too many of them
+    cost."""
 
     mean: float
     low: float
@@ -184,11 +185,11 @@ class WatchRecord:
     """How many environments were stepped again and again, each by its own call."""
     learning_began: float | None = None
     """When the first update was done, in seconds from the script's start."""
-    bursts: UpdateBursts = UpdateBursts()
+    bursts: UpdateBursts = UpdateBursts()  # noqa: RUF009 (frozen)
     device_time: DeviceTime | None = None
     """In deep mode, on a GPU."""
     health: HealthRecord | None = None
-    settings: TorchSettings = TorchSettings()
+    settings: TorchSettings = TorchSettings()  # noqa: RUF009 (frozen)
     holdings: tuple[Holding, ...] = ()
     autoreset: str = ""
     """How the environments of one vector reset themselves, in their own words."""
@@ -196,7 +197,7 @@ class WatchRecord:
     glances_tried: int = 0
     """How often a thread tried to see the exact line."""
     loaders: tuple[LoaderUse, ...] = ()
-    process: ProcessInfo = ProcessInfo()
+    process: ProcessInfo = ProcessInfo()  # noqa: RUF009 (frozen)
     children: tuple[WatchRecord, ...] = ()
     """The script's other processes."""
     other: str = ""

@@ -36,8 +36,7 @@ from .probes import probe_all, probe_compiling
 from .sampler import Looks, yield_alarm_to_script
 from .schema import WatchPlan, WatchRecord
 from .settings import watch_garbage
-from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
-
+from .torch_hooks import hide_from_compiler, optimizers, watch_torch
 
 FOREIGN = 3.0
 """Seconds after which a script with another framework, and without torch, is not watched any longer."""
@@ -192,7 +191,9 @@ class ScriptWatch:
         self.turns.take()
         if self.operations is not None:
             self.operations.stop()
-        record = add_dead_units(describe_watch(self))  # before the probes, which call the script's network too
+        record = add_dead_units(
+            describe_watch(self)
+        )  # before the probes, which call the script's network too
         self.write(record)
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
             Path(self.plan.record).with_suffix(".probing").touch()

@@ -1,8 +1,9 @@
 """Which lines a look may stand for.
 
 Python handles a signal only at certain instructions: after a call, at a jump back, at a function's start. A look
-that was asked for during `c = a @ b` happens at the next of these, perhaps some lines below. So a look stands for the
-whole stretch of instructions since the one before, and of these only some can take long: operators, subscripts,
+that was asked for during `c = a @ b` happens at the next of these, perhaps some lines below. So a look stands
+for the whole stretch of instructions since the one before, and of these only some can take long: operators,
+subscripts,
 comparisons, `in`, and the call itself. If they are all on one line, that is the line; otherwise it is a range.
 """
 
@@ -13,14 +14,22 @@ import sys
 from collections import deque
 from types import CodeType
 
-CHECKS = ("RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL", "JUMP_BACKWARD_NO_INTERRUPT")
+CHECKS = (
+    "RESUME",
+    "JUMP_BACKWARD",
+    "CALL",
+    "CALL_FUNCTION_EX",
+    "CALL_KW",
+    "PRECALL",
+    "JUMP_BACKWARD_NO_INTERRUPT",
+)
 """Where signals are handled, from Python 3.11 on; before, almost everywhere."""
 CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
 HEAVY = {
     *("BINARY_OP", "BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"),
     *("COMPARE_OP", "CONTAINS_OP", "FOR_ITER", "GET_ITER", "LIST_EXTEND", "DICT_UPDATE", "SET_UPDATE"),
-    *("UNPACK_SEQUENCE", "UNPACK_EX", "FORMAT_VALUE", "FORMAT_SIMPLE", "BUILD_STRING", "UNARY_NEGATIVE", "UNARY_INVERT"),
-    *("LIST_TO_TUPLE", "IMPORT_NAME"),
+    *("UNPACK_SEQUENCE", "UNPACK_EX", "FORMAT_VALUE", "FORMAT_SIMPLE", "BUILD_STRING", "UNARY_NEGATIVE"),
+    *("UNARY_INVERT", "LIST_TO_TUPLE", "IMPORT_NAME"),
 }  # fmt: skip
 SILENT = {"len", "isinstance", "type", "append"}
 """Calls of these are done by instructions of their own, which do not look for signals."""
@@ -50,8 +59,8 @@ def find_lines(code: CodeType, instruction: int, line: int) -> tuple[int, int]:
 
 
 def find_lines_before_call(code: CodeType, instruction: int) -> tuple[int, int] | None:
-    """The lines of the operations since the last check before a call, without the call; None if there are none. A look
-    at the very start of the called function stands for them: it was asked for before."""
+    """The lines of the operations since the last check before a call, without the call; None if there are none.
+    A look at the very start of the called function stands for them: it was asked for before."""
     known = read_instructions(code)
     at = next((i for i in reversed(range(len(known))) if known[i][0] <= instruction), None)
     if at is None or not RANGES:

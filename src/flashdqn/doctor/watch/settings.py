@@ -45,11 +45,14 @@ def describe_settings() -> TorchSettings:
 def read_settings(torch: Any) -> TorchSettings:
     """Read the settings, without waking a GPU."""
     cuda = torch.cuda.is_initialized()
-    learner = max(
-        (f for f in list(tally.forwards.values()) if f.graded and f.module is not None), key=lambda f: f.seconds, default=None
-    )  # fmt: skip
+    learners = [f for f in list(tally.forwards.values()) if f.graded and f.module is not None]
+    learner = max(learners, key=lambda f: f.seconds, default=None)
     layers = [m for m in learner.module.modules() if hasattr(m, "in_features")] if learner is not None else []
-    dtypes = {str(p.dtype).rpartition(".")[2] for p in learner.module.parameters()} if learner is not None else set()
+    dtypes = (
+        {str(p.dtype).rpartition(".")[2] for p in learner.module.parameters()}
+        if learner is not None
+        else set()
+    )
     return TorchSettings(
         tf32=bool(torch.backends.cuda.matmul.allow_tf32),
         capability=torch.cuda.get_device_capability()[0] if cuda else 0,
@@ -59,6 +62,6 @@ def read_settings(torch: Any) -> TorchSettings:
         dtypes=tuple(sorted(dtypes)),
         widths=tuple((int(m.in_features), int(m.out_features)) for m in layers[:64]),
         network=type(learner.module).__name__ if learner is not None else "",
-        collections=garbage[0],
+        collections=int(garbage[0]),
         collecting=garbage[1],
     )

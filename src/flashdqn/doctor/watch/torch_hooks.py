@@ -239,7 +239,8 @@ def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) ->
 
 @catch_failures
 def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameType, seconds: float) -> None:
-    """Count a call of a network. The same line may act without a graph and learn with one: these are counted apart."""
+    """Count a call of a network. The same line may act without a graph and learn with one: these are counted
+    apart."""
     graded = bool(getattr(first_tensor(result), "requires_grad", False))
     key = (id(frame.f_code), frame.f_lasti, graded)
     entry = forwards_by_instruction.get(key)
@@ -286,7 +287,8 @@ def first_tensor(result: Any) -> Any:
 
 def promote_caller(module: Any, frame: FrameType) -> bool:
     """Whether a layer is called by a network whose own call was not seen, because the script calls a method of it
-    directly: `net.forward(x)`. From then on, that method is counted as the network's call, in place of its layers."""
+    directly: `net.forward(x)`. From then on, that method is counted as the network's call, in place of its
+    layers."""
     code = frame.f_code
     if has_compiled() or not code.co_argcount or code.co_varnames[0] != "self":
         return False
@@ -299,9 +301,9 @@ def promote_caller(module: Any, frame: FrameType) -> bool:
         return False
     home = next((base for base in kind.__mro__ if "forward" in vars(base)), kind)
     original = vars(home).get("forward")
-    if getattr(original, "__code__", None) is not code:
+    if original is None or getattr(original, "__code__", None) is not code:
         return False
-    home.forward = counted_call(original, methods.compiling)
+    setattr(home, code.co_name, counted_call(original, methods.compiling))
     return True
 
 
