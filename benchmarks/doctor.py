@@ -16,6 +16,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,7 @@ HERE = Path(__file__).parent
 PATIENTS = HERE.parent / "tests" / "doctor" / "patients"
 RESULTS = HERE / "results" / "doctor.json"
 HEALTHY = "healthy"
+NEED_GPU = ("launch_bound",)
 CLOSE = 0.3
 """A prediction counts as right when it is within this share of what was measured."""
 QUIET = 0.9
@@ -51,7 +53,13 @@ class PatientError(Exception):
 def names() -> list[str]:
     """The diseases in alphabetical order, and the healthy script last."""
     cured = sorted(path.stem.removesuffix("_cured") for path in PATIENTS.glob("*_cured.py"))
-    return [*cured, HEALTHY]
+    return [*(name for name in cured if name not in NEED_GPU or shutil.which("nvidia-smi")), HEALTHY]
+
+
+def name_disease(name: str) -> str:
+    """The finding that a patient is for: after a double underscore follows the shape in which it has the
+    disease."""
+    return name.partition("__")[0].replace("_", "-")
 
 
 def marked_lines(script: Path) -> list[int]:
@@ -124,7 +132,7 @@ def brief(findings: list[Row]) -> list[Row]:
 
 def judge_patient(name: str, findings: list[Row], measured: float) -> Row:
     """Whether the disease was found first, where, and with which gain."""
-    script, disease = PATIENTS / f"{name}.py", name.replace("_", "-")
+    script, disease = PATIENTS / f"{name}.py", name_disease(name)
     found = next((f for f in findings if f["name"] == disease), None)
     first = bool(findings) and findings[0]["name"] == disease
     right_line = found is not None and found["file"] == script.name and found["line"] in marked_lines(script)
@@ -222,7 +230,7 @@ def see_patient(name: str, options: argparse.Namespace) -> Row:
         "measured_min": min(ratios),
         "measured_max": max(ratios),
         **judged[len(judged) // 2],
-        "cured_clean": all(finding["name"] != name.replace("_", "-") for finding in cured_findings),
+        "cured_clean": all(finding["name"] != name_disease(name) for finding in cured_findings),
         **overhead([figures for figures, _ in watched], sick, [report for _, report in watched]),
         "findings": brief(watched[0][1]["findings"]),
         "cured_findings": cured_findings,
@@ -260,7 +268,7 @@ def mark(value: bool | None) -> str:
 
 def others(row: Row) -> str:
     """What else the doctor said, about the patient and about the cured copy."""
-    disease = row["name"].replace("_", "-")
+    disease = name_disease(row["name"])
     said = [finding["name"] for finding in row["findings"] if finding["name"] != disease]
     cured = [finding["name"] for finding in row.get("cured_findings", ())]
     return ", ".join([*said, *(f"cured: {name}" for name in cured)])

@@ -84,7 +84,13 @@ class Maker:
         return self
 
     def site(self, kind: str, line: int, count: int, seconds: float = 0.0, **more: Any) -> None:
-        row = {"function": "main", "elements": count, "on_device": 0, "file": self.script} | more
+        row = {
+            "function": "main",
+            "elements": count,
+            "on_device": 0,
+            "file": self.script,
+            "first": seconds / count,
+        } | more
         self.raw["sites"].append({"kind": kind, "line": line, "count": count, "seconds": seconds} | row)
 
     def forward(self, line: int, count: int, seconds: float, **more: Any) -> None:
@@ -92,6 +98,7 @@ class Maker:
         row = {
             "file": self.script, "function": "main", "acting": count, "learning": 0, "graded": 0, "batch": 1,
             "shape": [1, 4], "network": "Net", "parameters": 1000, "trained": True, "given_gradients": True,
+            "first": seconds / count,
         }  # fmt: skip
         self.raw["forwards"].append(row | {"line": line, "count": count, "seconds": seconds} | more)
 

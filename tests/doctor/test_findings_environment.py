@@ -67,7 +67,8 @@ def test_few_looks_at_an_environment(maker: Maker) -> None:
 def acting(maker: Maker, share: float = 0.6, many: float = 4e-4, width: int = 1) -> None:
     maker.raw["widths"] = {str(width): 1000}
     maker.forward(ACT, 1000, 6.0)
-    maker.raw["probes"] = {"batch": {"one": 2e-4, "many": many, "environments": 16}}
+    maker.raw["environments"] = 1
+    maker.raw["probes"] = {"acting": {"1": 2e-4, "16": many, "64": 4 * many}}
     train(maker, {maker.call(ACT): share})
 
 
@@ -98,6 +99,25 @@ def test_a_network_that_gains_nothing_from_a_batch(maker: Maker, many: float) ->
 def test_several_environments(maker: Maker) -> None:
     acting(maker, width=16)
     assert not list(detect_single_env(maker.evidence()))
+
+
+def test_a_few_environments_one_after_the_other(maker: Maker) -> None:
+    acting(maker)
+    maker.raw["environments"] = 4
+    (found,) = detect_single_env(maker.evidence())
+    assert (found.name, found.line) == ("few-envs", ACT)
+    assert "4 environments one after the other" in found.title
+    assert "200 µs for 1, 400 µs for 16, 1,600 µs for 64" in found.evidence[1]
+    assert found.speedup == pytest.approx(1 / (0.4 + 0.6 / 8))
+
+
+def test_a_few_environments_in_one_call(maker: Maker) -> None:
+    acting(maker, width=4)
+    maker.raw["forwards"][0]["batch"] = 4
+    maker.raw["probes"] = {"acting": {"1": 2e-4, "4": 2e-4, "16": 2e-4, "64": 4e-4}}
+    (found,) = detect_single_env(maker.evidence())
+    assert found.name == "few-envs"
+    assert found.speedup == pytest.approx(1 / (0.4 + 0.6 / 8))  # 64 for the cost of two calls of 4
 
 
 def test_acting_without_a_probe_or_a_network(maker: Maker) -> None:

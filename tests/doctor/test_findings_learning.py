@@ -8,9 +8,9 @@ import pytest
 from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
+from flashdqn.doctor.findings.graphs import detect_missing_no_grad
 from flashdqn.doctor.findings.learning import (
     detect_many_updates,
-    detect_missing_no_grad,
     detect_subnormals,
     detect_unfused_optimizer,
 )
@@ -174,6 +174,7 @@ def test_numbers_that_do_no_harm(maker: Maker, script: Path, change: dict[str, f
 def test_acting_with_a_graph(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
+    maker.forward(line_of(script, "# forward"), 10, 0.1, acting=0, learning=10, graded=10)
     maker.raw["probes"] = {"no_grad": {"now": 2e-4, "cured": 1e-4}}
     (found,) = detect_missing_no_grad(maker.evidence())
     assert (found.name, found.line) == ("no-grad-forgotten", line_of(script, "# act"))
@@ -183,13 +184,20 @@ def test_acting_with_a_graph(maker: Maker, script: Path) -> None:
     assert "1,000 of 1,000 results carry a graph" in found.evidence[0]
 
 
+def test_policy_gradients_keep_their_graphs_on_purpose(maker: Maker, script: Path) -> None:
+    train(maker, script, 0.5, width=64, updates=2)
+    maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
+    maker.raw["probes"] = {"no_grad": {"now": 2e-4, "cured": 1e-4}}
+    assert not list(detect_missing_no_grad(maker.evidence()))
+
+
 def test_targets_with_a_graph_cost_a_backward_pass(maker: Maker, script: Path) -> None:
     train(maker, script, 0.6, width=64, updates=2)  # all of it is backward
     learning = {"acting": 0, "learning": 1000, "graded": 1000}
     maker.forward(line_of(script, "# target"), 1000, 1.0, **learning, trained=False, given_gradients=True)
     maker.forward(line_of(script, "# forward"), 1000, 1.0, **learning)
     (found,) = detect_missing_no_grad(maker.evidence())
-    assert found.line == line_of(script, "# target")
+    assert (found.name, found.line) == ("target-with-grad", line_of(script, "# target"))
     assert found.title.startswith("A network that only computes targets")
     assert found.share == pytest.approx(0.3)  # half of the backward passes; no probe for the forward ones
 
@@ -214,6 +222,7 @@ def test_graphs_where_they_belong(maker: Maker, script: Path, change: dict[str, 
 def test_a_graph_that_costs_nothing_is_no_matter_of_time(maker: Maker, script: Path) -> None:
     train(maker, script, 0.5, width=64, updates=2)
     maker.forward(line_of(script, "# act"), 1000, 4.0, graded=1000)
+    maker.forward(line_of(script, "# forward"), 10, 0.1, acting=0, learning=10, graded=10)
     maker.raw["probes"] = {"no_grad": {"now": 0.9e-4, "cured": 1e-4}}  # by chance
     (found,) = detect_missing_no_grad(maker.evidence())
     assert (found.share, found.speedup) == (0.0, 1.0)

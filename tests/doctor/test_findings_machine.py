@@ -78,7 +78,12 @@ def test_compiling_that_is_no_trouble(maker: Maker, script: Path, periods: str, 
 
 def thread(maker: Maker, script: Path, now: int, probe: dict[str, float]) -> None:
     maker.raw["threads"] = now
-    maker.raw["probes"] = {"threads": probe}
+    maker.raw["probes"] = {
+        "threads": {
+            number: {"mean": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds}
+            for number, seconds in probe.items()
+        }
+    }
     frames = maker.own(line_of(script, "# learn"), "<module>"), library("torch/autograd/__init__.py")
     rest = maker.stack(maker.own(line_of(script, "# step"), "<module>"), library("numpy/core.py"))
     maker.train({maker.stack(*frames): 0.8, rest: 0.2}, **(COUNTS | {"cpu": 3.5}))
@@ -91,8 +96,28 @@ def test_too_many_threads(maker: Maker, script: Path) -> None:
     assert found.title == "8 threads for work that is faster with 1"
     assert found.share == pytest.approx(0.8 * 0.75)
     assert found.speedup == pytest.approx(1 / (0.2 + 0.8 / 4))
+    assert found.least == pytest.approx(1 / (0.2 + 0.8 / (4 * 0.9 / 1.1)))
+    assert found.most == pytest.approx(1 / (0.2 + 0.8 / (4 * 1.1 / 0.9)))
+    assert found.cure == "threads"
     assert "kept 3.5 busy" in found.evidence[1]
     assert [f.name for f in diagnose(maker.evidence())] == ["too-many-threads"]
+
+
+def test_too_many_threads_on_a_machine_that_others_use(maker: Maker, script: Path) -> None:
+    thread(maker, script, 8, {"1": 1e-3, "8": 4e-3})
+    for window in maker.raw["windows"]:
+        window["machine"] = 5.5  # of which the script used 3.5
+    (found,) = detect_excess_threads(maker.evidence())
+    assert found.speedup == found.least
+    assert "Other programs kept 2.0 of 4 cores busy meanwhile" in found.evidence[-1]
+
+
+def test_threads_whose_times_overlap_are_not_reported(maker: Maker, script: Path) -> None:
+    thread(maker, script, 8, {"1": 1e-3, "8": 1.3e-3})
+    for times in maker.raw["probes"]["threads"].values():
+        times["low"], times["high"] = 0.5 * times["mean"], 2 * times["mean"]
+    (found,) = detect_excess_threads(maker.evidence())
+    assert found.certainty == 0.0
 
 
 @pytest.mark.parametrize(
@@ -114,7 +139,9 @@ def test_threads_as_they_should_be(maker: Maker, script: Path, now: int, probe: 
 def test_threads_without_a_probe(maker: Maker, script: Path) -> None:
     thread(maker, script, 8, {})
     assert not list(detect_excess_threads(maker.evidence()))
-    maker.raw["probes"] = {"threads": {1: 1e-3}}  # the script changed their number at the end
+    maker.raw["probes"] = {
+        "threads": {"1": {"mean": 1e-3, "low": 1e-3, "high": 1e-3}}
+    }  # the script changed their number at the end
     assert not list(detect_excess_threads(maker.evidence()))
 
 

@@ -120,9 +120,9 @@ def test_nothing_is_said_of_a_moment(tmp_path: Path) -> None:
     maker = Maker(tmp_path / "none.py")
     maker.site("print", 3, 1000)
     line = maker.stack(maker.own(3))
-    maker.train({line: 0.9}, 1)
+    maker.train({line: 0.9}, 1, vector_steps=100)
     assert diagnose(maker.evidence()) == ()
-    maker.train({line: 0.9}, 9)
+    maker.train({line: 0.9}, 9, vector_steps=100)
     assert [finding.name for finding in diagnose(maker.evidence())] == ["printing"]
 
 

@@ -17,8 +17,11 @@ PATIENTS = Path(__file__).parent / "patients"
 #: Every disease, with the fewest iterations in which its patient learns something.
 ITERATIONS = {
     "compile_in_training": 20,
+    "costly_messages": 100,
+    "few_envs": 1,
     "graph_leak": 5,
     "growing_buffer": 50,
+    "launch_bound": 150,
     "list_batches": 150,
     "longer_episodes": 5,
     "many_updates": 2,
@@ -28,13 +31,22 @@ ITERATIONS = {
     "python_env": 4,
     "row_loop": 4,
     "single_env_acting": 256,
+    "slow_loader": 4,
+    "slow_worker": 32,
     "subnormals": 5,
     "throughput_claim": 10,
     "too_many_threads": 3,
     "train_every_step": 220,
+    "train_every_step__warm_up": 10_020,
 }
 #: Cured by learning less often, or from other data.
-LEARNS_OTHERWISE = {"many_updates", "single_env_acting", "train_every_step"}
+LEARNS_OTHERWISE = {
+    "few_envs",
+    "many_updates",
+    "single_env_acting",
+    "train_every_step",
+    "train_every_step__warm_up",
+}
 #: The same sums, but perhaps in another order, or without their smallest numbers.
 ROUNDS_OTHERWISE = {"subnormals", "too_many_threads"}
 

@@ -86,7 +86,7 @@ def test_networks_are_known_by_torchs_own_frames_while_counting_rests(maker: Mak
         ([library("torch/autograd/__init__.py")], "backward"),
         ([library("torch/autograd/grad_mode.py")], "python (rest)"),
         ([library("torch/nn/functional.py")], "forward"),
-        ([library("torch/utils/data/dataloader.py")], "replay"),
+        ([library("torch/utils/data/dataloader.py")], "loading"),
         ([library("torch/utils/tensorboard/writer.py")], "logging"),
         ([library("torch/serialization.py")], "logging"),
         ([library("matplotlib/figure.py")], "logging"),

@@ -171,7 +171,7 @@ def test_two_names_of_one_list() -> None:
             census.take(sys._getframe())
 
     script()
-    assert {"history", "agent.history", "other.history"} == set(rows(census))
+    assert {"history"} == set(rows(census))
 
 
 def test_odd_objects_are_not_asked() -> None:

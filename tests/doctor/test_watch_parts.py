@@ -148,7 +148,7 @@ def test_stacks_are_read_from_the_inside() -> None:
         return sampler.read_stack(sys._getframe())
 
     stack = inner()
-    assert [code.co_name for code, _ in stack[:2]] == ["inner", "test_stacks_are_read_from_the_inside"]
+    assert [code.co_name for code, _, _ in stack[:2]] == ["inner", "test_stacks_are_read_from_the_inside"]
     looks = sampler.Looks(0.005)
     looks.see(sys._getframe())
     looks.see(sys._getframe())

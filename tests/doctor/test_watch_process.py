@@ -347,17 +347,17 @@ CHILDREN = """
         env = Env()
         for _ in range(100):
             env.step(0)
-        queue.put([str(signal.getsignal(signal.SIGALRM)), env.step(5)[0]])
+        queue.put(env.step(5)[0])
 
 
     if __name__ == "__main__":
         told = {}
-        for method in ("fork", "spawn"):
+        for method in ("fork", "spawn", "forkserver"):
             context = multiprocessing.get_context(method)
             queue = context.Queue()
             process = context.Process(target=work, args=(queue,))
             process.start()
-            told[method] = queue.get()
+            told[method] = [queue.get()]
             process.join()
             told[method].append(process.exitcode)
         child = os.fork()
@@ -370,12 +370,21 @@ CHILDREN = """
 """
 
 
-def test_other_processes_are_let_be(tmp_path: Path) -> None:
+def test_other_processes_are_followed_and_work_as_they_would_alone(tmp_path: Path) -> None:
     record = watch_script(write_script(tmp_path, CHILDREN, hollow=True))
     assert record.ended == "finished", record.error
-    default = told(tmp_path)["spawn"][0]
-    assert told(tmp_path) == {"fork": [default, 5, 0], "spawn": [default, 5, 0], "forked": 4}
+    assert told(tmp_path) == {"fork": [5, 0], "spawn": [5, 0], "forkserver": [5, 0], "forked": 4}
     assert record.totals.transitions == 3
+    workers = {child.process.name: child for child in record.children if child.totals.transitions}
+    assert {name: child.totals.transitions for name, child in workers.items()} == {
+        "ForkProcess-1": 101,
+        "SpawnProcess-2": 101,
+        "ForkServerProcess-3": 101,
+    }
+    assert {child.process.how for child in record.children} == {"fork", "spawn"}
+    assert all(
+        0.0 <= child.windows[0].start < record.seconds for child in workers.values()
+    )  # one clock for all
 
 
 VECTOR = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,8 @@ class DoctorArguments:
     """How long to watch, at most: 60, 90s, 2m."""
     deep: bool = False
     """Look closer: every torch operation by line, and ten times as many samples. Slows the script down."""
+    health: bool = False
+    """Also look at what is learned: gradients, values, exploration, targets, rewards."""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the report as a page."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -78,12 +81,15 @@ def run_command(arguments: list[str]) -> int:
         if path is not None:
             check_writable_file(path)
     python = parsed.python or find_python()
-    patient = Patient(script, tuple(theirs), module, parsed.seconds, parsed.deep, python)
+    patient = Patient(
+        script, tuple(theirs), module, parsed.seconds, parsed.deep, python, health=parsed.health
+    )
     check_patient(patient)
     console = SteadyConsole()
     start = f"Watching {script} for up to {parsed.seconds:g} s; Ctrl-C ends it early."
     console.print(start, highlight=False, markup=False)
-    record = watch_patient(patient)
+    say = partial(console.print, highlight=False, markup=False)
+    record = watch_patient(patient, say)
     report = build_report(record)
     show_report(report, console)
     if parsed.try_cures or parsed.fix:

@@ -10,13 +10,19 @@ from typing import TypeVar
 from flashdqn.doctor import source
 from flashdqn.doctor.phases import Namer
 from flashdqn.doctor.watch.kinds import EventKind, Owner, Phase
-from flashdqn.doctor.watch.rows import Frame, WatchWindow
-from flashdqn.doctor.watch.schema import WatchRecord
+from flashdqn.doctor.watch.rows import Frame, WatchWindow, WindowCounts
+from flashdqn.doctor.watch.schema import WatchRecord, sum_counts
 
 Key = TypeVar("Key", bound=Hashable)
 Place = tuple[str, int]
 HEAVY = 0.05
 """If counting took more than this share of a window, the window says little about the script's own shares."""
+
+
+LEAST_WHOLE = 0.01
+"""Seconds: a share of less is not a share of anything."""
+ENOUGH = 3.0
+"""Seconds of learning from which on a warm-up before it is left out."""
 
 
 class SecondsBy(dict[Key, float]):
@@ -38,9 +44,18 @@ class Evidence:
     namer: Namer = field(init=False)
     names: tuple[Phase, ...] = field(init=False)
     """The phase of each stack."""
+    worker_seconds: float = field(init=False, default=0.0)
+    """Seconds of work of the script's other processes while it trained."""
+    worker_steps: int = field(init=False, default=0)
+    """Steps of environments in the script's other processes."""
 
     def __post_init__(self) -> None:
         self.namer = Namer(self.record)
+        since = self.record.began
+        for child in self.record.children:
+            counts = sum_counts([window for window in child.windows if window.start >= since])
+            self.worker_seconds += counts.cpu
+            self.worker_steps += counts.vector_steps
         self.names = tuple(self.namer.name(self.frames(number)) for number in range(len(self.record.stacks)))
 
     def frames(self, number: int) -> tuple[Frame, ...]:
@@ -66,8 +81,52 @@ class Evidence:
 
     @cached_property
     def training_windows(self) -> list[WatchWindow]:
-        """The windows that began after training did; the watch opens a new window when training begins."""
-        return [window for window in self.record.windows if window.start >= self.record.began]
+        """The windows that began after training did. A warm-up without updates is left out, if enough follows: a
+        longer run consists of what comes after it. The watch opens a new window when training or learning
+        begins."""
+        windows = [window for window in self.record.windows if window.start >= self.record.began]
+        learned = self.record.learning_began
+        if learned is None or self.record.bursts.number < 2:
+            return windows
+        learning = [window for window in windows if window.start >= learned]
+        return learning if sum(window.seconds for window in learning) >= ENOUGH else windows
+
+    @cached_property
+    def counts(self) -> WindowCounts:
+        """What was counted in the training windows."""
+        return sum_counts(self.training_windows)
+
+    @cached_property
+    def ratio(self) -> float:
+        """Updates per transition, from the first update on; 0 if one of them was not seen."""
+        bursts, totals = self.record.bursts, self.record.totals
+        if bursts.transitions:
+            return bursts.updates / bursts.transitions
+        return totals.updates / totals.transitions if totals.transitions else 0.0
+
+    @cached_property
+    def updates_per_step(self) -> float:
+        """Updates for each step of the environments, from the first update on."""
+        bursts, totals = self.record.bursts, self.record.totals
+        if bursts.vector_steps:
+            return bursts.updates / bursts.vector_steps
+        return totals.updates / totals.vector_steps if totals.vector_steps else 0.0
+
+    @property
+    def supervised(self) -> bool:
+        """Whether the script learns from data, without an environment."""
+        return not self.record.totals.vector_steps and bool(self.record.totals.updates)
+
+    @cached_property
+    def others(self) -> float | None:
+        """Cores that other programs kept busy while the script trained; None where it is not known."""
+        known = [window for window in self.training_windows if window.machine is not None]
+        seconds = sum(window.seconds for window in known)
+        if not seconds:
+            return None
+        busy = sum(window.machine or 0.0 for window in known)
+        ours = sum(window.counts.cpu for window in known) + self.worker_seconds
+        return max(busy - ours, 0.0) / seconds
 
     @cached_property
     def seconds(self) -> float:
@@ -89,7 +148,7 @@ class Evidence:
 
     def share(self, *phases: Phase) -> float:
         """The share of the training time that these phases take together: 0 to 1."""
-        return sum(self.by_phase[name] for name in phases) / self.seconds if self.seconds else 0.0
+        return compute_share(sum(self.by_phase[name] for name in phases), self.seconds)
 
     def phases_of(self, window: WatchWindow) -> SecondsBy[Phase]:
         """Seconds by phase in one window."""
@@ -107,10 +166,58 @@ class Evidence:
         """Seconds by phase, for the innermost line that is not plumbing."""
         lines: dict[Place, SecondsBy[Phase]] = {}
         for number, spent in self.by_stack.items():
-            place = find_script_frame(self.frames(number))
-            if place is not None:
-                lines.setdefault((place.file, place.line), SecondsBy())[self.names[number]] += spent
+            frame = find_script_frame(self.frames(number))
+            if frame is not None:
+                for line, part in self.split_range(frame).items():
+                    lines.setdefault((frame.file, line), SecondsBy())[self.names[number]] += part * spent
         return lines
+
+    def split_range(self, frame: Frame) -> dict[int, float]:
+        """How the time of a look is divided over the lines that it may stand for: by the glances that saw the exact
+        line, as far as there are as many as the time would explain; the rest stays at the last line."""
+        if not frame.since or not self.record.glances_tried:
+            return {frame.line: 1.0}
+        seen = {
+            g.line: g.count
+            for g in self.record.glances
+            if g.file == frame.file and frame.since <= g.line <= frame.line
+        }
+        expected = (
+            self.ranges[frame.file, frame.since, frame.line]
+            / max(self.seconds, 1e-9)
+            * self.record.glances_tried
+        )
+        if not seen or expected <= 0:
+            return {frame.line: 1.0}
+        known = min(sum(seen.values()) / expected, 1.0)
+        shares = {line: known * count / sum(seen.values()) for line, count in seen.items()}
+        shares[frame.line] = shares.get(frame.line, 0.0) + 1.0 - known
+        return shares
+
+    @cached_property
+    def ranges(self) -> SecondsBy[tuple[str, int, int]]:
+        """Seconds of looks by the range of lines that they stand for."""
+        seconds = SecondsBy[tuple[str, int, int]]()
+        for number, spent in self.by_stack.items():
+            frame = find_script_frame(self.frames(number))
+            if frame is not None and frame.since:
+                seconds[frame.file, frame.since, frame.line] += spent
+        return seconds
+
+    def first_line_of(self, file: str, line: int) -> int:
+        """The first line of the range that the time at this line may belong to; the line itself where it is
+        exact."""
+        wide = [
+            (seconds, first)
+            for (where, first, last), seconds in self.ranges.items()
+            if where == file and last == line
+        ]
+        exact = sum(self.by_line.get((file, line), {}).values())
+        unsure = sum(
+            seconds * self.split_range(Frame(file, "", line, Owner.SCRIPT, None, first)).get(line, 0.0)
+            for seconds, first in wide
+        )
+        return min(first for _, first in wide) if wide and unsure > 0.3 * exact else line
 
     @cached_property
     def functions(self) -> dict[Place, str]:
@@ -121,12 +228,12 @@ class Evidence:
         """Share of the time in which one of these lines was the script's innermost line."""
         wanted = set(places)
         spent = sum(sum(phases.values()) for place, phases in self.by_line.items() if place in wanted)
-        return spent / self.seconds if self.seconds else 0.0
+        return compute_share(spent, self.seconds)
 
     def inside(self, file: str, first: int, last: int) -> float:
         """Share of the time spent in these lines and in what they called."""
         spent = sum(self.phase_inside(file, first, last).values())
-        return spent / self.seconds if self.seconds else 0.0
+        return compute_share(spent, self.seconds)
 
     def phase_inside(self, file: str, first: int, last: int) -> SecondsBy[Phase]:
         """Seconds by phase in these lines and in what they called."""
@@ -207,6 +314,23 @@ class Evidence:
         best = max(updates, key=lambda n: self.by_stack[n], default=None)
         return [frame for frame in self.frames(best) if not frame.plumbing] if best is not None else []
 
+    def find_user_line(self, file: str, line: int) -> Place | None:
+        """The user's own line that leads to a library's line, by most of the time; without one, to its function."""
+        function = self.functions.get((file, line), "")
+        exact, near = SecondsBy[Place](), SecondsBy[Place]()
+        for number, seconds in self.by_stack.items():
+            stack = self.frames(number)
+            users = [frame for frame in stack if not frame.plumbing and not is_library_file(frame.file)]
+            if not users:
+                continue
+            place = users[-1].file, users[-1].line
+            if any((frame.file, frame.line) == (file, line) for frame in stack):
+                exact[place] += seconds
+            elif any(frame.file == file and frame.function == function for frame in stack):
+                near[place] += seconds
+        found = exact or near
+        return found.longest() if found else None
+
     def threads_line(self) -> Place | None:
         """Where the script sets its number of threads."""
         for file in {frame.file for frame in self.record.frames if not frame.plumbing}:
@@ -215,6 +339,16 @@ class Evidence:
                 if source.get_called_name(call) == "set_num_threads":
                     return file, source.first_line_number(call)
         return None
+
+
+def compute_share(seconds: float, whole: float) -> float:
+    """A share of the time, 0 to 1; 0 where there is not enough time to compare with."""
+    return min(max(seconds / whole, 0.0), 1.0) if whole >= LEAST_WHOLE else 0.0
+
+
+def is_library_file(file: str) -> bool:
+    """Whether a file belongs to an installed package, not to the user."""
+    return "/site-packages/" in file or "/dist-packages/" in file
 
 
 def find_script_frame(stack: tuple[Frame, ...]) -> Frame | None:

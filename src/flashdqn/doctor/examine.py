@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, SecondsBy
+from flashdqn.doctor.evidence import Evidence, SecondsBy, compute_share
 from flashdqn.doctor.findings.machine import measure_compilation
-from flashdqn.doctor.findings.rules import diagnose
+from flashdqn.doctor.findings.rules import diagnose, diagnose_health
 from flashdqn.doctor.libraries.advise import speak_library
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import (
@@ -23,6 +23,7 @@ from flashdqn.doctor.report.contents import (
 )
 from flashdqn.doctor.watch.kinds import COPIES, IMPLICIT_COPIES, Ending, Phase
 from flashdqn.doctor.watch.schema import WatchRecord
+from flashdqn.doctor.workers import summarize_workers
 
 LINES = 15
 SLOW = 0.25
@@ -66,7 +67,20 @@ def build_report(record: WatchRecord) -> Report:
         copies=list_tensor_copies(record),
         operations=list_operations(record),
         growth=list_growing_containers(record),
+        trained=sum(window.seconds for window in record.windows if window.start >= record.began),
+        warm_up=count_warm_up(record),
+        health=diagnose_health(evidence),
+        workers=summarize_workers(evidence),
+        load=math.nan if evidence.others is None else evidence.others,
     )
+
+
+def count_warm_up(record: WatchRecord) -> int:
+    """Transitions before the first update, as far as the windows tell."""
+    if record.learning_began is None or record.bursts.number < 2:
+        return 0
+    before = [window for window in record.windows if window.start < record.learning_began]
+    return sum(window.counts.transitions for window in before)
 
 
 def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
@@ -75,9 +89,9 @@ def summarize_phases(evidence: Evidence) -> tuple[PhaseShare, ...]:
     for window in evidence.record.windows:
         for phase, spent in evidence.phases_of(window).items():
             seconds[phase] += spent
-    whole = sum(seconds.values()) or 1.0
+    whole = sum(seconds.values())
     return tuple(
-        PhaseShare(phase, spent, spent / whole)
+        PhaseShare(phase, spent, compute_share(spent, whole))
         for phase, spent in sorted(seconds.items(), key=lambda item: -item[1])
     )
 
@@ -92,9 +106,10 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
             line=line,
             function=evidence.functions.get((file, line), ""),
             source=source.read_line(file, line),
-            share=spent[file, line] / evidence.seconds,
+            share=compute_share(spent[file, line], evidence.seconds),
             phase=evidence.by_line[file, line].longest(),
             context=source.read_lines_around(file, line),
+            first=first if (first := evidence.first_line_of(file, line)) != line else 0,
         )
         for file, line in hottest
         if spent[file, line] > 0.005 * evidence.seconds
@@ -103,7 +118,7 @@ def find_hot_lines(evidence: Evidence) -> tuple[HotLine, ...]:
 
 def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Values taken out of tensors and tensors moved, by line."""
-    watched = max(record.counted.seconds, 1e-9)
+    watched = record.counted.seconds or record.seconds
     sites = [site for site in record.kinds(*COPIES) if site.count >= 10 or site.on_device]
     return tuple(
         CountedLine(
@@ -113,7 +128,7 @@ def list_tensor_copies(record: WatchRecord) -> tuple[CountedLine, ...]:
             count=site.count,
             per_step=record.per_step(site),
             seconds=site.seconds,
-            share=site.seconds / watched,
+            share=compute_share(site.seconds, watched),
             waits=site.on_device,
         )
         for site in sorted(sites, key=lambda site: -site.seconds)[:LINES]
@@ -132,7 +147,6 @@ def list_growing_containers(record: WatchRecord) -> tuple[GrowingContainer, ...]
 def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
     """Torch's operations by line, counted in deep mode."""
     steps = max(record.totals.vector_steps or record.totals.updates, 1)
-    watched = max(record.seconds, 1e-9)
     return tuple(
         CountedLine(
             what=use.operation,
@@ -141,7 +155,7 @@ def list_operations(record: WatchRecord) -> tuple[CountedLine, ...]:
             count=use.count,
             per_step=use.count / steps,
             seconds=use.seconds,
-            share=use.seconds / watched,
+            share=compute_share(use.seconds, record.seconds),
             waits=0,
         )
         for use in record.operations[: 2 * LINES]
@@ -181,7 +195,7 @@ def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[
     for finding in findings:
         if finding.limit is not Limit.UNKNOWN and finding.share > 0.4:
             return finding.limit, f"{finding.share:.0%} of the training is `{finding.name}`, below"
-    learning = evidence.share(*LEARNING)
+    record, learning = evidence.record, evidence.share(*LEARNING)
     shares = {
         Limit.ENVIRONMENT: evidence.share(Phase.ENVIRONMENT),
         Limit.ACTING: evidence.share(Phase.ACTING),
@@ -189,6 +203,8 @@ def find_bottleneck(evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[
         Limit.COMPILATION: evidence.share(Phase.COMPILATION),
         Limit.OUTPUT: evidence.share(Phase.PRINTING, Phase.LOGGING),
         Limit.PYTHON: evidence.share(Phase.PYTHON_REST),
+        Limit.LOADING: evidence.share(Phase.LOADING),
+        Limit.WORKERS: evidence.share(Phase.WAITING) if record.children else 0.0,
     }
     largest = max(shares, key=lambda limit: shares[limit])
     if shares[largest] >= learning:
@@ -210,7 +226,7 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
             Limit.PYTHON,
             f"learning takes {learning:.0%} of the training, and {around:.0%} is spent outside its network",
         )
-    seconds = learning * evidence.watched / max(record.totals.updates, 1)
+    seconds = learning * evidence.watched / max(evidence.counts.updates, 1)
     start = f"learning takes {learning:.0%} of the training, {1e6 * seconds:,.0f} µs an update"
     if record.device == "cuda":
         busy = record.utilization
@@ -227,7 +243,7 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
     if not best or not needed:
         return Limit.UNKNOWN, start
     floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted only part of the time
-    share = floor / seconds
+    share = floor / max(seconds, 1e-9)
     because = f"{start}, of which its matrix products need about {1e6 * floor:,.0f} µs on this machine"
     return (Limit.COMPUTE if share > SLOW else Limit.LAUNCHES), because
 

@@ -35,16 +35,19 @@ FILES: tuple[tuple[re.Pattern[str], Phase], ...] = tuple(
             Phase.LOGGING,
         ),
         (r"/matplotlib/|/torch/serialization\.py$|/pickle\.py$|/csv\.py$", Phase.LOGGING),
-        (r"/torch/utils/data/", Phase.REPLAY),
         (r"/tqdm/|/rich/", Phase.PRINTING),
         (r"/(gymnasium|gym|ale_py|minatar|pettingzoo|procgen|envpool)/", Phase.ENVIRONMENT),
     )
 )
+LOADER = re.compile(r"/torch/utils/data/(?!datapipes)")
+STEPS = (Phase.ENVIRONMENT, Phase.ACTING)
+"""What a dataset may do that is more than loading: some play a game inside it."""
 MODULE = "/torch/nn/modules/module.py"
 MODULE_CALLS = {"_wrapped_call_impl", "_call_impl"}
 ACTING = re.compile(
     r"^_?(act|action|select_actions?|choose_actions?|get_actions?|pick_actions?|predict|_predict|sample_action"
-    r"|epsilon_greedy|policy|compute_actions?|exploration_action|random_action)$"
+    r"|epsilon_greedy|policy|compute_actions?|exploration_action|random_action|act_\w+|get_action_\w+"
+    r"|select_action_\w+|choose_action_\w+)$"
 )
 SAMPLING = re.compile(r"^_?(sample|sample_batch|get_batch|_get_samples|make_batch)$")
 UPDATING = re.compile(
@@ -59,14 +62,15 @@ class Namer:
     """Names the phase of each stack of a record."""
 
     record: WatchRecord
-    roles: dict[tuple[str, int], Phase] = field(default_factory=dict)
+    roles: dict[tuple[str, int], set[Phase]] = field(default_factory=dict)
     learning_blocks: list[tuple[str, int, int]] = field(default_factory=list)
     env_lines: set[tuple[str, int]] = field(default_factory=set)
     copy_lines: set[tuple[str, int]] = field(default_factory=set)
     """Lines that take values out of tensors row by row, also while copies are not being counted."""
 
     def __post_init__(self) -> None:
-        self.roles = {(site.file, site.line): site.role for site in self.record.forwards}
+        for site in self.record.forwards:
+            self.roles.setdefault((site.file, site.line), set()).add(site.role)
         self.env_lines = {(site.file, site.line) for site in self.record.kinds(EventKind.ENV_STEP)}
         self.copy_lines = {
             (site.file, site.line)
@@ -84,7 +88,9 @@ class Namer:
         for i in reversed(range(len(stack))):
             phase = self.of_frame(stack, i)
             if phase is not None:
-                return phase
+                return Phase.LOADING if phase not in STEPS and is_in_loader(stack[:i]) else phase
+        if is_in_loader(stack):
+            return Phase.LOADING
         waits = bool(stack) and WAITING.search(get_path_in_library(stack[-1].file))
         return Phase.WAITING if waits else Phase.PYTHON_REST
 
@@ -102,7 +108,10 @@ class Namer:
             return Phase.FORWARD
         if frame.file.endswith("/random.py") and frame.function.endswith(".sample"):
             return Phase.REPLAY
-        return None if frame.plumbing else self.of_own_code(frame, innermost=i == len(stack) - 1)
+        if frame.plumbing:
+            return None
+        own = self.of_own_code(frame, innermost=i == len(stack) - 1)
+        return Phase.LEARNING_REST if own is Phase.ACTING and self.is_in_update(stack) else own
 
     def of_own_code(self, frame: Frame, *, innermost: bool) -> Phase | None:
         """The phase of a frame of the script's own code, by its line or by its function's name."""
@@ -126,8 +135,19 @@ class Namer:
         outermost = next(i for i, frame in enumerate(stack) if is_network_call(frame))
         for frame in reversed(stack[:outermost]):
             if not frame.plumbing:
-                return self.roles.get((frame.file, frame.line), Phase.FORWARD)
+                roles = self.roles.get((frame.file, frame.line), {Phase.FORWARD})
+                if len(roles) == 1:
+                    return next(iter(roles))
+                return Phase.FORWARD if self.is_in_update(stack) else Phase.ACTING
         return Phase.FORWARD
+
+    def is_in_update(self, stack: tuple[Frame, ...]) -> bool:
+        """Whether a stack leads through the code of an update."""
+        return any(
+            frame.file == where and first <= frame.line <= last
+            for frame in stack
+            for where, first, last in self.learning_blocks
+        )
 
     def holds_env_step(self, file: str, line: int) -> bool:
         """Whether the function around a line steps an environment: then it holds the whole training loop."""
@@ -141,6 +161,11 @@ def get_path_in_library(file: str) -> str:
     """A library file's path from its package on; empty for all other files, whatever their folders."""
     found = LIBRARY.match(file)
     return found[1] if found else ""
+
+
+def is_in_loader(stack: tuple[Frame, ...]) -> bool:
+    """Whether a DataLoader or its dataset is on the stack."""
+    return any(LOADER.search(get_path_in_library(frame.file)) for frame in stack)
 
 
 def is_network_call(frame: Frame) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,8 +12,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,13 @@ from flashdqn.doctor.watch.schema import WatchPlan, WatchRecord
 WATCH = Path(__file__).parent / "watch" / "__main__.py"
 GRACE = 20.0
 """Seconds that a script may take to end, probes included, when its time is up; then it is killed."""
+COMPILE_GRACE = 75.0
+"""Seconds more for compiling the update of a copy, on a GPU."""
+STAGES = {
+    ".probing": "Watched. Now a few seconds of measuring what cures would gain, on copies of its networks …",
+    ".compiling": "Compiling the update of a copy, to see what that gains: up to a minute …",
+}
+"""Files that the watch leaves as signs, and what they mean."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ class Patient:
     probe: float = 1.0
     """Seconds for each probe after the script's end."""
     grace: float = GRACE
+    health: bool = False
+    """Whether to look at what is learned."""
 
 
 def check_patient(patient: Patient) -> None:
@@ -72,27 +82,55 @@ def check_patient(patient: Patient) -> None:
         ) from None
 
 
-def watch_patient(patient: Patient) -> WatchRecord:
-    """Run the script until it ends or its time is up; Ctrl-C ends it early."""
+def watch_patient(patient: Patient, say: Callable[[str], None] = lambda _: None) -> WatchRecord:
+    """Run the script until it ends or its time is up; Ctrl-C ends it early. `say` is told what goes on."""
     check_patient(patient)
     with tempfile.TemporaryDirectory() as folder:
         path, plan = Path(folder) / "record.json", Path(folder) / "plan.json"
         plan.write_text(json.dumps(asdict(make_watch_plan(patient, path))), encoding="utf-8")
         with gpu_meter() as meter, leave_interrupts_to_child():
             child = subprocess.Popen([patient.python, str(WATCH), str(plan)])
-            wait_or_kill(child, patient.seconds + patient.grace)
+            wait_or_kill(child, patient.seconds + patient.grace, path, say)
         if not path.exists():
             how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
         record = read_record(path.read_text(encoding="utf-8"))
+        record = choose_lead(replace(record, children=read_children(path)))
     if record.ended is Ending.MISSING:
         raise ConfigError(f"There is no module '{patient.script}' that {patient.python} can run.")
     if not record.torch and record.ended is not Ending.FAILED:
-        why = f"ended with code {record.code} before it" if record.code else "never"
         raise ConfigError(
-            f"'{patient.script}' {why} imported torch: the doctor is for trainings with PyTorch."
+            f"{describe_missing_torch(patient, record)}: the doctor is for trainings with PyTorch."
         )
     return replace(record, utilization=meter.mean(record.training_began))
+
+
+def read_children(path: Path) -> tuple[WatchRecord, ...]:
+    """The records of the script's other processes; one that was cut off while it was written is left out."""
+    found = []
+    for child in sorted(path.parent.glob("child-*.json")):
+        with suppress(ValueError):
+            found.append(read_record(child.read_text(encoding="utf-8")))
+    return tuple(found)
+
+
+def choose_lead(record: WatchRecord) -> WatchRecord:
+    """The record of the process that trains: where the script's own does not, of the child with the most
+    updates."""
+    if record.totals.updates or not any(child.totals.updates for child in record.children):
+        return record
+    lead = max(record.children, key=lambda child: child.totals.updates)
+    others = (*(child for child in record.children if child is not lead), replace(record, children=()))
+    how = {name: getattr(record, name) for name in ("script", "arguments", "ended", "error", "code")}
+    return replace(lead, children=others, **how)
+
+
+def describe_missing_torch(patient: Patient, record: WatchRecord) -> str:
+    """What a script without torch did instead."""
+    if record.other:
+        return f"'{patient.script}' trains with {record.other} and never imported torch"
+    why = f"ended with code {record.code} before it" if record.code else "never"
+    return f"'{patient.script}' {why} imported torch"
 
 
 def describe_exit_code(code: int) -> str:
@@ -119,16 +157,37 @@ def make_watch_plan(patient: Patient, record: Path) -> WatchPlan:
         flush=5.0,
         probe=patient.probe,
         deep=patient.deep,
+        health=patient.health,
     )
 
 
-def wait_or_kill(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait until the process ends; kill it if it does not end itself in time."""
-    try:
-        child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+def wait_or_kill(
+    child: subprocess.Popen[bytes], seconds: float, record: Path, say: Callable[[str], None]
+) -> None:
+    """Wait until the process ends; kill it if it does not end itself in time. Say what it does after its time."""
+    end, said = time.monotonic() + seconds, set[str]()
+    while child.poll() is None:
+        if time.monotonic() > end:
+            child.kill()
+            child.wait()
+            end_children(record)
+        for sign, words in STAGES.items():
+            if sign not in said and record.with_suffix(sign).exists():
+                said.add(sign)
+                say(words)
+                end = max(end, time.monotonic() + COMPILE_GRACE) if sign == ".compiling" else end
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(0.1)
+
+
+def end_children(record: Path) -> None:
+    """End what a killed script has left behind: only processes that carry this record's name in their
+    environment."""
+    for path in record.parent.glob("child-*.json"):
+        pid = path.stem.partition("-")[2]
+        with suppress(OSError, ValueError):
+            if str(record.parent).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(int(pid), signal.SIGTERM)
 
 
 @contextmanager

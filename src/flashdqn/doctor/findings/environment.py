@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, estimate_speedup, find_innermost_frame, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
+from flashdqn.doctor import source
+from flashdqn.doctor.evidence import (
+    Evidence,
+    compute_share,
+    estimate_speedup,
+    find_innermost_frame,
+    find_script_frame,
+)
+from flashdqn.doctor.findings.rules import LEAST_CALLS, compute_certainty, finding_rule
+from flashdqn.doctor.findings.sleeping import ASLEEP
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
+from flashdqn.doctor.workers import Activity, classify_stack
 
+FEW = 8
+"""Up to this many environments a call for acting costs about as much as for one."""
+ENVIRONMENTS, LARGE = 16, 64
+"""A gain is computed for at most this many times as many environments, and for at most so many."""
 COMPILED = 10.0
 """How much faster compiled or vectorized code is than Python's loops over cells: a cautious estimate."""
 
@@ -23,16 +36,23 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
         if evidence.names[number] is not Phase.ENVIRONMENT:
             continue
         own, last = find_script_frame(stack), find_innermost_frame(stack)
-        if own is None or last is None or not is_plain_python(last):
+        if (
+            own is None
+            or last is None
+            or not is_plain_python(last)
+            or classify_stack(stack) is not Activity.WORK
+        ):
             continue
+        if ASLEEP.search(source.read_line(own.file, own.line)):
+            continue  # `sleeping` reports that
         python += seconds
         lines[own.file, own.line] = lines.get((own.file, own.line), 0.0) + seconds
         functions[own.function] = functions.get(own.function, 0.0) + seconds
-    share = python / evidence.seconds if evidence.seconds else 0.0
+    share = compute_share(python, evidence.seconds)
     if not lines:
         return
     file, line = max(lines, key=lambda place: lines[place])
-    transitions = max(evidence.record.totals.transitions, 1)
+    transitions = max(evidence.counts.transitions, 1)
     top = sorted(functions.items(), key=lambda item: -item[1])[:3]
     yield Finding(
         name="python-env",
@@ -61,32 +81,67 @@ def is_plain_python(frame: Frame) -> bool:
 
 @finding_rule
 def detect_single_env(evidence: Evidence) -> Iterator[Finding]:
-    """A network that is called with one observation at a time."""
-    probe = evidence.record.probes.batch
-    acting = [f for f in evidence.record.forwards if f.role is Phase.ACTING]
-    if not probe or not acting or evidence.record.width != 1:
+    """A network that is called for one environment, or for a few, at a time."""
+    record = evidence.record
+    curve = record.probes.acting
+    acting = [f for f in record.forwards if f.role is Phase.ACTING and f.count >= LEAST_CALLS]
+    if not curve or not acting or record.width > FEW:
         return
-    site = max(acting, key=lambda f: f.seconds)
+    site = max(acting, key=lambda f: f.steady)
+    batch = max(site.batch, 1)
+    one_by_one = batch == 1 and record.environments > 1
+    factor, number = find_best_batch(curve, batch)
     share = evidence.share(Phase.ACTING)
-    number = probe.environments
     yield Finding(
-        name="single-env-acting",
-        title=f"One environment at a time: {site.network} ({site.parameters:,} parameters) is called "
-        "for each step alone",
+        name="few-envs" if max(record.environments, record.width) > 1 else "single-env-acting",
+        title=describe_few(record.environments, batch, site.network, site.parameters),
         file=site.file,
         line=site.line,
         share=share,
-        speedup=estimate_speedup(share, probe.factor),
+        speedup=estimate_speedup(share, factor),
         evidence=(
-            f"Acting takes {share:.0%} of the time: {1e6 * site.seconds / site.count:,.0f} µs a call, "
-            f"batch {site.batch}.",
-            f"On a copy of the network: {1e6 * probe.one:,.0f} µs for one observation, "
-            f"{1e6 * probe.many:,.0f} µs for {number}.",
+            f"Acting takes {share:.0%} of the time: {1e6 * site.each:,.0f} µs a call, batch {site.batch}.",
+            "On a copy of the network, by the number of environments in a call: "
+            + ", ".join(f"{1e6 * seconds:,.0f} µs for {size}" for size, seconds in curve.items())
+            + ".",
         ),
-        advice=f"Step {number} environments together and call the network once for all of them. Keep the ratio of "
+        advice=f"Step the {record.environments} environments first, stack their observations, and call the "
+        "network once "
+        f"for all; or take {number}."
+        if one_by_one
+        else f"Step {number} environments together and call the network once for all of them. Keep the ratio of "
         "updates to transitions as it is.",
         example=f'envs = gymnasium.make_vec("CartPole-v1", num_envs={number})\n'
         "actions = network(torch.as_tensor(observations)).argmax(1)",
         limit=Limit.ACTING,
-        certainty=compute_certainty(evidence, share, 0.15) if probe.factor > 1.5 else 0.0,
+        certainty=compute_certainty(evidence, share, 0.15) if factor > 1.5 else 0.0,
     )
+
+
+def find_best_batch(curve: dict[int, float], batch: int) -> tuple[float, int]:
+    """How much cheaper acting is for each environment with more of them in a call, and how many to take: beyond
+    that, twice as many save less than a quarter."""
+    now = seconds_at(curve, batch) / batch
+    sizes = [size for size in sorted(curve) if size > batch]
+    best = batch
+    for size in sizes:
+        if curve[size] / size < 0.75 * seconds_at(curve, best) / best:
+            best = size
+        if size >= ENVIRONMENTS * max(batch, 1) or size >= LARGE:
+            break
+    return now / (seconds_at(curve, best) / best), best
+
+
+def seconds_at(curve: dict[int, float], batch: int) -> float:
+    """The time for a batch, or for the next measured one."""
+    return next((curve[size] for size in sorted(curve) if size >= batch), max(curve.values()))
+
+
+def describe_few(environments: int, batch: int, network: str, parameters: int) -> str:
+    """What is called how."""
+    what = f"{network} ({parameters:,} parameters) is called"
+    if environments > 1 and batch == 1:
+        return f"{environments} environments one after the other: {what} for each of them alone"
+    if batch > 1:
+        return f"{batch} environments at a time: {what} for so few that starting it costs most"
+    return f"One environment at a time: {what} for each step alone"

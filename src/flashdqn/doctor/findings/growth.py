@@ -19,6 +19,8 @@ from flashdqn.doctor.watch.schema import sum_counts
 GROWN = 1.5
 MANY = 5_000
 """A growing list is reported from this many elements on."""
+EVERYWHERE = 1.15
+"""If what did not grow most became this much slower too, the machine did, not the script."""
 MEGABYTE = 2**20
 EPISODE_RATE = re.compile(
     r"\b(episodes?|eps?|games?)\s*(/|per)\s*(s|sec|second|min|minute|h|hour)\b", re.IGNORECASE
@@ -127,6 +129,8 @@ def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
         for phase in Phase
     }
     worst = max(phases, key=lambda phase: phases[phase])
+    if slows_everywhere(evidence, early, late, worst):
+        return  # a busier machine, or a slower clock: nothing in the script grows everywhere
     file, line = find_slowed_line(evidence, early, late)
     lost = 1 - before * sum_counts(evidence.training_windows).transitions / evidence.watched
     yield Finding(
@@ -145,6 +149,15 @@ def detect_slow_down(evidence: Evidence) -> Iterator[Finding]:
         example="",
         certainty=compute_certainty(evidence, max(lost, 0.0), 0.1) if has_steady_ratio(early, late) else 0.0,
     )
+
+
+def slows_everywhere(evidence: Evidence, early: Stretch, late: Stretch, worst: Phase) -> bool:
+    """Whether all the other phases together also got slower, by more than a little."""
+    rest = [
+        sum(phase_seconds_per_transition(evidence, part, phase) for phase in Phase if phase is not worst)
+        for part in (early, late)
+    ]
+    return rest[0] > 0 and rest[1] / rest[0] > EVERYWHERE
 
 
 def find_slowed_line(evidence: Evidence, early: Stretch, late: Stretch) -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, estimate_speedup
+from flashdqn.doctor.evidence import Evidence, compute_share, estimate_speedup
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import Finding
@@ -22,13 +22,15 @@ COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     """Many updates for each step of the environments, or one for every single transition."""
     record = evidence.record
-    totals = record.totals
-    transitions, updates, steps = totals.transitions, totals.updates, totals.vector_steps
+    counts = evidence.counts
+    transitions, updates, steps = counts.transitions, counts.updates, counts.vector_steps
     share = evidence.share(*LEARNING)
     if not transitions or not updates or not steps:
         return
-    ratio = updates / transitions
-    many = record.width >= 8 and updates / steps >= 8 and ratio > 1.5 * USUAL
+    # An actor and its critic have an optimizer each, and are one update.
+    alone = max((use.steps for use in record.optimizers), default=1)
+    ratio = evidence.ratio * alone / max(sum(use.steps for use in record.optimizers), alone)
+    many = record.width >= 8 and evidence.updates_per_step >= 8 and ratio > 1.5 * USUAL
     every = record.width < 8 and ratio >= 0.9
     if not many and not every:
         return
@@ -38,7 +40,8 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
     usual = "1/32, common with many environments" if many else "1/4, as in the first DQN that played Atari"
     yield Finding(
         name="many-updates" if many else "train-every-step",
-        title=f"{format_frequency(updates / steps)} updates after every step of {record.width} environments"
+        title=f"{format_frequency(evidence.updates_per_step)} updates after every step of {record.width} "
+        "environments"
         if many
         else "An update after every single step",
         file=place[0],
@@ -46,7 +49,7 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share, ratio / better),
         evidence=(
-            f"{updates:,.0f} updates for {transitions:,.0f} transitions: {ratio:.3g} each, "
+            f"{updates:,.0f} updates for {transitions:,.0f} transitions since the first update: {ratio:.3g} each, "
             f"{cost:,.0f} µs an update.",
             f"Learning takes {share:.0%} of the time. The gain above assumes a ratio of {usual}.",
         ),
@@ -65,9 +68,9 @@ def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
     """An optimizer that loops over its tensors in Python, although torch has one kernel for all of them."""
     probe = evidence.record.probes.optimizer
     sites = evidence.record.kinds(EventKind.OPTIMIZER)
-    if not probe or not sites:
+    if not probe or not sites or not evidence.record.optimizers:
         return
-    share = sum(site.seconds for site in sites) / evidence.watched
+    share = compute_share(sum(site.steady for site in sites), evidence.watched)
     # The smaller of two estimates, by share and by probe: on a busy machine steps seem longer than they are.
     steps = sum(site.count for site in sites)
     saved = min(share * (1 - 1 / probe.factor), steps * (probe.now - probe.cured) / evidence.watched)
@@ -81,11 +84,12 @@ def detect_unfused_optimizer(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(max(saved, 0.0)),
         evidence=(
-            f"Its steps take {share:.0%} of the time, {1e6 * site.seconds / site.count:,.0f} µs each.",
+            f"Its steps take {share:.0%} of the time, {1e6 * site.each:,.0f} µs each.",
             f"On a copy of its state: {1e6 * probe.now:,.0f} µs as it is, {1e6 * probe.cured:,.0f} µs fused.",
         ),
         advice="Use the fused kernel: the same mathematics in one call.",
         example=f"optimizer = torch.optim.{used.name}(network.parameters(), lr=lr, fused=True)",
+        cure="fused",
         certainty=compute_certainty(evidence, max(saved, 0.0), 0.03) if probe.factor > 1.2 else 0.0,
     )
 
@@ -114,44 +118,6 @@ def detect_subnormals(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Let the CPU treat such numbers as zero: one call at the start, in every thread that computes.",
         example="torch.set_flush_denormal(True)",
+        cure="flush",
         certainty=1.0 if probe.factor > 1.1 else 0.0,
-    )
-
-
-@finding_rule
-def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
-    """Networks that act or compute targets while torch builds a graph for gradients."""
-    probe = evidence.record.probes.no_grad
-    factor = probe.factor if probe else 1.0
-    wasted = [f for f in evidence.record.forwards if f.graded > 0.5 * f.count and f.count >= 100]
-    wasted = [f for f in wasted if f.role is Phase.ACTING or not f.trained]
-    if not wasted:
-        return
-    trained = sum(
-        f.seconds for f in evidence.record.forwards if f.role is Phase.FORWARD and f.graded > 0.5 * f.count
-    )
-    counted = evidence.record.called.seconds or evidence.watched
-    share = 0.0
-    for site in wasted:
-        share += site.seconds / counted * max(0.0, 1 - 1 / factor)
-        if site.role is Phase.FORWARD and site.given_gradients:
-            share += evidence.share(Phase.BACKWARD) * site.seconds / max(trained, 1e-9)
-    worst = max(wasted, key=lambda site: site.seconds)
-    yield Finding(
-        name="no-grad-forgotten",
-        title="A network that only acts builds a graph for gradients at every call"
-        if worst.role is Phase.ACTING
-        else "A network that only computes targets builds a graph for gradients",
-        file=worst.file,
-        line=worst.line,
-        share=share,
-        speedup=estimate_speedup(share) if share > 0.02 else 1.0,
-        evidence=(
-            *(f"Line {f.line}: {f.graded:,} of {f.count:,} results carry a graph." for f in wasted),
-            f"Acting on a copy of the network: {factor:.2f} times as long with a graph as without.",
-        ),
-        advice="Act and compute targets without gradients: it takes less time and less memory, and no gradient "
-        "can flow back where it should not.",
-        example="with torch.no_grad():\n    action = network(obs).argmax(1)",
-        certainty=1.0,
     )

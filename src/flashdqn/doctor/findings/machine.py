@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, estimate_speedup, find_script_frame
-from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
+from flashdqn.doctor.evidence import (
+    Evidence,
+    Place,
+    SecondsBy,
+    compute_share,
+    estimate_speedup,
+    find_script_frame,
+)
+from flashdqn.doctor.findings.launches import detect_launches
+from flashdqn.doctor.findings.rules import LEAST_CALLS, compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import LEARNING
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import EventKind, Phase
+from flashdqn.doctor.watch.schema import ThreadTimes
 
 COMPUTE = (Phase.ACTING, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.LEARNING_REST)
 SLOWER = 1.25
+CROWDED = 0.25
+"""Share of the cores that other programs must use to be mentioned."""
 
 
 @finding_rule
@@ -24,7 +35,7 @@ def detect_compilation(evidence: Evidence) -> Iterator[Finding]:
             lines[own.file, own.line] += seconds
     if not lines or compiles_at_start_only(evidence):
         return
-    share = sum(lines.values()) / evidence.seconds
+    share = compute_share(sum(lines.values()), evidence.seconds)
     file, line = lines.longest()
     _, periods = measure_compilation(evidence)
     yield Finding(
@@ -72,40 +83,70 @@ def detect_excess_threads(evidence: Evidence) -> Iterator[Finding]:
     probe, now = record.probes.threads, record.threads
     if not probe or now not in probe:
         return
-    best = min(probe, key=lambda number: probe[number])
-    factor = probe[now] / probe[best]
+    best = min(probe, key=lambda number: probe[number].mean)
     share = evidence.share(*COMPUTE)
-    busy = record.totals.cpu / max(record.seconds, 1e-9)
+    factor, least, most = compare_threads(probe[now], probe[best])
+    busy = evidence.counts.cpu / max(evidence.watched, 1e-9)
     place = evidence.threads_line() or evidence.update_call()
+    crowded = describe_others(evidence, probe[now].others)
     yield Finding(
         name="too-many-threads",
         title=f"{now} threads for work that is faster with {best}",
         file=place[0],
         line=place[1],
-        share=share * (1 - 1 / factor),
-        speedup=estimate_speedup(share, factor),
+        share=share * (1 - 1 / max(factor, 1.0)),
+        speedup=estimate_speedup(share, least if crowded else factor),
+        least=estimate_speedup(share, least),
+        most=estimate_speedup(share, most),
         evidence=(
             "A forward and backward pass on a copy of the network: "
-            + ", ".join(f"{1e6 * seconds:,.0f} µs with {number}" for number, seconds in probe.items())
+            + ", ".join(
+                f"{1e6 * times.mean:,.0f} µs ({1e6 * times.low:,.0f} to {1e6 * times.high:,.0f}) with {number}"
+                for number, times in probe.items()
+            )
             + " threads.",
             f"The process may use {record.cores} cores and kept {busy:.1f} busy.",
+            *crowded,
         ),
         advice="Small matrices do not gain from threads: the threads wait for one another. Set the number once, at "
         "the start.",
         example=f"torch.set_num_threads({best})   # or OMP_NUM_THREADS={best} before the start",
-        certainty=1.0 if factor > SLOWER and best < now else 0.0,
+        cure="threads",
+        certainty=1.0 if least > 1.0 and factor > SLOWER and best < now else 0.0,
+    )
+
+
+def compare_threads(now: ThreadTimes, best: ThreadTimes) -> tuple[float, float, float]:
+    """How many times faster the best is: by the means, and from the cautious ends of their intervals to the
+    bold."""
+    return now.mean / best.mean, max(now.low / best.high, 1.0), now.high / best.low
+
+
+def describe_others(evidence: Evidence, probed: float | None) -> tuple[str, ...]:
+    """A sentence if other programs own the cores: too many threads cost most when they have to share them."""
+    others = max(evidence.others or 0.0, probed or 0.0)
+    if others < CROWDED * evidence.record.cores:
+        return ()
+    return (
+        f"Other programs kept {others:.1f} of {evidence.record.cores} cores busy meanwhile: on a machine of its "
+        "own the "
+        "gain is smaller, so the lower end is what to expect there.",
     )
 
 
 @finding_rule
 def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
     """Lines where the host waits for the GPU."""
-    sites = [site for site in evidence.record.sites if site.on_device and site.kind is not EventKind.ENV_STEP]
+    sites = [
+        site
+        for site in evidence.record.sites
+        if site.on_device and site.count >= LEAST_CALLS and site.kind is not EventKind.ENV_STEP
+    ]
     if not sites:
         return
     counted = evidence.record.counted
-    watched = max(counted.seconds, 1e-9)
-    share = sum(site.seconds for site in sites) / watched
+    watched = counted.seconds or evidence.watched
+    share = compute_share(sum(site.steady for site in sites), watched)
     worst = max(sites, key=lambda site: site.seconds)
     rate = sum(site.on_device for site in sites) / max(counted.vector_steps, counted.updates, 1)
     busy = evidence.record.utilization
@@ -118,8 +159,8 @@ def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=min(estimate_speedup(share), most),
         evidence=tuple(
-            f"Line {site.line}: .{site.kind}() {site.on_device:,} times, {1e6 * site.seconds / site.count:,.0f} µs "
-            f"each, {site.seconds / watched:.0%} of the time."
+            f"Line {site.line}: .{site.kind}() {site.on_device:,} times, {1e6 * site.each:,.0f} µs "
+            f"each, {compute_share(site.steady, watched):.0%} of the time."
             for site in sorted(sites, key=lambda site: -site.seconds)[:5]
         )
         + ((f"The GPU was busy {busy:.0%} of the time.",) if busy is not None else ()),
@@ -136,7 +177,7 @@ def detect_host_syncs(evidence: Evidence) -> Iterator[Finding]:
 def detect_idle_gpu(evidence: Evidence) -> Iterator[Finding]:
     """A GPU that has little to do."""
     busy = evidence.record.utilization
-    if busy is None or evidence.record.device != "cuda" or busy > 0.3:
+    if busy is None or evidence.record.device != "cuda" or busy > 0.3 or list(detect_launches(evidence)):
         return
     place = evidence.update_call()
     batch = max((f.batch for f in evidence.record.forwards if f.role is Phase.FORWARD), default=0)

@@ -50,6 +50,7 @@ def detect_printing(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Print every few seconds, not every step. On a slow terminal it costs even more.",
         example="if time.time() - last > 5:\n    print(summary)\n    last = time.time()",
+        cure="no-print",
         limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.03),
     )
@@ -77,6 +78,7 @@ def detect_logging(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Write less often: means over many steps say as much.",
         example="if update % 1000 == 0:\n    writer.add_scalar('loss', loss, update)",
+        cure="no-log",
         limit=Limit.OUTPUT,
         certainty=compute_certainty(evidence, share, 0.05),
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, estimate_speedup
+from flashdqn.doctor.evidence import Evidence, Place, compute_share, estimate_speedup
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule, format_frequency
 from flashdqn.doctor.phases import OFTEN
 from flashdqn.doctor.report.contents import Finding, Limit
@@ -66,7 +66,9 @@ def detect_row_copies(evidence: Evidence) -> Iterator[Finding]:
             ),
             advice="Keep the whole batch as one tensor and write it into the replay at once. Where the host needs "
             "numbers, copy them once for all rows.",
-            example="index = torch.arange(position, position + n) % capacity\n"
+            example="correct += (logits.argmax(1) == y).sum()       # a tensor; .item() once, at the end"
+            if evidence.supervised
+            else "index = torch.arange(position, position + n) % capacity\n"
             "observations[index] = obs      # [n, features], one copy for all environments\n"
             "actions[index] = action\nrewards[index] = reward",
             limit=Limit.COPIES,
@@ -87,10 +89,12 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
         _, first, last = loop
         if any(where == file and first <= at <= last for where, at in copied):
             continue
+        if repeats_little(evidence, file, first, last):
+            continue
         phases = evidence.phase_inside(file, first, last)
-        share = sum(phases.values()) / evidence.seconds
-        if phases[Phase.ENVIRONMENT] > 0.5 * sum(phases.values()):
-            continue  # `python-env` reports that
+        share = compute_share(sum(phases.values()), evidence.seconds)
+        if phases[Phase.ENVIRONMENT] + phases[Phase.LOADING] > 0.5 * sum(phases.values()):
+            continue  # `python-env` or `slow-loader` reports that
         yield Finding(
             name="row-loop",
             title="A Python loop goes over rows that tensors could handle at once",
@@ -104,7 +108,9 @@ def detect_row_loops(evidence: Evidence) -> Iterator[Finding]:
             ),
             advice="Stack the rows once and do the operation for all of them: indexing, arithmetic, `gather`, "
             "`where` and the network handle a whole batch at the cost of a few rows.",
-            example="q = network(next_obs)                       # [batch, actions], one call\n"
+            example="losses = criterion(model(x), y)                # the whole batch, one call"
+            if evidence.supervised
+            else "q = network(next_obs)                       # [batch, actions], one call\n"
             "target = reward + discount * q.max(1).values  # no loop over the batch",
             limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
@@ -121,7 +127,7 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
     for file, places in groups.items():
         worst = max(places, key=lambda place: evidence.at([place]))
         share = evidence.at([*places, *find_sampling_lines(evidence, worst)])
-        updates = max(evidence.record.totals.updates, 1)
+        updates = max(evidence.counts.updates, 1)
         yield Finding(
             name="list-batches",
             title="Every batch is built from Python lists, one transition after the other",
@@ -140,6 +146,13 @@ def detect_list_batches(evidence: Evidence) -> Iterator[Finding]:
             limit=Limit.PYTHON,
             certainty=compute_certainty(evidence, share, LEAST_SHARE),
         )
+
+
+def repeats_little(evidence: Evidence, file: str, first: int, last: int) -> bool:
+    """Whether a loop runs only a few times for each update: it calls a network, and that is called as rarely."""
+    calls = [f for f in evidence.record.forwards if f.file == file and first < f.line <= last]
+    updates = max(evidence.record.called.updates, 1)
+    return bool(calls) and max(f.count for f in calls) / updates < 4
 
 
 def find_sampling_lines(evidence: Evidence, place: Place) -> list[Place]:
@@ -215,10 +228,42 @@ def builds_from_list(file: str, line: int) -> bool:
         return False
     for call in source.iterate_calls(nodes[-1]):
         if source.get_called_name(call) in MAKERS and any(
-            is_list_expression(argument) for argument in call.args
+            is_list_expression(argument) or is_filled_list(file, line, argument) for argument in call.args
         ):
             return True
     return False
+
+
+def is_filled_list(file: str, line: int, argument: ast.expr) -> bool:
+    """Whether an argument is the name of a list that the same function fills element by element, or that comes
+    from a `zip(*…)`."""
+    function = source.find_function(file, line)
+    if function is None or not isinstance(argument, ast.Name):
+        return False
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "append"
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == argument.id
+        ):
+            return True
+        if isinstance(node, ast.Assign) and is_unzipped(node.value):
+            names = {
+                part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)
+            }
+            if argument.id in names:
+                return True
+    return False
+
+
+def is_unzipped(value: ast.expr) -> bool:
+    """Whether this is `zip(*rows)`, alone or in `map(np.stack, zip(*rows))`."""
+    return any(
+        source.get_called_name(call) == "zip" and any(isinstance(part, ast.Starred) for part in call.args)
+        for call in source.iterate_calls(value)
+    )
 
 
 def is_list_expression(argument: ast.expr) -> bool:

@@ -29,11 +29,24 @@ class Limit(StrEnum):
     COMPILATION = "compilation"
     OUTPUT = "output"
     PYTHON = "python"
+    WORKERS = "workers"
+    LOADING = "loading"
     UNKNOWN = "unknown"
 
 
+class SharedTime:
+    """Something with a share of the time. It cannot hold a share below 0 or above 1; NaN is one that is not
+    known."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not math.isnan(self.share):
+            object.__setattr__(self, "share", min(max(float(self.share), 0.0), 1.0))
+
+
 @dataclass(frozen=True)
-class Finding:
+class Finding(SharedTime):
     """One reason why a training is slow, or not what it seems."""
 
     name: str
@@ -59,10 +72,21 @@ class Finding:
     """How certain the evidence makes it: 0 to 1. Nothing below `CERTAIN` is reported."""
     limit: Limit = Limit.UNKNOWN
     """What limits the training if this takes much of the time; unknown: this does not say."""
+    least: float = math.nan
+    """The interval of the gain, where it could be measured: from `least` …"""
+    most: float = math.nan
+    """… to `most` times as fast."""
+    cure: str = ""
+    """The one setting that cures it, by its name in `flashdqn.doctor.cures`; empty if it takes more than that."""
+    within: str = ""
+    """The line of a library in which the time is spent, as file:line, where `file` and `line` are the user's
+    call."""
+    health: bool = False
+    """Whether it is about what is learned, not about time: shown in a section of its own."""
 
 
 @dataclass(frozen=True)
-class PhaseShare:
+class PhaseShare(SharedTime):
     """A phase's seconds and its share of the time."""
 
     name: Phase
@@ -71,7 +95,7 @@ class PhaseShare:
 
 
 @dataclass(frozen=True)
-class HotLine:
+class HotLine(SharedTime):
     """A line of code that took much time."""
 
     file: str
@@ -84,10 +108,13 @@ class HotLine:
     """The phase of most of that time."""
     context: tuple[tuple[int, str], ...] = ()
     """The lines around it: number and text."""
+    first: int = 0
+    """Where the time may belong to any of several lines, the first of them: Python looks only now and then. 0:
+    exact."""
 
 
 @dataclass(frozen=True)
-class CountedLine:
+class CountedLine(SharedTime):
     """Something that a line did again and again."""
 
     what: str
@@ -148,6 +175,27 @@ class GrowingContainer:
 
 
 @dataclass(frozen=True)
+class WorkerShare:
+    """What the script's other processes of one kind did: shares of their time."""
+
+    name: str
+    """What they are: a multiprocessing worker, a DataLoader's worker, …"""
+    number: int
+    """How many of them there were."""
+    steps: int
+    """Steps of environments, over all of them."""
+    working: float
+    waiting: float
+    """Waiting for the main process, or for one another."""
+    messages: float
+    """Packing, sending and unpacking."""
+    busiest: float
+    """The share of work of the busiest of them."""
+    place: str
+    """Where most of their work is, as file:line."""
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report."""
 
@@ -191,11 +239,27 @@ class Report:
     """All operations of torch by line, the most expensive first; only in deep mode."""
     growth: tuple[GrowingContainer, ...] = ()
     """Containers that grow."""
+    trained: float = math.nan
+    """How many of the watched seconds were training, without start-up; NaN: all of them."""
+    warm_up: int = 0
+    """Transitions before the first update."""
+    health: tuple[Finding, ...] | None = None
+    """Findings about learning, with `--health`; None if nobody asked."""
+    workers: tuple[WorkerShare, ...] = ()
+    """The script's other processes, and what they did."""
+    load: float = math.nan
+    """Cores that other programs kept busy meanwhile; NaN where it is not known."""
+
+    @property
+    def training_seconds(self) -> float:
+        """Rates are per second of training: start-up is not part of it."""
+        return self.seconds if math.isnan(self.trained) else self.trained
 
     @property
     def ratio(self) -> float:
-        """Updates per transition; NaN if one of them was not seen."""
-        return self.updates / self.transitions if self.transitions and self.updates else float("nan")
+        """Updates per transition, from the first update on; NaN if one of them was not seen."""
+        collected = self.transitions - self.warm_up
+        return self.updates / collected if collected > 0 and self.updates else float("nan")
 
     def as_dict(self) -> dict[str, Any]:
         """The report as a dict, for JSON."""

@@ -78,6 +78,8 @@ def render_doctor_page(report: Report) -> str:
         make_section("Where the time goes", draw_phase_bar(report)),
         page_cards.render_findings(report),
         render_trials(report.trials),
+        page_cards.render_health(report),
+        page_cards.render_workers(report),
         make_section("Over time", draw_time_charts(report)),
         page_cards.render_hot_lines(report),
         page_cards.render_counted_lines("Values taken out of tensors, and tensors moved", report.copies),

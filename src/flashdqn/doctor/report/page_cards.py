@@ -51,8 +51,14 @@ def render_head(report: Report) -> str:
         f'<p class="soft">{escape(describe_machine(report))}</p></header>'
         + (render_traceback(report) if report.ended is Ending.FAILED and report.error else "")
         + f'<div class="tiles">{tiles}</div>'
-        f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>{escape(report.bound_because)}</div>'
+        f'<div class="verdict"><b>{escape(describe_bottleneck(report))}</b>'
+        f"{render_text(report.bound_because)}</div>"
     )
+
+
+def render_text(text: str) -> str:
+    """HTML for a sentence; what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def render_traceback(report: Report) -> str:
@@ -63,21 +69,43 @@ def render_traceback(report: Report) -> str:
 def render_findings(report: Report) -> str:
     """A card for each finding, or a sentence if there is none."""
     if not report.findings:
-        return make_section("Findings: none", f"<p>{escape(describe_no_findings(report))}</p>")
+        return make_section("Findings: none", f"<p>{render_text(describe_no_findings(report))}</p>")
     cards = "".join(render_finding_card(number, finding) for number, finding in enumerate(report.findings, 1))
     return make_section("Findings, the largest gain first", cards)
+
+
+def render_health(report: Report) -> str:
+    """The findings about learning, in a section of their own."""
+    if report.health is None:
+        return ""
+    if not report.health:
+        return make_section("Learning health", "<p>Nothing was seen that is wrong.</p>")
+    cards = "".join(render_finding_card(number, finding) for number, finding in enumerate(report.health, 1))
+    return make_section("Learning health", cards)
+
+
+def render_workers(report: Report) -> str:
+    """What the script's other processes did."""
+    rows = "".join(
+        f"<tr><td><b>{one.number}</b> {escape(one.name)}</td><td>{format_percent(one.working)}</td>"
+        f"<td>{format_percent(one.waiting)}</td><td>{format_percent(one.messages)}</td>"
+        f"<td>{escape(shorten_path(one.place))}</td></tr>"
+        for one in report.workers
+    )
+    head = "<tr><th>processes</th><th>work</th><th>wait</th><th>messages</th><th>most of the work</th></tr>"
+    return make_section("Other processes", f"<table>{head}{rows}</table>") if rows else ""
 
 
 def render_finding_card(number: int, finding: Finding) -> str:
     """One finding."""
     where = ", ".join(part for part in (format_place(finding), format_cost(finding)) if part)
-    evidence = "".join(f"<li>{escape(sentence)}</li>" for sentence in finding.evidence)
+    evidence = "".join(f"<li>{render_text(sentence)}</li>" for sentence in finding.evidence)
     return (
         f'<article class="card"><header><h3>{number}. {escape(finding.name)}</h3>'
         f'<span class="gain{_gain_class(finding)}">{escape(format_gain(finding))}</span></header>'
-        f'<p>{escape(finding.title)}</p><p class="soft">{escape(where)}</p>'
+        f'<p>{render_text(finding.title)}</p><p class="soft">{escape(where)}</p>'
         + (f"<ul>{evidence}</ul>" if evidence else "")
-        + (f"<p><b>What to do:</b> {escape(finding.advice)}</p>" if finding.advice else "")
+        + (f"<p><b>What to do:</b> {render_text(finding.advice)}</p>" if finding.advice else "")
         + (f'<p class="less">{escape(CHANGES_LEARNING)}</p>' if finding.changes_learning else "")
         + (render_code_block(finding.example) if finding.example.strip() else "")
         + "</article>"
@@ -142,7 +170,7 @@ def render_growth(report: Report) -> str:
 
 def render_notes(report: Report) -> str:
     """What else a reader should know, and what the doctor cost."""
-    items = "".join(f"<li>{escape(note)}</li>" for note in (*report.notes, describe_overhead(report)))
+    items = "".join(f"<li>{render_text(note)}</li>" for note in (*report.notes, describe_overhead(report)))
     return make_section("Notes", f'<ul class="notes">{items}</ul>')
 
 

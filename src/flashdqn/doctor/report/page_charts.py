@@ -33,6 +33,7 @@ COLORS = {
     Phase.ENVIRONMENT: GREEN,
     Phase.ACTING: "#dcae4a",
     Phase.REPLAY: "#8a6bb8",
+    Phase.LOADING: "#b08fd6",
     Phase.FORWARD: BLUE,
     Phase.BACKWARD: "#2f5f9e",
     Phase.OPTIMIZER: "#7cc0cf",

@@ -51,6 +51,12 @@ def drop_unfinished_window(windows: Sequence[Window]) -> list[Window]:
     return list(windows[:-1])
 
 
+def drop_start_up(windows: Sequence[Window]) -> list[Window]:
+    """The windows from the first step or update on: imports are not the first tenth of a training."""
+    first = next((i for i, window in enumerate(windows) if window.vector_steps or window.updates), 0)
+    return list(windows[first:])
+
+
 def merge_windows(windows: Sequence[Window], most: int) -> list[Window]:
     """At most `most` windows, with neighbors merged."""
     return [_combine_windows(windows[piece]) for piece in split_into_slices(len(windows), most)]

@@ -19,6 +19,7 @@ from flashdqn.doctor.report.series import (
     Course,
     build_courses,
     count_first_windows,
+    drop_start_up,
     drop_unfinished_window,
 )
 from flashdqn.doctor.report.sheet import Sheet, highlight_for_terminal
@@ -47,6 +48,7 @@ COLORS = {
     Phase.ENVIRONMENT: "green",
     Phase.ACTING: "yellow",
     Phase.REPLAY: "magenta",
+    Phase.LOADING: "magenta",
     Phase.FORWARD: "cyan",
     Phase.BACKWARD: "blue",
     Phase.OPTIMIZER: "bright_cyan",
@@ -66,6 +68,8 @@ def show_report(report: Report, console: Console) -> None:
     _print_verdict(sheet, report)
     _print_phases(sheet, report.phases)
     _print_findings(sheet, report)
+    _print_health(sheet, report)
+    _print_workers(sheet, report)
     _print_hot_lines(sheet, report.lines)
     _print_counted_lines(sheet, "Values taken out of tensors, and tensors moved", report.copies)
     _print_counted_lines(sheet, "Operations of torch", report.operations)
@@ -136,6 +140,32 @@ def _print_finding(sheet: Sheet, number: int, finding: Finding) -> None:
     sheet.code(finding.example, indent=8)
 
 
+def _print_health(sheet: Sheet, report: Report) -> None:
+    if report.health is None:
+        return
+    sheet.title("Learning health" if report.health else "Learning health: nothing was seen that is wrong")
+    for number, finding in enumerate(report.health, 1):
+        if number > 1:
+            sheet.blank()
+        _print_finding(sheet, number, finding)
+
+
+def _print_workers(sheet: Sheet, report: Report) -> None:
+    if not report.workers:
+        return
+    sheet.title("Other processes")
+    for one in report.workers:
+        sheet.line(
+            Text.assemble(
+                f"  {one.number:>3} {one.name:<21}",
+                (f"work {format_percent(one.working)}, wait {format_percent(one.waiting)}, ", "dim"),
+                (f"messages {format_percent(one.messages)}", "dim"),
+            )
+        )
+        if one.place:
+            sheet.line(Text.assemble(" " * 6, (strip_controls(f"most at {shorten_path(one.place)}"), "cyan")))
+
+
 def _print_hot_lines(sheet: Sheet, lines: tuple[HotLine, ...]) -> None:
     if not lines:
         return
@@ -176,7 +206,7 @@ def _print_counted_lines(sheet: Sheet, title: str, lines: tuple[CountedLine, ...
 
 
 def _print_over_time(sheet: Sheet, report: Report) -> None:
-    windows = drop_unfinished_window(report.windows)
+    windows = drop_unfinished_window(drop_start_up(report.windows))
     found = build_courses(windows)
     if not found:
         return

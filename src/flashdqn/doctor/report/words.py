@@ -18,6 +18,7 @@ PHASES = {
     Phase.ENVIRONMENT: "the game itself: step and reset",
     Phase.ACTING: "choosing actions: the network without gradients",
     Phase.REPLAY: "storing transitions and drawing batches",
+    Phase.LOADING: "a DataLoader: reading, transforming and stacking examples, or waiting for its workers",
     Phase.FORWARD: "the loss, through the network and its target",
     Phase.BACKWARD: "gradients",
     Phase.OPTIMIZER: "changing the weights",
@@ -40,6 +41,8 @@ BOUNDS = {
     Limit.COMPILATION: "compilation",
     Limit.OUTPUT: "printing and logging",
     Limit.PYTHON: "Python code around the training",
+    Limit.WORKERS: "waiting for other processes",
+    Limit.LOADING: "loading data",
 }
 
 ENDINGS = {
@@ -50,6 +53,8 @@ ENDINGS = {
     Ending.KILLED: "until it was killed",
 }
 
+SHORT = 5.0
+"""Seconds of training from which on no finding means that nothing is wrong."""
 CHANGES_LEARNING = (
     "This is learning from less, not speed: the cure changes what is learned from (fewer updates, or other data). "
     "Judge it by the score reached, not by the clock."
@@ -67,6 +72,9 @@ def strip_controls(text: str) -> str:
 
 def shorten_path(file: str) -> str:
     """A short path: from the working directory, or from the folder of packages."""
+    for packages in ("/site-packages/", "/dist-packages/"):
+        if packages in file:
+            return file.rpartition(packages)[2]
     here = str(Path.cwd())
     if file.startswith(here + os.sep):
         return file[len(here) + 1 :]
@@ -82,7 +90,8 @@ def format_place(what: Finding | HotLine | CountedLine) -> str:
     """A place as train.py:41."""
     if what.line <= 0 or not what.file:
         return "the script as a whole"
-    return f"{shorten_path(what.file)}:{what.line}"
+    first = what.first if isinstance(what, HotLine) else 0
+    return f"{shorten_path(what.file)}:{f'{first}-' if first else ''}{what.line}"
 
 
 def format_command(report: Report) -> str:
@@ -116,6 +125,11 @@ def describe_no_findings(report: Report) -> str:
         return (
             "No training was seen, neither a step of an environment nor an update: there is nothing to judge."
         )
+    if report.training_seconds < SHORT:
+        return (
+            f"Training was watched for {format_duration(report.training_seconds)} only: too short to judge. "
+            "Watch it longer, or let it train longer."
+        )
     limit = f" {describe_bottleneck(report)}." if report.bound in BOUNDS else ""
     when = " before it failed" if report.ended == "failed" else ""
     return f"No problem found{when}: nothing was seen that certainly costs much time.{limit}"
@@ -139,11 +153,19 @@ def format_gain(finding: Finding) -> str:
     """The predicted gain: 1.8x faster."""
     if not math.isfinite(finding.speedup):
         return "gain unknown"
+    if finding.health:
+        return "about learning"
     if finding.speedup < 1.005:
         return "not about speed"
-    digits = 2 if finding.speedup < 1.1 else 1 if finding.speedup < 10 else 0
     less = ", learning from less" if finding.changes_learning else ""
-    return f"{finding.speedup:.{digits}f}x faster{less}"
+    if math.isfinite(finding.least) and math.isfinite(finding.most) and finding.most > 1.1 * finding.least:
+        return f"{format_factor(finding.least)} to {format_factor(finding.most)}x faster{less}"
+    return f"{format_factor(finding.speedup)}x faster{less}"
+
+
+def format_factor(factor: float) -> str:
+    """A factor with as many digits as it deserves: 1.06, 2.4, 12."""
+    return f"{factor:.{2 if factor < 1.1 else 1 if factor < 10 else 0}f}"
 
 
 def format_cost(finding: Finding) -> str:
@@ -163,7 +185,7 @@ def describe_overhead(report: Report) -> str:
 
 
 def _format_per_second(number: float, report: Report) -> str:
-    value = format_rate(per_second(number, report.seconds))
+    value = format_rate(per_second(number, report.training_seconds))
     return "" if value == NOTHING else f"{value}/s"
 
 

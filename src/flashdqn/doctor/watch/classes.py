@@ -31,8 +31,21 @@ ADDERS = (
     "store_transition",
     "add_batch",
 )
+STEPS = ("step", "play_step", "env_step", "take_action", "perform_action")
+"""What people call the step of an environment."""
 #: Their `step` is not an environment's, whatever else they have.
 NO_ENVIRONMENT = {"Optimizer", "LRScheduler", "_LRScheduler", "GradScaler"}
+
+
+class Watchers:
+    """Who else wants to see results of steps, and replays: nobody, unless learning is looked at."""
+
+    outer: Callable[[Any], None] | None = None
+    inner: Callable[[Any], None] | None = None
+    replay: Callable[[Any], None] | None = None
+
+
+watchers = Watchers()
 
 
 @catch_failures
@@ -49,8 +62,9 @@ def watch_class(made: Any) -> None:
     if not issubclass(type(made), type):
         return  # a decorator or a metaclass may have made something else of it
     own = vars(made)
-    if takes_action(own.get("step")) and defines_callable(made, "reset") and not is_excluded_class(made):
-        replace_method(made, "step", counted_step(own["step"]))
+    for name in STEPS:
+        if takes_action(own.get(name)) and defines_callable(made, "reset") and not is_excluded_class(made):
+            replace_method(made, name, counted_step(own[name]))
     if not defines_callable(made, "sample"):
         return
     if is_plain_function(own.get("sample")) and any(defines_callable(made, name) for name in ADDERS):
@@ -112,6 +126,8 @@ def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
     @stand_in_for(Phase.REPLAY)
     @functools.wraps(original)
     def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if watchers.replay is not None:
+            watchers.replay(self)
         return original(self, *args, **kwargs)
 
     return replay
@@ -132,7 +148,10 @@ class StepNote:
     def __call__(self, original: Callable[..., Any], env: Any, args: Any, kwargs: Any) -> Any:
         """Call the step; note it if it is the outermost one."""
         if local.in_env or self.stranger:
-            return original(env, *args, **kwargs)
+            result = original(env, *args, **kwargs)
+            if watchers.inner is not None and not self.stranger:
+                watchers.inner(result)
+            return result
         local.in_env = 1
         start = perf_counter()
         try:
@@ -141,6 +160,8 @@ class StepNote:
             local.in_env = 0
         if is_step_result(result):
             self.known = True
+            if watchers.outer is not None:
+                watchers.outer(result)
             note_step(env, result, perf_counter() - start, sys._getframe(2))
         else:
             self.stranger = not self.known

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter, process_time, thread_time
 
 from . import counters as tally
+from .machine import CoreMeter, read_queued_seconds, read_throttled_seconds
 from .rows import PartFailure, WatchWindow, WindowCounts
 from .sampler import Looks
 
@@ -29,6 +30,7 @@ class Clerk(threading.Thread):
         self.failures: list[PartFailure] = []
         self.seconds = 0.0
         self.over = threading.Event()
+        self.cores = CoreMeter()
         self._opened = perf_counter()
         self._before = read_counter_totals()
 
@@ -41,11 +43,13 @@ class Clerk(threading.Thread):
         self.close()
 
     def wait(self) -> bool:
-        """Wait until the window is over, or until training begins, which starts a new window."""
-        began = bool(tally.first_step)
+        """Wait until the window is over, or until training or learning begins, which starts a new window."""
+        began = count_beginnings()
         end = perf_counter() + self.length
-        while perf_counter() < end and not self.over.wait(0.05 if not began else self.length):
-            if not began and tally.first_step:
+        while (left := end - perf_counter()) > 0 and not self.over.wait(
+            left if began == 2 else min(left, 0.05)
+        ):
+            if count_beginnings() != began:
                 break
         return self.over.is_set()
 
@@ -61,6 +65,7 @@ class Clerk(threading.Thread):
                 memory=read_resident_memory(),
                 device_memory=read_device_memory(),
                 counts=subtract_counts(after, self._before),
+                machine=self.cores.read_change(),
             )
         )
         self._opened, self._before = now, after
@@ -81,6 +86,11 @@ class Clerk(threading.Thread):
             self.join(2.0)
 
 
+def count_beginnings() -> int:
+    """How much has begun: training, then learning."""
+    return bool(tally.first_step) + bool(tally.first_update)
+
+
 def read_counter_totals() -> WindowCounts:
     """The current totals."""
     now = tally.counters
@@ -91,6 +101,8 @@ def read_counter_totals() -> WindowCounts:
         episode_steps=now.episode_steps,
         updates=now.updates,
         cpu=process_time(),
+        queued=read_queued_seconds(tally.busy_native[0]) if tally.busy_native[0] else 0.0,
+        throttled=read_throttled_seconds(),
     )
 
 

@@ -123,6 +123,7 @@ def measure_added_time(
 def preserve_counters() -> Iterator[None]:
     """Undo everything that is counted inside the block."""
     before, busy, look = dict(vars(counters)), list(tally.busy_thread), optimizers.look
+    learned, bursts = list(tally.first_update), dict(vars(tally.bursts))
     began, held = list(first_step), [dict(optimizers.steps), dict(optimizers.held), dict(optimizers.seconds)]
     tables: list[tuple[dict[Any, int], dict[Any, int]]] = [
         (table, dict(table)) for table in (tally.widths, steps.steps_of, steps.began_at)
@@ -134,7 +135,11 @@ def preserve_counters() -> Iterator[None]:
     finally:
         first_step[:] = began
         tally.busy_thread[:] = busy
+        if not busy[0]:
+            tally.busy_native[:] = busy
         vars(counters).update(before)
+        tally.first_update[:] = learned
+        vars(tally.bursts).update(bursts)
         optimizers.look = look
         for table, content in tables:
             table.clear()

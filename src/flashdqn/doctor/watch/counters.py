@@ -14,11 +14,11 @@ from typing import Any
 
 from .frames import get_qualified_name, locate_script_line
 from .kinds import EventKind
-from .rows import CallSite, CountedTime, PartFailure
+from .rows import CallSite, CountedTime, PartFailure, UpdateBursts
 
 #: Kind, the code's identity, line. Never the code itself: hashing it takes longer than the rest of a note.
 Key = tuple[EventKind, int, int]
-COUNT, SECONDS, ELEMENTS, ON_DEVICE, CODE = range(5)
+COUNT, SECONDS, ELEMENTS, ON_DEVICE, CODE, FIRST = range(6)
 
 
 class Local(threading.local):
@@ -39,6 +39,8 @@ class Forward:
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
+        self.first = 0.0
+        """Seconds of the first call: it often sets something up."""
         self.acting = 0
         """Calls that an environment's step followed before any backward pass."""
         self.learning = 0
@@ -54,8 +56,46 @@ class Forward:
         self.module: Any = None
         self.data: Any = None
         """The latest network and its input, kept to look at in the end."""
+        self.output: Any = None
+        """The latest output, with `--health`."""
         self.shape: Any = None
         """The data's shape: asking a tensor for it takes longer."""
+
+
+class Bursts:
+    """Updates that follow one another without a step of the environments between them are one burst. What comes
+    before the first burst is warming up, and says nothing about how often the script trains."""
+
+    def __init__(self) -> None:
+        self.steps = -1
+        """Vector steps when the latest burst began."""
+        self.number = 0
+        self.first = (0, 0, 0)
+        """Transitions, vector steps and updates when the first burst began."""
+        self.second = (0, 0, 0)
+        self.latest = (0, 0, 0)
+
+    def begin(self) -> None:
+        """Note that a burst begins; its first update is counted already."""
+        self.steps = counters.vector_steps
+        self.latest = (counters.transitions, counters.vector_steps, counters.updates - 1)
+        self.number += 1
+        if self.number == 1:
+            self.first = self.latest
+            first_update.append(perf_counter() - started)
+        elif self.number == 2:
+            self.second = self.latest
+
+    def describe(self) -> UpdateBursts:
+        """The bursts, for the record: from the first one's start to the latest one's."""
+        if self.number < 2:
+            return UpdateBursts(self.number)
+        return UpdateBursts(
+            number=self.number,
+            transitions=self.latest[0] - self.first[0],
+            vector_steps=self.latest[1] - self.first[1],
+            updates=counters.updates - self.second[2],
+        )
 
 
 class Counters:
@@ -78,20 +118,27 @@ class Counters:
 
 
 sites: dict[Key, list[Any]] = {}
-"""Count, seconds, elements, how often on the GPU, and the code, kept so that its id is not used again."""
+"""Count, seconds, elements, how often on the GPU, the code, kept so that its id is not used again, and the
+seconds of the first time."""
 by_instruction: dict[Key, list[Any]] = {}
 """The same entries by kind, code and instruction: an instruction is known at once, a line must be looked up."""
-forwards: dict[tuple[int, int], Forward] = {}
-forwards_by_instruction: dict[tuple[int, int], Forward] = {}
+forwards: dict[tuple[int, int, bool], Forward] = {}
+"""By the code's id, the line, and whether the result has a graph."""
+forwards_by_instruction: dict[tuple[int, int, bool], Forward] = {}
 widths: dict[int, int] = {}
 """How many transitions a step of the environments made → how often."""
 counters = Counters()
+bursts = Bursts()
 local = Local()
 started = perf_counter()
 first_step: list[float] = []
 """When the first environment step or update was done: the start of training."""
+first_update: list[float] = []
+"""When the first update was done: the end of warming up."""
 busy_thread = [0]
 """The thread that trains."""
+busy_native = [0]
+"""The same, by the system's number."""
 failures: dict[str, PartFailure] = {}
 """The first failure of each part of the watch, by the part's name."""
 
@@ -105,7 +152,7 @@ def note_event(
     entry = by_instruction.get(key)
     if entry is None:
         code, line = locate_event(frame)
-        entry = sites.setdefault((kind, id(code), line), [0, 0.0, 0, 0, code])
+        entry = sites.setdefault((kind, id(code), line), [0, 0.0, 0, 0, code, seconds])
         if code is frame.f_code:
             by_instruction[key] = entry
     entry[COUNT] += 1
@@ -151,6 +198,7 @@ def note_training_start() -> None:
     if not first_step:
         first_step.append(perf_counter() - started)
         busy_thread[0] = threading.get_ident()
+        busy_native[0] = threading.get_native_id()
 
 
 def describe_sites() -> tuple[CallSite, ...]:
@@ -165,6 +213,7 @@ def describe_sites() -> tuple[CallSite, ...]:
             seconds=entry[SECONDS],
             elements=int(entry[ELEMENTS]),
             on_device=int(entry[ON_DEVICE]),
+            first=entry[FIRST],
         )
         for (kind, _, line), entry in list(sites.items())
         for code in (entry[CODE],)

@@ -8,16 +8,26 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from . import children, subnormal
 from . import counters as tally
-from . import subnormal
+from .env_step import autoreset, steps_of
 from .frames import get_qualified_name
+from .health import describe_health
+from .holdings import holdings
+from .loaders import loaders
 from .prints import claims
 from .rows import ForwardSite, OptimizerUse
 from .schema import WatchCosts, WatchRecord
+from .settings import describe_settings
 from .torch_hooks import optimizers
 
 if TYPE_CHECKING:
     from .script import ScriptWatch
+
+OFTEN = 20
+"""Steps from which on an environment is one that the script trains with."""
+#: Their trainings are not torch's; a script may import one of them and torch as well.
+FRAMEWORKS = ("tensorflow", "keras", "mxnet", "paddle", "mindspore", "jax")
 
 
 def describe_watch(watch: ScriptWatch) -> WatchRecord:
@@ -56,7 +66,27 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         timer_taken=watch.looks.gave_way,
         failures=(*watch.clerk.failures, *tally.failures.values()),
         costs=describe_costs(watch),
+        environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
+        learning_began=tally.first_update[0] if tally.first_update else None,
+        bursts=tally.bursts.describe(),
+        device_time=watch.device.result if watch.device else None,
+        health=describe_health(),
+        settings=describe_settings(),
+        holdings=tuple(holdings.values()),
+        autoreset=autoreset[0],
+        glances=watch.glances.describe(),
+        glances_tried=watch.glances.attempts,
+        loaders=tuple(loaders.values()),
+        process=children.describe_process(),
+        other=find_other_framework(),
     )
+
+
+def find_other_framework() -> str:
+    """A framework that the script imported while it did not import torch; empty if there is none."""
+    if "torch" in sys.modules:
+        return ""
+    return next((name for name in FRAMEWORKS if hasattr(sys.modules.get(name), "__version__")), "")
 
 
 def describe_costs(watch: ScriptWatch) -> WatchCosts:
@@ -91,7 +121,7 @@ def describe_forwards() -> tuple[ForwardSite, ...]:
         for parameter in group["params"]
     }
     rows = []
-    for (_, line), entry in list(tally.forwards.items()):
+    for (_, line, _), entry in list(tally.forwards.items()):
         code = entry.code
         parameters = list(entry.module.parameters()) if entry.module is not None else []
         rows.append(
@@ -110,6 +140,7 @@ def describe_forwards() -> tuple[ForwardSite, ...]:
                 parameters=sum(parameter.numel() for parameter in parameters),
                 trained=any(id(parameter) in trained for parameter in parameters),
                 given_gradients=entry.given_gradients,
+                first=entry.first,
             )
         )
     return tuple(rows)

@@ -19,6 +19,18 @@ OVER: list[Any] = [True]
 NOT_OVER: list[Any] = []
 
 
+autoreset = [""]
+"""How a vector of environments resets itself, once one was seen."""
+
+
+def describe_autoreset(env: Any) -> str:
+    """The mode of a vector of Gymnasium's environments, in its own word; empty for everything else."""
+    if type(env).__module__.partition(".")[0] != "gymnasium" or not hasattr(env, "num_envs"):
+        return ""
+    mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode", "")
+    return str(getattr(mode, "value", mode))
+
+
 def is_step_result(result: Any) -> bool:
     """Whether this is what an environment's step returns; other classes have a `step` too."""
     return (issubclass(type(result), tuple) and len(result) >= 3) or is_tensordict(result)
@@ -44,6 +56,8 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
                 forward.acting += 1
             pending.clear()
         methods.settle()
+        if id(env) not in steps_of and not autoreset[0]:
+            autoreset[0] = describe_autoreset(env)
         count_ended_episodes(id(env), find_ended_envs(number, ends) if ends else NOT_OVER)
     except Exception as error:
         note_failure(note_step, error)
@@ -65,6 +79,8 @@ def read_rewards_and_ends(result: Any) -> tuple[Any, list[Any]]:
     """The rewards and the flags of ended episodes: from Gymnasium's five values, the older four, or three."""
     if is_tensordict(result):
         return result, []
+    if isinstance(result[1], bool) and not isinstance(result[2], bool):
+        return result[0], [result[1]]  # reward, done and something else, without an observation
     ends = list(result[2:4])
     if len(ends) == 2 and isinstance(ends[1], (dict, list, tuple)):
         ends.pop()  # the older four: infos

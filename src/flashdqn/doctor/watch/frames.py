@@ -47,14 +47,14 @@ def stand_in_for(phase: Phase) -> Callable[[Callable[..., Any]], Callable[..., A
     return mark
 
 
-def describe_frame(code: CodeType, line: int) -> Frame:
+def describe_frame(code: CodeType, line: int, since: int = 0) -> Frame:
     """A frame, for the record."""
     file, phase = code.co_filename, None
     if file.startswith(HERE):
         owner, phase = Owner.WATCH, _stand_ins.get(code)
     else:
         owner = Owner.PLUMBING if is_plumbing(file) else Owner.SCRIPT
-    return Frame(file, get_qualified_name(code), line, owner, phase)
+    return Frame(file, get_qualified_name(code), line, owner, phase, since if since != line else 0)
 
 
 def is_plumbing(filename: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 from . import counters as tally
 from .counters import catch_failures
 from .frames import is_plumbing
+from .holdings import is_large_array, note_array, note_elements
 from .rows import Container
 
 SMALLEST = 64
@@ -38,6 +39,8 @@ class Census:
         self.sizes: dict[str, list[tuple[float, int]]] = {}
         self.latest: dict[str, Container] = {}
         """Each as it was last seen, without its sizes."""
+        self.names: dict[int, str] = {}
+        """The name of each object, by its id: the first under which it was found."""
         self.seconds = 0.0
         self._next = 0.0
 
@@ -54,7 +57,13 @@ class Census:
         self._next = start + max(EVERY, REST * spent)
 
     def add(self, name: str, where: str, value: Any) -> None:
-        """Note the size of a container, if it is large enough."""
+        """Note the size of a container, if it is large enough; of arrays, what they are."""
+        if is_large_array(value):
+            note_array(name, value)
+            return
+        note_elements(name, value)
+        if is_bounded(value):
+            return
         size = measure_object_size(value)
         if size < SMALLEST:
             return
@@ -73,9 +82,18 @@ class Census:
 @catch_failures
 def count_all(census: Census, frame: FrameType | None) -> None:
     """Count everything that can be reached."""
+    taken: set[str] = set()
+    seen: set[int] = set()
     for name, value, where in roots(frame):
         for path, found in walk_containers(name, value):
-            census.add(path, where, found)
+            if id(found) not in seen:  # a list that has two names is one list
+                seen.add(id(found))
+                known = census.names.get(id(found), path)
+                path = known if known not in taken else path
+                if path not in taken:
+                    taken.add(path)
+                    census.names[id(found)] = path
+                    census.add(path, where, found)
 
 
 def roots(frame: FrameType | None) -> Iterator[tuple[str, Any, str]]:
@@ -110,7 +128,7 @@ def read_local_variables(frame: FrameType) -> list[tuple[str, Any]]:
 def iterate_script_modules() -> Iterator[tuple[str, dict[str, Any]]]:
     """The script's module, and those outside the libraries' folders."""
     for name, module in list(sys.modules.items()):
-        if not issubclass(type(module), ModuleType):
+        if not issubclass(type(module), ModuleType) or name == "__mp_main__":  # the same as __main__
             continue
         content = ModuleType.__getattribute__(module, "__dict__")  # a lazy module must not import anything
         file = content.get("__file__")
@@ -129,7 +147,7 @@ def walk_containers(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if is_container(value) or is_tensor_with_graph(value):
+        if is_container(value) or is_tensor_with_graph(value) or is_large_array(value) or is_bounded(value):
             yield path, value
         elif depth < DEEPEST and is_script_object(value):
             parts = islice(read_attributes(value).items(), MOST_OBJECTS)
@@ -145,6 +163,11 @@ def is_container(value: Any) -> bool:
     return issubclass(kind, (list, dict, set)) or (
         issubclass(kind, deque) and deque.maxlen.__get__(value) is None
     )
+
+
+def is_bounded(value: Any) -> bool:
+    """Whether this is a deque that does not grow beyond its limit."""
+    return issubclass(type(value), deque) and deque.maxlen.__get__(value) is not None
 
 
 def measure_object_size(value: Any) -> int:

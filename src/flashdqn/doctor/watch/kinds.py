@@ -21,6 +21,7 @@ class Phase(Word):
     ENVIRONMENT = "environment"
     ACTING = "acting"
     REPLAY = "replay"
+    LOADING = "loading"
     FORWARD = "forward"
     BACKWARD = "backward"
     OPTIMIZER = "optimizer"

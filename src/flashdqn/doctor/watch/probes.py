@@ -6,7 +6,6 @@ the whole would gain. Nothing here touches the script's tensors or its random nu
 
 from __future__ import annotations
 
-import copy
 import io
 import random
 import statistics
@@ -14,20 +13,31 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from time import perf_counter
+from dataclasses import replace
+from time import perf_counter, process_time
 from typing import Any
 
 from . import counters as tally
 from .counters import Forward, describe_failure
-from .schema import BatchTimes, ProbeResults, ProbeTimes
+from .machine import read_busy_seconds
+from .probe_copies import (
+    budget,
+    copy_inputs,
+    copy_network,
+    copy_optimizer,
+    sum_outputs,
+    time_each_turn,
+    time_in_turns,
+)
+from .probe_launches import GraphTools, add_compiled, probe_launches
+from .schema import ProbeResults, ProbeTimes, ThreadTimes
 from .subnormal import treats_subnormals_as_zero
 from .torch_hooks import optimizers
 
-ROUNDS = 15
-ENVIRONMENTS = 16
-
-budget = [1.0]
-"""Seconds for each probe."""
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+"""Batch sizes for the curve of acting time."""
+MOST = 12.0
+"""Seconds after which no other probe is begun."""
 
 
 def probe_all(cores: int, seconds: float) -> ProbeResults:
@@ -67,11 +77,15 @@ def probe_each(torch: Any, cores: int) -> ProbeResults:
         "optimizer": lambda: probe_optimizer(optimizer),
         "flush": lambda: probe_flush(learner, optimizer),
         "no_grad": lambda: probe_no_grad(actor),
-        "batch": lambda: probe_batch(actor),
+        "acting": lambda: probe_acting(actor),
+        "launches": lambda: probe_launches(learner, optimizer, actor, GraphTools()),
         "flops": probe_matmul,
     }  # by the fields of ProbeResults
+    end = perf_counter() + MOST
     for name, probe in probes.items():
         try:
+            if perf_counter() > end:
+                raise TimeoutError("the probes before it took too long")
             # The script may have been stopped inside a block without gradients.
             with torch.inference_mode(False), torch.enable_grad():
                 found[name] = probe()
@@ -80,9 +94,24 @@ def probe_each(torch: Any, cores: int) -> ProbeResults:
     return ProbeResults(**found, failed=tuple(failed))
 
 
+def probe_compiling(results: ProbeResults) -> ProbeResults:
+    """Add what an update on a GPU takes when it is compiled: apart, because compiling may take a minute."""
+    torch = sys.modules["torch"]
+    learner = find_learning_forward()
+    optimizer = max(optimizers.held.values(), key=lambda o: optimizers.steps[id(o)], default=None)
+    if results.launches is None or learner is None:
+        return results
+    with preserve_random_state(torch), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        with torch.inference_mode(False), torch.enable_grad():
+            return replace(results, launches=add_compiled(results.launches, learner, optimizer, GraphTools()))
+
+
 def find_learning_forward() -> Forward | None:
     """The line that spent the most time on calling a network for learning."""
-    fitting = [f for f in tally.forwards.values() if f.learning > f.acting and f.graded]
+    fitting = [
+        f for f in tally.forwards.values() if f.graded and (f.learning > f.acting or f.given_gradients)
+    ]
     return max(filter(is_usable_forward, fitting), key=lambda f: f.seconds, default=None)
 
 
@@ -101,32 +130,7 @@ def is_usable_forward(forward: Forward) -> bool:
     )
 
 
-def time_in_turns(*ways: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
-    """The median seconds of each way, timed in turns."""
-    torch = sys.modules["torch"]
-    times: list[list[float]] = [[] for _ in ways]
-    for way in ways:
-        way()
-    end = perf_counter() + budget[0]
-    for _ in range(rounds * 20):
-        for number, way in enumerate(ways):
-            start = perf_counter()
-            way()
-            if torch.cuda.is_initialized():
-                torch.cuda.synchronize()
-            times[number].append(perf_counter() - start)
-        if perf_counter() > end:
-            break
-    return [statistics.median(values) for values in times]
-
-
-def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
-    """A copy of the network's input, or a batch of copies of its first row."""
-    data = forward.data.detach().clone()
-    return data if batch is None else data[:1].repeat(batch, *(1 for _ in data.shape[1:]))
-
-
-def probe_threads(forward: Forward | None, cores: int) -> dict[int, float] | None:
+def probe_threads(forward: Forward | None, cores: int) -> dict[int, ThreadTimes] | None:
     """A forward and backward pass with the current threads, with one, and with one for each core."""
     torch = sys.modules["torch"]
     now = torch.get_num_threads()
@@ -142,42 +146,24 @@ def probe_threads(forward: Forward | None, cores: int) -> dict[int, float] | Non
         return run
 
     numbers = sorted({now, 1, cores})
+    busy, start = read_busy_seconds(), perf_counter()
+    own = process_time()
     try:
-        return dict(zip(numbers, time_in_turns(*map(update, numbers))))  # noqa: B905 (from Python 3.10 on)
+        turns = time_each_turn(*map(update, numbers), seconds=2 * budget[0])
     finally:
         torch.set_num_threads(now)
+    others = None
+    after = read_busy_seconds()
+    if busy is not None and after is not None:
+        others = max(after - busy - (process_time() - own), 0.0) / max(perf_counter() - start, 1e-9)
+    return {number: summarize_turns(times, others) for number, times in zip(numbers, turns)}  # noqa: B905
 
 
-def copy_network(module: Any) -> Any:
-    """A copy that a probe may change."""
-    return copy.deepcopy(module).requires_grad_(True)
-
-
-def sum_outputs(result: Any) -> Any:
-    """One number from whatever a network returns."""
-    return result.float().sum() if hasattr(result, "sum") else sum(sum_outputs(part) for part in result)
-
-
-def copy_optimizer(optimizer: Any, **changes: Any) -> Any:
-    """An optimizer of the same kind and state, on copies of the parameters."""
-    torch = sys.modules["torch"]
-    groups = []
-    pairs = []
-    for group in optimizer.param_groups:
-        parameters = []
-        for old in group["params"]:
-            new = torch.nn.Parameter(old.detach().clone())
-            new.grad = torch.zeros_like(new) if old.grad is None else old.grad.detach().clone()
-            parameters.append(new)
-            pairs.append((old, new))
-        groups.append({**group, "params": parameters, **changes})
-    made = type(optimizer)(groups)
-    for old, new in pairs:
-        made.state[new] = {
-            key: value.clone() if hasattr(value, "clone") else value
-            for key, value in optimizer.state.get(old, {}).items()
-        }
-    return made
+def summarize_turns(times: list[float], others: float | None) -> ThreadTimes:
+    """The mean of some turns, with its interval."""
+    mean = statistics.fmean(times)
+    spread = 2.0 * statistics.stdev(times) / len(times) ** 0.5 if len(times) > 1 else mean
+    return ThreadTimes(mean, max(mean - spread, min(times)), mean + spread, others)
 
 
 def probe_optimizer(optimizer: Any) -> ProbeTimes | None:
@@ -230,23 +216,23 @@ def probe_no_grad(forward: Forward | None) -> ProbeTimes | None:
     return ProbeTimes(*time_in_turns(act(nullcontext), act(torch.no_grad)))
 
 
-def probe_batch(forward: Forward | None) -> BatchTimes | None:
-    """Acting for one environment, and for several at once."""
+def probe_acting(forward: Forward | None) -> dict[int, float] | None:
+    """Seconds of acting by the number of environments: the batch of one call."""
     torch = sys.modules["torch"]
-    if forward is None or len(forward.data.shape) < 2 or forward.data.shape[0] != 1:
+    if forward is None or len(forward.data.shape) < 2:
         return None
     network = copy_network(forward.module)
-    one, many = copy_inputs(forward), copy_inputs(forward, ENVIRONMENTS)
 
-    def act(data: Any) -> Callable[[], object]:
+    def act(batch: int) -> Callable[[], object]:
+        data = copy_inputs(forward, batch)
+
         def run() -> None:
             with torch.no_grad():
                 network(data)
 
         return run
 
-    alone, together = time_in_turns(act(one), act(many))
-    return BatchTimes(alone, together, ENVIRONMENTS)
+    return dict(zip(BATCHES, time_in_turns(*map(act, BATCHES))))  # noqa: B905 (from Python 3.10 on)
 
 
 def probe_matmul() -> float:

@@ -19,6 +19,9 @@ class Frame:
     phase: Phase | None = None
     """The phase that a stand-in of the watch shows; None for every other frame. A stand-in for a network's call
     shows `FORWARD`, also where the network is called to act."""
+    since: int = 0
+    """The first line that a look here may stand for, where that is not this line: see `segments.py`. 0: this
+    line."""
 
     @property
     def plumbing(self) -> bool:
@@ -38,6 +41,23 @@ class CallSite:
     seconds: float
     elements: int
     on_device: int
+    first: float = 0.0
+    """Seconds of the first time, which often includes setting something up."""
+
+    @property
+    def each(self) -> float:
+        """Seconds of one time, the first left out."""
+        return mean_without_first(self.count, self.seconds, self.first)
+
+    @property
+    def steady(self) -> float:
+        """Seconds of all, as if the first had been like the others."""
+        return self.count * self.each
+
+
+def mean_without_first(count: int, seconds: float, first: float) -> float:
+    """The mean of all but the first; the first itself where there is no other."""
+    return max(seconds - first, 0.0) / (count - 1) if count > 1 else seconds
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,18 @@ class ForwardSite:
     parameters: int
     trained: bool
     given_gradients: bool
+    first: float = 0.0
+    """Seconds of the first call."""
+
+    @property
+    def each(self) -> float:
+        """Seconds of a call, the first left out."""
+        return mean_without_first(self.count, self.seconds, self.first)
+
+    @property
+    def steady(self) -> float:
+        """Seconds of all calls, as if the first had been like the others."""
+        return self.count * self.each
 
     @property
     def role(self) -> Phase:
@@ -149,6 +181,10 @@ class WindowCounts:
     updates: int = 0
     cpu: float = 0.0
     """Seconds of all cores together."""
+    queued: float = 0.0
+    """Seconds in which the thread that trains was ready, and waited for a core."""
+    throttled: float = 0.0
+    """Seconds in which the container's quota of CPU time was used up."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +198,111 @@ class WatchWindow:
     memory: int
     device_memory: int
     counts: WindowCounts
+    machine: float | None = None
+    """Seconds that the cores of this process were busy, with the work of all processes; None where it is not
+    known."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A line in whose operations the training was seen while they ran."""
+
+    file: str
+    line: int
+    count: int
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Two seconds of a GPU: what it did, and what it waited for."""
+
+    seconds: float
+    operations: int
+    computing: float
+    copies: float
+    launches: float
+    """Short gaps: the next kernel was being launched."""
+    host: float
+    """Long gaps: the host did something else."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A large array, or a long list of arrays."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    """The length of a list comes first."""
+    copies: int
+    """How many arrays of this shape each element holds: an observation and the next one are two."""
+
+
+@dataclass(frozen=True)
+class TorchSettings:
+    """How torch is set, and what the network that learns is made of."""
+
+    tf32: bool = False
+    capability: int = 0
+    """The GPU's generation; 8 and up have TF32. 0 on the CPU."""
+    cudnn_benchmark: bool = False
+    reserved: int = 0
+    """Bytes that torch keeps on the GPU."""
+    allocated: int = 0
+    """The most bytes that tensors have had there."""
+    dtypes: tuple[str, ...] = ()
+    widths: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs of each linear layer."""
+    network: str = ""
+    collections: int = 0
+    """How often Python went through all objects for garbage, since training began."""
+    collecting: float = 0.0
+    """Seconds of all collections."""
+
+
+@dataclass(frozen=True)
+class LoaderUse:
+    """A DataLoader that the script went through."""
+
+    file: str
+    line: int
+    workers: int
+    batch: int
+    pinned: bool
+    persistent: bool
+    dataset: str
+    """The name of the dataset's class."""
+    length: int
+    """Examples in it; 0 if it does not say."""
+    epochs: int
+    starting: float
+    """Seconds in which epochs began: with workers, in which these were started."""
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """Which process a record is of."""
+
+    pid: int = 0
+    parent: int = 0
+    how: str = ""
+    """How it was started: fork, or spawn for a Python of its own; empty for the script's own process."""
+    name: str = ""
+    """As multiprocessing calls it."""
+    command: str = ""
+    rank: str = ""
+    """Its number among the processes that torchrun started."""
+
+
+@dataclass(frozen=True)
+class UpdateBursts:
+    """From the first burst of updates to the latest: what was collected, and the updates that it was for."""
+
+    number: int = 0
+    transitions: int = 0
+    vector_steps: int = 0
+    updates: int = 0
+    """The updates of all bursts but the first, which is for the warm-up before it."""
 
 
 @dataclass

@@ -20,12 +20,13 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import counters as tally
-from .frames import describe_frame
+from .frames import HERE, describe_frame
 from .rows import Frame
+from .segments import find_lines, find_lines_before_call, is_at_start
 
 DEPTH = 100
 set_handler, set_timer = signal.signal, signal.setitimer  # the originals, before anything replaces them
-Stack = tuple[tuple[CodeType, int], ...]
+Stack = tuple[tuple[CodeType, int, int], ...]
 
 
 class Looks:
@@ -89,7 +90,7 @@ class Looks:
 
     def number_of(self, stack: Stack) -> int:
         """A stack's number; a new stack gets the next one."""
-        key = tuple(part for code, line in stack for part in (id(code), line))
+        key = tuple(part for code, line, since in stack for part in (id(code), line, since))
         number = self.numbers.setdefault(key, len(self.stacks))
         if number == len(self.stacks):
             self.stacks.append(stack)  # keeps the codes too, so that their ids are not used again
@@ -110,14 +111,14 @@ class Looks:
 
     def describe(self) -> tuple[tuple[Frame, ...], tuple[tuple[int, ...], ...]]:
         """Frames, each once, and the stacks as the numbers of their frames, outermost first."""
-        numbers: dict[tuple[int, int], int] = {}
+        numbers: dict[tuple[int, int, int], int] = {}
         frames: list[Frame] = []
         stacks: list[tuple[int, ...]] = []
         for stack in list(self.stacks):
-            for code, line in stack:
-                if numbers.setdefault((id(code), line), len(frames)) == len(frames):
-                    frames.append(describe_frame(code, line))
-            stacks.append(tuple(numbers[id(code), line] for code, line in reversed(stack)))
+            for code, line, since in stack:
+                if numbers.setdefault((id(code), line, since), len(frames)) == len(frames):
+                    frames.append(describe_frame(code, line, since))
+            stacks.append(tuple(numbers[id(code), line, since] for code, line, since in reversed(stack)))
         return tuple(frames), tuple(stacks)
 
 
@@ -133,10 +134,23 @@ def read_instructions(frame: FrameType | None) -> tuple[int, ...]:
 
 
 def read_stack(frame: FrameType | None) -> Stack:
-    """Code and line of each frame, innermost first."""
-    stack: list[tuple[CodeType, int]] = []
+    """Code, line and first possible line of each frame, innermost first. Only the innermost one may be a range: the
+    others are inside a call."""
+    stack: list[tuple[CodeType, int, int]] = []
+    entered = frame
+    if frame is not None and frame.f_back is not None and is_at_start(frame.f_code, frame.f_lasti):
+        before = find_lines_before_call(frame.f_back.f_code, frame.f_back.f_lasti)
+        if before is not None:
+            entered = frame.f_back  # nothing of the called function has run yet
+            stack.append((entered.f_code, before[1], before[0]))
+            entered = entered.f_back
+    frame = entered
     while frame is not None and len(stack) < DEPTH:
-        stack.append((frame.f_code, frame.f_lineno or find_line_before(frame.f_code, frame.f_lasti)))
+        line = frame.f_lineno or find_line_before(frame.f_code, frame.f_lasti)
+        since = line
+        if not stack and not frame.f_code.co_filename.startswith(HERE):
+            since, line = find_lines(frame.f_code, frame.f_lasti, line)
+        stack.append((frame.f_code, line, since))
         frame = frame.f_back
     return tuple(stack)
 
@@ -164,10 +178,19 @@ def call_before_function(action: Callable[[], None], module: ModuleType, name: s
     setattr(module, name, stand_in)
 
 
+current: list[Looks] = []
+"""The looks of this process; a forked one has its own."""
+
+
 def yield_alarm_to_script(looks: Looks) -> None:
     """Give the alarm to a script that uses it, and stop it for a script that becomes another program."""
-    call_before_function(looks.give_way, signal, "signal", signal.SIGALRM)
-    call_before_function(looks.give_way, signal, "setitimer", signal.ITIMER_REAL)
-    call_before_function(looks.give_way, signal, "alarm")
-    call_before_function(looks.give_way, os, "execv")
-    call_before_function(looks.give_way, os, "execve")
+    current[:] = [looks]
+
+    def give_way() -> None:
+        current[0].give_way()
+
+    call_before_function(give_way, signal, "signal", signal.SIGALRM)
+    call_before_function(give_way, signal, "setitimer", signal.ITIMER_REAL)
+    call_before_function(give_way, signal, "alarm")
+    call_before_function(give_way, os, "execv")
+    call_before_function(give_way, os, "execve")

@@ -10,18 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from math import inf
 
+from .health_rows import HealthRecord
 from .kinds import Ending, EventKind
 from .rows import (
     CallSite,
     Container,
     CountedTime,
+    DeviceTime,
     ForwardSite,
     Frame,
+    Glance,
+    Holding,
+    LoaderUse,
     OperationUse,
     OptimizerUse,
     PartFailure,
+    ProcessInfo,
     SpeedClaim,
     SubnormalCount,
+    TorchSettings,
+    UpdateBursts,
     WatchWindow,
     WindowCounts,
 )
@@ -45,6 +53,8 @@ class WatchPlan:
     probe: float
     """Seconds for each probe after the script's end."""
     deep: bool
+    health: bool = False
+    """Whether to look at what is learned."""
 
 
 @dataclass(frozen=True)
@@ -78,29 +88,49 @@ class ProbeTimes:
 
 
 @dataclass(frozen=True)
-class BatchTimes:
-    """Seconds of a network's call for one environment, and for several at once."""
+class ThreadTimes:
+    """Seconds of an update with a number of threads: the mean of many turns, with its 95 % interval. Not the
+    median: now and then threads wait for one that does not get a core, and that is most of what too many of them
+    cost."""
 
-    one: float
-    many: float
-    environments: int
+    mean: float
+    low: float
+    high: float
+    others: float | None = None
+    """Cores that other programs kept busy meanwhile; None where it is not known."""
 
-    @property
-    def factor(self) -> float:
-        """How many times as fast each environment is with several at once."""
-        return self.one / (self.many / self.environments)
+
+@dataclass(frozen=True)
+class LaunchTimes:
+    """Seconds of an update on a GPU, done in several ways; None where one did not work."""
+
+    now: float
+    graph: float | None = None
+    """Captured once as a CUDA graph, and replayed."""
+    compiled: float | None = None
+    cpu: float | None = None
+    """The same update on the CPU."""
+    acting: float | None = None
+    """A call for acting on the GPU, its result copied to the host."""
+    acting_cpu: float | None = None
+    small: float | None = None
+    """The smallest operation on the GPU: its start."""
+    small_cpu: float | None = None
+    failed: tuple[PartFailure, ...] = ()
 
 
 @dataclass(frozen=True)
 class ProbeResults:
     """What each cure would gain; None where a probe does not apply or did not work."""
 
-    threads: dict[int, float] | None = None
-    """Seconds of an update by the number of threads."""
+    threads: dict[int, ThreadTimes] | None = None
+    """An update by the number of threads."""
     optimizer: ProbeTimes | None = None
     flush: ProbeTimes | None = None
     no_grad: ProbeTimes | None = None
-    batch: BatchTimes | None = None
+    acting: dict[int, float] | None = None
+    """Seconds of a call for acting, by its batch: the number of environments."""
+    launches: LaunchTimes | None = None
     flops: float | None = None
     """Operations per second of a matrix product on this machine."""
     failed: tuple[PartFailure, ...] = ()
@@ -151,6 +181,27 @@ class WatchRecord:
     probes: ProbeResults = ProbeResults()
     utilization: float | None = None
     """How busy the GPU was: 0 to 1. Measured from outside, and only where there is nvidia-smi."""
+    environments: int = 0
+    """How many environments were stepped again and again, each by its own call."""
+    learning_began: float | None = None
+    """When the first update was done, in seconds from the script's start."""
+    bursts: UpdateBursts = UpdateBursts()  # noqa: RUF009 (frozen)
+    device_time: DeviceTime | None = None
+    """In deep mode, on a GPU."""
+    health: HealthRecord | None = None
+    settings: TorchSettings = TorchSettings()  # noqa: RUF009 (frozen)
+    holdings: tuple[Holding, ...] = ()
+    autoreset: str = ""
+    """How the environments of one vector reset themselves, in their own words."""
+    glances: tuple[Glance, ...] = ()
+    glances_tried: int = 0
+    """How often a thread tried to see the exact line."""
+    loaders: tuple[LoaderUse, ...] = ()
+    process: ProcessInfo = ProcessInfo()  # noqa: RUF009 (frozen)
+    children: tuple[WatchRecord, ...] = ()
+    """The script's other processes."""
+    other: str = ""
+    """Another framework that the script imported instead of torch."""
 
     @property
     def began(self) -> float:

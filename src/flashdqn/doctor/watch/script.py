@@ -15,23 +15,31 @@ from pathlib import Path
 from time import perf_counter
 from types import FrameType, ModuleType
 
+from . import children, main_module, sampler, subnormal
 from . import counters as tally
-from . import main_module, subnormal
 from .classes import watch_class, watch_module_classes
 from .clerk import Clerk
 from .counters import catch_failures, describe_failure
-from .describe import count_process_cores, describe_watch
+from .describe import count_process_cores, describe_watch, find_other_framework
+from .device_profile import DeviceProfile
 from .duty_cycle import Turns
 from .frames import HERE
+from .glances import Glances
 from .growth import Census
+from .health import add_dead_units, health, look_at_update, watch_health
 from .kinds import Ending
+from .loaders import watch_loaders
 from .on_import import AfterImport
 from .op_profile import Operations
 from .prints import watch_prints
-from .probes import probe_all
+from .probes import probe_all, probe_compiling
 from .sampler import Looks, yield_alarm_to_script
 from .schema import WatchPlan, WatchRecord
-from .torch_hooks import hide_from_compiler, methods, optimizers, watch_torch
+from .settings import watch_garbage
+from .torch_hooks import hide_from_compiler, optimizers, watch_torch
+
+FOREIGN = 3.0
+"""Seconds after which a script with another framework, and without torch, is not watched any longer."""
 
 
 class Stop(BaseException):
@@ -49,36 +57,61 @@ class ScriptWatch:
         self.operations = Operations() if plan.deep else None
         self.looks = Looks(plan.interval)
         self.turns = Turns()
+        self.glances = Glances()
+        self.device = DeviceProfile() if plan.deep else None
         chores = [self.turns.take, self.ask_to_look, self.flush, self.check_time]
         self.clerk = Clerk(self.looks, plan.window, chores)
         self.ended = Ending.KILLED  # stays in the record if nothing can be written later
         self.error = ""
         self.code = 0
         self.done = False
-        self._flushed = perf_counter()
+        self._flushed = self._foreign_since = perf_counter()
 
     def begin(self) -> None:
         """Set everything up before the script's first line."""
         watch_prints()
+        watch_garbage()
+        if self.plan.health:
+            watch_health()
         main_module.install_class_callback(watch_class)
         special = {
             "torch": self.torch_imported,
+            "torch.utils.data.dataloader": watch_loaders,
             "torch._dynamo.eval_frame": catch_failures(hide_from_compiler),
         }
         sys.meta_path.insert(0, AfterImport(special, watch_module_classes))
         yield_alarm_to_script(self.looks)
         atexit.register(self.finish)
-        os.register_at_fork(after_in_child=self.leave)
+        os.register_at_fork(after_in_child=self.follow_fork)
         tally.started = perf_counter()
+        self.looks.start()
+        self.clerk.start()
+        self.glances.start()
+
+    def begin_in_child(self) -> None:
+        """Set up what a child needs: its own looks and windows, but no census, no probes and no end of its own."""
+        self.clerk.chores = [self.turns.take, self.flush, self.end_with_parent]
+        children.call_at_end(self.finish)
         self.looks.start()
         self.clerk.start()
 
     @catch_failures
-    def leave(self) -> None:
-        """Stop watching in a process that the script forked."""
-        self.looks.give_way()
-        if methods.tensor is not None:
-            methods.switch(on=False)
+    def follow_fork(self) -> None:
+        """Watch a process that the script forked, in a record of its own."""
+        latest = sampler.current[0]
+        if latest.gave_way or children.is_over(self.plan):
+            latest.give_way()
+            return
+        children.reset_after_fork()
+        child = ScriptWatch(children.make_child_plan(self.plan, "fork"))
+        child.turns.costs = self.turns.costs
+        sampler.current[0] = child.looks
+        child.begin_in_child()
+
+    def end_with_parent(self) -> None:
+        """Stop to watch when the script's time is up."""
+        if children.is_over(self.plan):
+            self.finish()
 
     @catch_failures
     def torch_imported(self, torch: ModuleType) -> None:
@@ -92,6 +125,10 @@ class ScriptWatch:
         """Ask for a look at the next update's optimizer, and at what grows, on the script's thread."""
         if subnormal.is_check_due():
             optimizers.look = subnormal.count_subnormals
+        elif health.is_due():
+            optimizers.look = look_at_update
+        if self.device is not None and self.device.is_due():
+            optimizers.look = self.device.step
         if self.census.due():
             self.looks.errand = self.census.take
 
@@ -108,8 +145,8 @@ class ScriptWatch:
         self.write(describe_watch(self))
 
     def check_time(self) -> None:
-        """End the script when its time is up."""
-        if perf_counter() - tally.started <= self.plan.seconds or self.done:
+        """End the script when its time is up, or when it turns out to train with another framework."""
+        if self.done or not (self.is_time_up() or self.is_foreign()):
             return
         first, self.ended = self.ended is not Ending.STOPPED, Ending.STOPPED
         if first:
@@ -120,7 +157,18 @@ class ScriptWatch:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), stop)
         else:
             self.looks.errand = self.time_is_up
+            signal.siginterrupt(signal.SIGALRM, True)  # also out of a call that waits: input(), a pipe
             signal.pthread_kill(self.thread, signal.SIGALRM)
+
+    def is_time_up(self) -> bool:
+        """Whether the script has had its time."""
+        return perf_counter() - tally.started > self.plan.seconds
+
+    def is_foreign(self) -> bool:
+        """Whether it has imported another framework some seconds ago, and still not torch."""
+        if not find_other_framework():
+            self._foreign_since = perf_counter()
+        return perf_counter() - self._foreign_since > FOREIGN
 
     def time_is_up(self, _: FrameType | None) -> None:
         """Stop the script, on its thread; measure and write first, because a script may refuse to stop."""
@@ -135,15 +183,26 @@ class ScriptWatch:
             return
         self.done = True
         self.looks.stop()
+        self.glances.stop()
         self.clerk.stop()
+        if children.process.how:
+            self.write(describe_watch(self))
+            return
         self.turns.take()
         if self.operations is not None:
             self.operations.stop()
-        record = describe_watch(self)  # before the probes, which call the script's network too
+        record = add_dead_units(
+            describe_watch(self)
+        )  # before the probes, which call the script's network too
         self.write(record)
         if "torch" in sys.modules and tally.counters.updates and not trains_on_other_thread():
+            Path(self.plan.record).with_suffix(".probing").touch()
             try:
-                self.write(replace(record, probes=probe_all(count_process_cores(), self.plan.probe)))
+                results = probe_all(count_process_cores(), self.plan.probe)
+                self.write(replace(record, probes=results))
+                if results.launches is not None:
+                    Path(self.plan.record).with_suffix(".compiling").touch()
+                    self.write(replace(record, probes=probe_compiling(results)))
             except Exception as error:
                 self.write(replace(record, failures=(*record.failures, describe_failure("probes", error))))
 
@@ -214,6 +273,24 @@ def strip_watch_frames(trace: traceback.TracebackException | None) -> None:
         strip_watch_frames(trace.__context__)
 
 
+def enter_new_process(entry: str) -> None:
+    """Watch a Python that the script has started; `entry` is what its environment says."""
+    plan = children.read_entry(entry)
+    if plan is None:
+        return
+    watch = ScriptWatch(plan)
+    special = {
+        "torch": watch.torch_imported,
+        "torch._dynamo.eval_frame": catch_failures(hide_from_compiler),
+        "multiprocessing.spawn": children.watch_main_of_child,
+    }
+    sys.meta_path.insert(0, AfterImport(special, watch_module_classes))
+    yield_alarm_to_script(watch.looks)
+    os.register_at_fork(after_in_child=watch.follow_fork)
+    if not children.only_forks_others():
+        watch.begin_in_child()
+
+
 def main(plan_file: str) -> None:
     """Entry of the watched process."""
     plan = WatchPlan(**json.loads(Path(plan_file).read_text(encoding="utf-8")))
@@ -222,6 +299,7 @@ def main(plan_file: str) -> None:
         sys.path[0] = str(Path.cwd()) if plan.module else str(Path(plan.script).resolve().parent)
     watch = ScriptWatch(plan)
     watch.begin()
+    children.leave_entry(plan, plan_file)
     run_script(watch)
     watch.finish()
     sys.exit(watch.code)

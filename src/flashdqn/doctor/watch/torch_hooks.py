@@ -16,6 +16,7 @@ from typing import Any
 
 from .counters import (
     Forward,
+    bursts,
     catch_failures,
     counters,
     forwards,
@@ -66,6 +67,9 @@ class Methods:
     def __init__(self) -> None:
         self.tensor: Any = None
         self.module: Any = None
+        self.compiling: Callable[[], bool] = lambda: False
+        self.keep_outputs = False
+        """Whether the latest output of each network is kept, for `--health`."""
         self.calls: dict[bool, Callable[..., Any]] = {}
         """A network's call, by whether it is counted."""
         self.originals: dict[str, Callable[..., Any]] = {}
@@ -81,7 +85,7 @@ class Methods:
 
     def prepare(self, tensor: Any, module: Any, compiling: Callable[[], bool]) -> None:
         """Make the stand-ins, without putting them in place."""
-        self.tensor, self.module = tensor, module
+        self.tensor, self.module, self.compiling = tensor, module, compiling
         self.calls = {False: module.__call__, True: counted_call(module.__call__, compiling)}
         self.originals = {name: getattr(tensor, name) for name in METHODS}
         self.own = {name for name in METHODS if name in vars(tensor)}
@@ -225,7 +229,7 @@ def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) ->
     @stand_in_for(Phase.FORWARD)
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if local.in_module or compiling():
+        if local.in_module or not methods.calling or compiling():
             return original(self, *args, **kwargs)
         local.in_module = 1
         start = perf_counter()
@@ -241,36 +245,72 @@ def counted_call(original: Callable[..., Any], compiling: Callable[[], bool]) ->
 
 @catch_failures
 def note_forward(module: Any, args: tuple[Any, ...], result: Any, frame: FrameType, seconds: float) -> None:
-    """Count a call of a network."""
-    key = (id(frame.f_code), frame.f_lasti)
+    """Count a call of a network. The same line may act without a graph and learn with one: these are counted
+    apart."""
+    graded = bool(getattr(first_tensor(result), "requires_grad", False))
+    key = (id(frame.f_code), frame.f_lasti, graded)
     entry = forwards_by_instruction.get(key)
     if entry is None:
         place = locate_script_line(frame)
-        if place is None or not is_network(module):
+        if place is None or not is_network(module) or promote_caller(module, frame):
             return
-        entry = forwards.setdefault((id(place[0]), place[1]), Forward())
+        entry = forwards.setdefault((id(place[0]), place[1], graded), Forward())
         entry.code = place[0]
         entry.layers = sum(1 for _ in module.modules()) - 1
+        if not entry.count:
+            entry.first = seconds
         if place[0] is frame.f_code:
             forwards_by_instruction[key] = entry
     entry.count += 1
     entry.seconds += seconds
     entry.module = module
-    shape = getattr(args[0], "shape", None) if args else None
+    shape = args[0].shape if args and issubclass(type(args[0]), methods.tensor) else None
     if shape is not None:
         batch = int(shape[0]) if len(shape) > 1 else 1
         entry.batches[batch] = entry.batches.get(batch, 0) + 1
         if entry.data is None or entry.shape != shape:
             entry.shape = shape
             entry.data = args[0].detach()  # the first of its shape, without the graph behind it
-    if getattr(result, "requires_grad", False):
+    if graded:
         entry.graded += 1
+        if methods.keep_outputs:
+            part = first_tensor(result)
+            entry.output = part.detach() if hasattr(part, "detach") else None
     pending = local.pending
     pending.append(entry)
     if len(pending) > 256:
         del pending[:128]
     counters.hooks += 1
     counters.layers += entry.layers
+
+
+def first_tensor(result: Any) -> Any:
+    """The first part of what a network returns, where that is several."""
+    while type(result) is tuple and result:
+        result = result[0]
+    return result
+
+
+def promote_caller(module: Any, frame: FrameType) -> bool:
+    """Whether a layer is called by a network whose own call was not seen, because the script calls a method of it
+    directly: `net.forward(x)`. From then on, that method is counted as the network's call, in place of its
+    layers."""
+    code = frame.f_code
+    if has_compiled() or not code.co_argcount or code.co_varnames[0] != "self":
+        return False
+    content = frame.f_locals
+    owner = content.get("self")
+    if sys.version_info < (3, 13) and code.co_flags & 1:
+        content.clear()  # as in growth.py: it would keep what the function drops
+    kind = type(owner)
+    if not isinstance(owner, methods.module) or owner is module or code.co_name != "forward":
+        return False
+    home = next((base for base in kind.__mro__ if "forward" in vars(base)), kind)
+    original = vars(home).get("forward")
+    if original is None or getattr(original, "__code__", None) is not code:
+        return False
+    setattr(home, code.co_name, counted_call(original, methods.compiling))
+    return True
 
 
 def is_network(module: Any) -> bool:
@@ -305,6 +345,8 @@ def note_update(optimizer: Any, frame: FrameType, seconds: float) -> None:
     """Count a step of an optimizer."""
     counters.updates += 1
     note_training_start()
+    if counters.vector_steps != bursts.steps:
+        bursts.begin()
     methods.settle()
     note_event(EventKind.OPTIMIZER, frame, seconds)
     key = id(optimizer)
