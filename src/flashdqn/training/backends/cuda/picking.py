@@ -54,8 +54,9 @@ class PickingKernel:
 
     @staticmethod
     def fits(ring: Ring) -> bool:
-        """Whether it can read this ring: observations as they are stored, and masks that are stored or none."""
-        return ring.stack == 1 and ring.legal is None and ring.obs.dtype in OBS_TYPES
+        """Whether it can read this ring: observations as they are stored, masks that are stored or none, and steps
+        that all take the same time."""
+        return ring.stack == 1 and ring.legal is None and ring.elapsed is None and ring.obs.dtype in OBS_TYPES
 
     def __call__(self, bits: Tensor) -> Batch:
         """The batch; the ring must hold complete windows."""

@@ -94,8 +94,8 @@ class RecordingKernel:
 
     @staticmethod
     def fits(ring: Ring) -> bool:
-        """Whether it knows the types of this ring."""
-        return ring.obs.dtype in OBS_TYPES
+        """Whether it knows the types of this ring, and its steps all take the same time."""
+        return ring.obs.dtype in OBS_TYPES and ring.elapsed is None
 
     def __call__(
         self, action: Tensor, step: Step, outcomes: Tensor, decision: Decision | None = None
