@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,11 +22,11 @@ from flashdqn.runs import checkpoint
 from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, FORMAT, SUMMARY_FILE
+from flashdqn.training.agreement import Agreement
 from flashdqn.training.assemble import Parts
-from flashdqn.training.budget import Budget, SaveClock, crosses_doubling, crosses_multiple, find_limits
+from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple, find_limits
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
 from flashdqn.training.clock import RunClock, find_earlier_parts
-from flashdqn.training.counts import Wishes
 from flashdqn.training.demonstrate import run_demonstrations
 from flashdqn.training.engine import Engine
 from flashdqn.training.evaluate import Evaluation
@@ -75,9 +74,8 @@ class Loop:
         self._evaluated = -1  # the step of the last evaluation
         self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
-        self._save_clock = SaveClock(config.log.checkpoint_minutes)
+        self.agreement = Agreement(parts.counts, ranks, config.log.checkpoint_minutes)
         self.waits: list[dict[str, float]] = []  # at the end, by rank: seconds spent in exchanges
-        self._told_late = False  # the other ranks know that the clock asks for a checkpoint
         self._timed: list[Path] = []  # checkpoints that only the clock has asked for, oldest first
         self.listener = Listener(NO_CALLBACKS, folder.shown)  # the user's functions; `run` may be given some
 
@@ -96,9 +94,7 @@ class Loop:
     @property
     def spent(self) -> float:
         """Training time that counts for the budget: by the leader's clock, as all ranks know it."""
-        if not self.ranks.many:
-            return self.seconds
-        return max(self._before, self.parts.counts.agreed.microseconds / 1e6)
+        return self.agreement.choose_seconds(self.seconds, self._before)
 
     def start(self) -> None:
         """Begin a new run."""
@@ -143,7 +139,7 @@ class Loop:
         (False)."""
         self.interrupt = interrupt or self.interrupt
         self.listener = Listener(callbacks, self.folder.shown)
-        self._save_clock.restart()
+        self.agreement.save_clock.restart()
         try:
             with self.clock.count_as("first_data"):
                 self._prepare()
@@ -174,7 +170,7 @@ class Loop:
         self.ranks.waited = Waiting()
         self.reporter.open_window()
         while (share := self.budget.share(counts, self.spent)) < 1.0:
-            if self._is_asked_to_stop():
+            if self.agreement.is_stopping(self.interrupt):
                 return False
             self.progress.tick(share, counts.transitions, counts.episodes, self.seconds)
             before = counts.transitions
@@ -215,7 +211,7 @@ class Loop:
         """Collect what learning starts from, before the clock starts: later steps cost more because they learn."""
         counts, start = self.parts.counts, time.perf_counter()
         self._filling_since = start
-        while counts.transitions < self.ratio.starts and not self._is_asked_to_stop():
+        while counts.transitions < self.ratio.starts and not self.agreement.is_stopping(self.interrupt):
             if self.parts.collector.is_starting:
                 start = time.perf_counter()  # workers make their environments
             # counted only for the budget: a slow environment must not outlast --max-time
@@ -224,7 +220,7 @@ class Loop:
                 break
             self.progress.tick(share, counts.transitions, counts.episodes, self._before)
             self.iterate()
-            if self._is_late():
+            if self.agreement.is_late():
                 self.save(timed=True)
         self.parts.phases.read()
 
@@ -233,8 +229,8 @@ class Loop:
         what is due, and nothing else is due in between."""
         parts = self.parts
         self.whole = False
-        if self.ranks.many:
-            parts.counts.wishes = self._list_wishes()
+        seconds = self._before + time.perf_counter() - (self._started or self._filling_since)
+        self.agreement.tell_wishes(self.interrupt, seconds)
         parts.phases.next_iteration()
         if not self.engine.iterate(find_limits(self.config, parts.counts, self.ratio.starts)):
             self.schedules.write(parts.counts.transitions)
@@ -242,31 +238,6 @@ class Loop:
             parts.counts.publish()
             self.learn()
         self.whole = True
-
-    def _list_wishes(self) -> Wishes:
-        """What this rank tells the others: a signal that it has got and, if it leads, what its clock says."""
-        asked, leads = self.interrupt.signal, self.ranks.leads
-        seconds = self._before + time.perf_counter() - (self._started or self._filling_since)
-        late = leads and not self._told_late and self._save_clock.is_due()
-        self._told_late = self._told_late or late
-        return Wishes(
-            int(asked is not None and asked == signal.SIGINT),
-            int(asked is not None and asked != signal.SIGINT),
-            int(late),
-            int(1e6 * seconds) if leads else 0,
-        )
-
-    def _is_asked_to_stop(self) -> bool:
-        """Whether a signal has asked to end. Ranks wait until all of them know: they stop after the same step."""
-        agreed = self.parts.counts.agreed
-        if self.ranks.many and (agreed.interrupts or agreed.signals):
-            self.interrupt.adopt(signal.SIGTERM if agreed.signals else signal.SIGINT)
-            return True
-        return self.interrupt.requested and not self.ranks.many
-
-    def _is_late(self) -> bool:
-        """Whether the clock asks for a checkpoint: the leader's, if there are several ranks."""
-        return bool(self.parts.counts.agreed.late) if self.ranks.many else self._save_clock.is_due()
 
     def learn(self) -> None:
         """The updates that are due."""
@@ -280,7 +251,7 @@ class Loop:
         if reporting := crosses_multiple(config.report_every, before, after):
             self.report()
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
-        late = self._is_late()
+        late = self.agreement.is_late()
         last = evaluating and self.budget.share(self.parts.counts, self.spent) >= 1.0
         if evaluating and self.evaluate(saving or late, last):
             pass
@@ -354,9 +325,9 @@ class Loop:
                 self._drop_timed(path, timed)
         finally:
             self.interrupt.saving = False
-        self._told_late = False
+        self.agreement.note_saved()
         if with_state:
-            self._save_clock.restart(time.monotonic() - begun)
+            self.agreement.save_clock.restart(time.monotonic() - begun)
         self.listener.add_checkpoint(path, with_state)
         return path
 
