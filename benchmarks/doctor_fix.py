@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from doctor import HEALTHY, PATIENTS, PatientError, alone, execute, names
 from measure import context, write_json
 
 RESULTS = Path(__file__).parent / "results" / "doctor_fix.json"
+PAGE = Path(__file__).parent.parent / "docs" / "doctor-cures.md"
+BEGIN, END = "<!-- cured: begin -->", "<!-- cured: end -->"
 
 Row = dict[str, Any]
 
@@ -69,37 +70,61 @@ def try_by_hand(script: Path, patch: Path, rounds: int) -> Row:
 
 
 def describe_trial(trial: Row | None) -> str:
-    """Measured, with its interval."""
+    """Measured, with its interval; by CPU time where the clock of a busy machine could not tell."""
     if trial is None or trial["measured"] is None:
         return "–"
-    return f"{trial['measured']:.2f} ({trial['low'] or 0:.2f}–{trial['high'] or 0:.2f})"
-
-
-def table(rows: list[Row]) -> Table:
-    """The table that is printed."""
-    grid = Table(title="The doctor's patches for its patients", caption_justify="left")
-    grid.caption = (
-        "measured: by the doctor, in turns, over the same work (95%); by hand: the patch applied with `patch`, "
-        "both scripts alone to their end"
+    text = f"{trial['measured']:.2f} ({trial['low'] or 0:.2f}–{trial['high'] or 0:.2f})"
+    by_cpu = trial["kept"] and trial["low"] <= 1 and (trial.get("cpu_low") or 0) > 1
+    return (
+        f"{text}; CPU {trial['cpu']:.2f} ({trial['cpu_low']:.2f}–{trial['cpu_high']:.2f})" if by_cpu else text
     )
-    for title in ("patient", "patch"):
-        grid.add_column(title, overflow="fold")
-    for title in ("predicted ×", "measured ×", "numbers", "by hand ×", "same checksum"):
-        grid.add_column(title, justify="right")
-    for row in rows:
-        kept = [trial for trial in row["trials"] if trial["kept"]]
-        together = next((trial for trial in row["trials"] if trial["cure"] == "together"), None)
-        shown = together or (kept[0] if kept else None)
-        grid.add_row(
-            row["name"],
-            ", ".join(row["patched"]) or "none",
-            f"{shown['predicted']:.2f}" if shown else "–",
-            describe_trial(shown),
-            shown["numbers"] if shown else "–",
-            f"{row['alone']:.2f}" if "alone" in row else "–",
-            {True: "yes", False: "no"}[row["same_checksum"]] if "alone" in row else "–",
-        )
-    return grid
+
+
+def list_cells(row: Row) -> list[str]:
+    """A patient's line in the table."""
+    kept = [trial for trial in row["trials"] if trial["kept"]]
+    together = next((trial for trial in row["trials"] if trial["cure"] == "together"), None)
+    shown = together or (kept[0] if kept else None)
+    alone = f"{row['alone']:.2f}" if "alone" in row else "–"
+    same = {True: "yes", False: "no"}[row["same_checksum"]] if "alone" in row else "–"
+    predicted = (
+        "–" if shown is None else "not speed" if shown["predicted"] == 1 else f"{shown['predicted']:.2f}"
+    )
+    patch = ", ".join(f"`{name}`" for name in row["patched"]) or "none"
+    return [
+        f"`{row['name']}`",
+        patch,
+        predicted,
+        describe_trial(shown),
+        shown["numbers"] if shown else "–",
+        alone,
+        same,
+    ]
+
+
+def make_table(data: Row) -> str:
+    """The table in the manual, with what it was measured on."""
+    rows = sorted(data["patients"], key=lambda row: str(row["name"]))
+    cured = sum(bool(row["patched"]) for row in rows)
+    about = data["context"]
+    head = ("patient", "patch", "predicted ×", "measured × (95%)", "numbers", "by hand ×", "same checksum")
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *map(list_cells, rows))]
+    return "\n".join(
+        [
+            f"`{about['command']}`, {about['cores']} {about['device']} cores, {about['date']}, beside other work "
+            f"(load {about['load']:g}): **{cured} of {len(rows)} cured by machine**.",
+            "",
+            *lines,
+        ]
+    )
+
+
+def write_page(data: Row) -> None:
+    """Put the table into the manual."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{make_table(data)}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -131,10 +156,10 @@ def main() -> None:
             continue
         console.print(f"{name}: {', '.join(rows[name]['patched']) or 'no patch'}", highlight=False)
         write_json(options.json, {"context": context("cpu"), "patients": list(rows.values())})
-    shown = [rows[name] for name in sorted(rows)]
-    console.print(table(shown))
-    cured = sum(bool(row["patched"]) for row in shown)
-    console.print(f"Cured by machine: {cured} of {len(shown)}.", highlight=False)
+    data = json.loads(options.json.read_text(encoding="utf-8"))
+    if options.json == RESULTS:
+        write_page(data)
+    console.print(make_table(data), markup=False, highlight=False)
 
 
 if __name__ == "__main__":

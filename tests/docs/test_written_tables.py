@@ -58,3 +58,9 @@ def test_cold_starts() -> None:
     bench = load_benchmark("cold_start")
     data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
     assert find_table("performance.md", bench) == bench.make_table(data)
+
+
+def test_patches_of_the_doctor() -> None:
+    bench = load_benchmark("doctor_fix")
+    data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert find_table("doctor-cures.md", bench) == bench.make_table(data)

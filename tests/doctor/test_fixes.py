@@ -126,6 +126,18 @@ def test_rows_go_to_the_device_together(tmp_path: Path) -> None:
     assert "one-transfer" not in fix(tmp_path, "list-batches", text.replace("to(device)", "to(row.device)"))
 
 
+def test_only_batches_of_a_known_type_become_arrays(tmp_path: Path) -> None:
+    text = """
+        import torch
+        import numpy as np
+        s, r = torch.tensor([t[0] for t in b], dtype=torch.float), torch.tensor([t[1] for t in b])  # here
+    """
+    found = fix(tmp_path, "list-batches", text)
+    line = "s, r = torch.from_numpy(np.array([t[0] for t in b], dtype=np.float32)), "
+    line += "torch.tensor([t[1] for t in b])  # here"
+    assert found == {"array-first": line}
+
+
 def test_items_are_gathered(tmp_path: Path) -> None:
     text = "import torch\nvalues = [value.item() for value in losses]  # here\n"
     assert fix(tmp_path, "per-row-copies", text) == {"tolist": "values = losses.tolist()  # here"}

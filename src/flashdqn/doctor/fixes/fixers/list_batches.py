@@ -77,7 +77,10 @@ def get_type(call: ast.Call) -> str | None:
 def make_arrays_first(script: ScriptText, calls: list[ast.Call]) -> list[Edit]:
     """`torch.tensor(rows)` becomes `torch.from_numpy(np.array(rows, dtype=…))`."""
     edits = []
-    for call in calls:
+    named = [
+        call for call in calls if get_type(call)
+    ]  # the others may be of another type than torch would choose
+    for call in named or calls:
         kind = get_type(call)
         if kind is None:
             continue
