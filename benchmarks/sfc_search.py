@@ -2,10 +2,11 @@
 
     python benchmarks/sfc_search.py [--slots 2] [--generations 30] [--json FILE]
 
-*makes-room* serves the request with the highest P1 + P2 + P3. Here requests get a score with 24 weights: the points, the
-remaining time, the chain, the VNF, the position, how long the instance is held, where it waits, how many wait. The
-weights are searched by the cross-entropy method on whole episodes with 2 to 8 data centers and 5 bundles, so there is no
-credit to assign and nothing to bootstrap. What it reaches, a learner with the same knowledge and actions can reach.
+*makes-room* serves the request with the highest P1 + P2 + P3. Here requests get a score with 24 weights: the
+points, the remaining time, the chain, the VNF, the position, how long the instance is held, where it waits,
+how many wait. The weights are searched by the cross-entropy method on whole episodes with 2 to 8 data centers
+and 5 bundles, so there is no credit to assign and nothing to bootstrap. What it reaches, a learner with the
+same knowledge and actions can reach.
 """
 
 from __future__ import annotations
@@ -168,10 +169,10 @@ def main() -> None:
     rows = judge(mean, rule, asked.slots, asked.judge)
     found = {"weights": [round(float(w), 3) for w in mean], "judged": rows}
     write_json(asked.json, {**context("cpu"), "slots": {**old.get("slots", {}), str(asked.slots): found}})
-    lines = [
-        [d, f"{100 * r['searched']:.1f}", f"{100 * r['makes-room']:.1f}", f"{100 * r['more']:+.1f} ± {100 * r['interval']:.1f}"]
-        for d, r in rows.items()
-    ]  # fmt: skip
+    lines = []
+    for dcs, row in rows.items():
+        more = f"{100 * row['more']:+.1f} ± {100 * row['interval']:.1f}"
+        lines.append([dcs, f"{100 * row['searched']:.1f}", f"{100 * row['makes-room']:.1f}", more])
     print("\n".join(table(["DCs", "searched", "makes-room", "more"], lines)))
 
 
