@@ -42,6 +42,7 @@ def treat(name: str, options: argparse.Namespace) -> Row:
         execute([sys.executable, "-m", "flashdqn", *words])
         trials = json.loads(report.read_text(encoding="utf-8"))["trials"]
         row: Row = {"name": name, "trials": trials, "patched": [t["cure"] for t in trials if t["kept"]]}
+        row["context"] = context("cpu")
         patch = script.with_suffix(".doctor.patch")
         if patch.exists() and options.alone:
             row |= try_by_hand(script, patch, options.alone)
@@ -67,6 +68,18 @@ def try_by_hand(script: Path, patch: Path, rounds: int) -> Row:
         "checksums": [before[0]["checksum"], after[0]["checksum"]],
         "same_checksum": before[0]["checksum"] == after[0]["checksum"],
     }
+
+
+def fill_by_hand(row: Row, rounds: int) -> Row:
+    """Try a patch by hand that an earlier run has written."""
+    kept = [trial for trial in row["trials"] if trial["kept"]]
+    if "alone" in row or len(kept) != 1:
+        return row
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(shutil.copy(PATIENTS / f"{row['name']}.py", folder))
+        patch = script.with_suffix(".doctor.patch")
+        patch.write_text(kept[0]["patch"], encoding="utf-8")
+        return row | try_by_hand(script, patch, rounds)
 
 
 def describe_trial(trial: Row | None) -> str:
@@ -107,12 +120,14 @@ def make_table(data: Row) -> str:
     rows = sorted(data["patients"], key=lambda row: str(row["name"]))
     cured = sum(bool(row["patched"]) for row in rows)
     about = data["context"]
+    loads = [row["context"]["load"] for row in rows]
     head = ("patient", "patch", "predicted ×", "measured × (95%)", "numbers", "by hand ×", "same checksum")
     lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *map(list_cells, rows))]
     return "\n".join(
         [
-            f"`{about['command']}`, {about['cores']} {about['device']} cores, {about['date']}, beside other work "
-            f"(load {about['load']:g}): **{cured} of {len(rows)} cured by machine**.",
+            f"**{cured} of {len(rows)} cured by machine**, on {about['cores']} {about['device']} cores, "
+            f"{about['date']}, beside other work: the load was {min(loads):.0f} to {max(loads):.0f}, so the "
+            "intervals are wide. The result file says with which command each was measured.",
             "",
             *lines,
         ]
@@ -137,6 +152,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", type=int, default=1, help="how often both scripts are run alone")
     parser.add_argument("--cures", action="store_true", help="also try the cures of one setting (--try)")
+    parser.add_argument(
+        "--by-hand", action="store_true", help="with --resume: only try earlier patches by hand"
+    )
     parser.add_argument("--only")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--json", type=Path, default=RESULTS)
@@ -147,10 +165,13 @@ def main() -> None:
     if options.json.exists() and (options.resume or options.only):
         rows = {row["name"]: row for row in json.loads(options.json.read_text(encoding="utf-8"))["patients"]}
     for name in wanted:
-        if options.resume and name in rows:
+        if options.resume and name in rows and not options.by_hand:
             continue
         try:
-            rows[name] = treat(name, options)
+            if options.by_hand and name in rows:
+                rows[name] = fill_by_hand(rows[name], options.alone)
+            else:
+                rows[name] = treat(name, options)
         except (PatientError, subprocess.CalledProcessError) as error:
             console.print(str(error), style="red", markup=False, highlight=False)
             continue
