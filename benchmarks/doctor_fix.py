@@ -120,7 +120,7 @@ def make_table(data: Row) -> str:
     rows = sorted(data["patients"], key=lambda row: str(row["name"]))
     cured = sum(bool(row["patched"]) for row in rows)
     about = data["context"]
-    loads = [row["context"]["load"] for row in rows]
+    loads = [trial["load"] for row in rows for trial in row["trials"]]
     head = ("patient", "patch", "predicted ×", "measured × (95%)", "numbers", "by hand ×", "same checksum")
     lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *map(list_cells, rows))]
     return "\n".join(
