@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_examples import example
 
@@ -61,6 +61,7 @@ def test_a_run_and_itself_do_not_differ() -> None:
     assert not comparison.is_slower_than(0.0)
 
 
+@settings(deadline=None)
 @given(st.floats(0.6, 0.99), st.floats(0.0, 0.5))
 def test_failing_needs_both_the_limit_and_more_than_chance(factor: float, limit: float) -> None:
     comparison = compare_reports(make_report(10_000), make_report(int(10_000 * factor)))

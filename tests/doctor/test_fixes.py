@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_maker import Maker
 
@@ -214,6 +214,7 @@ def test_libraries_are_never_patched(tmp_path: Path) -> None:
     assert fix(folder, "zero-grad-memset", "x.zero_grad(set_to_none=False)  # here\n") == {}
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="aé字🙂 ", max_size=12), st.text(alphabet="xß", min_size=1, max_size=6))
 def test_a_node_is_found_in_any_text(words: str, name: str) -> None:
     text = f"label = '{words}'; value = {name} + 1\n"
@@ -223,6 +224,7 @@ def test_a_node_is_found_in_any_text(words: str, name: str) -> None:
     assert text[start:end] == name
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 4), st.text("ab", max_size=3)), max_size=5))
 def test_edits_change_their_places_only(places: list[tuple[int, int, str]]) -> None:
     text = "0123456789abcdefghijklmnopq"

@@ -167,6 +167,11 @@ def test_only_the_named_lines_lose_their_graph() -> None:
     assert entered == ["in", "out"]
     assert network(6) == 6
     assert entered == ["in", "out"]
+    through = lambda value: (lambda inner: network(inner))(value)  # noqa: E731
+    place_of_caller = through.__code__
+    inject("no-grad", torch, places=[(place_of_caller.co_filename, place_of_caller.co_firstlineno)])
+    assert through(7) == 7
+    assert entered == ["in", "out"] * 2
 
 
 def test_every_injection_says_what_it_is() -> None:

@@ -139,3 +139,10 @@ def test_nothing_to_try_is_said(prove_script: Prove) -> None:
 def test_a_script_that_fails_is_not_run_again(prove_script: Prove) -> None:
     report, said = prove_script(ProofOptions(cures=True), {}, ["printing"], ended=Ending.FAILED)
     assert (report.trials, said.strip()) == ((), "Nothing was tried: the script fails.")
+
+
+def test_what_a_training_grows_into_is_tried_for_longer(prove_script: Prove) -> None:
+    _, said = prove_script(ProofOptions(cures=True), {"no-print": 1900.0}, ["printing", "growing-buffer"])
+    assert "runs of 60 s" in said
+    _, said = prove_script(ProofOptions(cures=True), {"no-print": 1900.0}, ["printing"])
+    assert "runs of 15 s" in said

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trial_records import make_digests, make_trial
 
@@ -23,6 +23,7 @@ from flashdqn.doctor.watch.trial_rows import Digest
 rates = st.floats(500.0, 20_000.0)
 
 
+@settings(deadline=None)
 @given(rates, rates, st.floats(0.1, 4.0), st.floats(0.1, 4.0))
 def test_the_gain_is_the_quotient_of_the_rates(slow: float, fast: float, one: float, two: float) -> None:
     untouched, cured = make_trial(slow, start=one), make_trial(fast, start=two)
@@ -66,6 +67,7 @@ def test_the_drift_of_a_machine_goes_out_between_two_untouched_runs() -> None:
     assert measure_noise([before, after]) == [pytest.approx(2.0, rel=0.02)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8))
 def test_an_interval_holds_its_middle_and_grows_with_the_spread(gains: list[float]) -> None:
     interval = compute_interval(gains)

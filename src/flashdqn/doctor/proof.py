@@ -29,6 +29,9 @@ from flashdqn.doctor.run import Patient
 from flashdqn.doctor.watch.kinds import Ending
 from flashdqn.doctor.watch.schema import WatchRecord
 
+LATE = ("growing-buffer", "subnormals", "slow-down", "memory-growth")
+"""Findings that a training grows into: a short run would not see them."""
+LONGEST = 60.0
 START_UP = 5.0
 """Seconds that a script takes to begin, as far as nothing is known."""
 
@@ -51,13 +54,19 @@ def prove(
         say(console, "Nothing was tried: the script fails.")
         return report
     evidence = Evidence(record)
-    setup = plan_trials(patient, record, options.seconds)
+    setup = plan_trials(patient, record, choose_seconds(report, options.seconds))
     trials: tuple[CureResult, ...] = ()
     if options.cures:
         trials += try_cures(setup, list_cures(evidence, report.findings, report.bound), options, console)
     if options.patches:
         trials += try_patches(setup, propose_patches(evidence, report.findings), options, console)
     return replace(report, trials=trials)
+
+
+def choose_seconds(report: Report, seconds: float) -> float:
+    """How long a run trains: longer if the report names something that shows itself only after a while."""
+    late = any(finding.name in LATE for finding in report.findings)
+    return max(seconds, min(report.seconds, LONGEST)) if late else seconds
 
 
 def try_cures(
@@ -116,9 +125,9 @@ def run_turns(
 ) -> TrialTurns:
     """All runs, with progress on the terminal."""
     runs = count_runs(len(cures), options.rounds)
-    minutes = runs * (options.seconds + START_UP) / 60
+    minutes = runs * (setup.seconds + START_UP) / 60
     title = (
-        f"{what} in turns with the untouched script: {runs} runs of {options.seconds:g} s, "
+        f"{what} in turns with the untouched script: {runs} runs of {setup.seconds:.0f} s, "
         f"about {minutes:.0f} min; Ctrl-C ends it early."
     )
     console.print()

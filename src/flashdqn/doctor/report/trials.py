@@ -61,7 +61,9 @@ def describe_conditions(setup: TrialSetup, turns: TrialTurns, trials: tuple[Cure
     cores = count_cores()
     load = max((trial.load for trial in trials if math.isfinite(trial.load)), default=math.nan)
     noise = measure_noise(turns.untouched)
-    words = f"Seconds for the same work, in runs of {setup.seconds:g} s; seeds are set where the script sets none."
+    words = (
+        f"Seconds for the same work, runs of {setup.seconds:.0f} s; seeds are set where the script sets none."
+    )
     if noise:
         spread = max(abs(math.log(factor)) for factor in noise)
         words += f" Two untouched runs differed by up to {math.expm1(spread):.0%}."

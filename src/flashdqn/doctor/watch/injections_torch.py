@@ -6,9 +6,13 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from .injection import Injection
+
+NEAR = 4
+"""Frames between a network's call and the line that a finding names."""
 
 
 class Threads(Injection):
@@ -116,13 +120,22 @@ class NoGrad(OutermostCall):
 
     def around(self, torch: Any, call: Any, args: Any, kwargs: Any) -> Any:
         """Without gradients if one of the lines calls."""
-        frame = sys._getframe(2)
-        if (frame.f_code.co_filename, frame.f_lineno) not in self.places:
+        if not self.is_called_there(sys._getframe(2)):
             return call(*args, **kwargs)
         if not self.applied:
             self.note("torch.no_grad() around the call")
         with torch.no_grad():
             return call(*args, **kwargs)
+
+    def is_called_there(self, frame: FrameType | None) -> bool:
+        """Whether one of the lines calls, directly or through a network's own `forward`."""
+        for _ in range(NEAR):
+            if frame is None:
+                return False
+            if (frame.f_code.co_filename, frame.f_lineno) in self.places:
+                return True
+            frame = frame.f_back
+        return False
 
 
 class Bfloat16(OutermostCall):
