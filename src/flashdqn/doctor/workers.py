@@ -72,7 +72,7 @@ def is_loading(stack: tuple[Frame, ...]) -> bool:
 
 
 @dataclass
-class Worker:
+class WorkerProcess:
     """One of the script's other processes, during the training."""
 
     record: WatchRecord
@@ -150,12 +150,12 @@ class Worker:
         return lines
 
 
-def find_workers(evidence: Evidence) -> list[Worker]:
+def find_workers(evidence: Evidence) -> list[WorkerProcess]:
     """The processes that were seen while the script trained, for more than a moment."""
     windows = evidence.training_windows
     if not windows:
         return []
-    found = [Worker(child, windows[0].start) for child in evidence.record.children]
+    found = [WorkerProcess(child, windows[0].start) for child in evidence.record.children]
     return [worker for worker in found if worker.seconds > 0.5]
 
 
@@ -178,13 +178,13 @@ def find_user_place(stack: tuple[Frame, ...]) -> Place | None:
 
 def summarize_workers(evidence: Evidence) -> tuple[WorkerShare, ...]:
     """What the script's other processes did, by kind."""
-    kinds: dict[str, list[Worker]] = {}
+    kinds: dict[str, list[WorkerProcess]] = {}
     for worker in find_workers(evidence):
         kinds.setdefault(name_kind(worker), []).append(worker)
     return tuple(summarize_kind(name, workers) for name, workers in sorted(kinds.items()))
 
 
-def name_kind(worker: Worker) -> str:
+def name_kind(worker: WorkerProcess) -> str:
     """What a process is, in words."""
     if worker.loads:
         return "DataLoader workers"
@@ -195,7 +195,7 @@ def name_kind(worker: Worker) -> str:
     return "workers" if worker.record.process.name else "other processes"
 
 
-def summarize_kind(name: str, workers: list[Worker]) -> WorkerShare:
+def summarize_kind(name: str, workers: list[WorkerProcess]) -> WorkerShare:
     """The mean shares of some processes."""
     lines = SecondsBy[Place]()
     for worker in workers:

@@ -9,7 +9,14 @@ from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, compute_share, estimate_speedup
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding, Limit
-from flashdqn.doctor.workers import Activity, Worker, find_user_place, find_workers, is_loading, iterate_waits
+from flashdqn.doctor.workers import (
+    Activity,
+    WorkerProcess,
+    find_user_place,
+    find_workers,
+    is_loading,
+    iterate_waits,
+)
 
 LEAST_WAIT = 0.15
 CHEAP = 0.8
@@ -23,7 +30,7 @@ COMPILED = 10.0
 class Meeting:
     """The main process and its workers, without those of a DataLoader."""
 
-    workers: list[Worker]
+    workers: list[WorkerProcess]
     waits: float
     """Seconds that the main process waits for workers."""
     messages: float
@@ -43,7 +50,7 @@ class Meeting:
         return sum(worker.share(Activity.WORK) for worker in self.workers) / len(self.workers)
 
     @property
-    def busiest(self) -> Worker:
+    def busiest(self) -> WorkerProcess:
         """The worker that works most."""
         return max(self.workers, key=lambda worker: worker.activities[Activity.WORK])
 
