@@ -243,6 +243,16 @@ def test_messages_cost_what_the_main_process_would_save(tmp_path: Path) -> None:
     )  # eight seconds of waiting for two of work
 
 
+def test_waiting_on_a_crowded_machine_is_not_the_messages(tmp_path: Path) -> None:
+    maker = waiting(tmp_path, 0.8)
+    for window in maker.raw["windows"]:
+        window["machine"] = 3.9
+    for _ in range(2):
+        worker(maker, 0.2, 0.2)
+    (found,) = detect_waiting(maker.evidence())
+    assert found.name == "slow-worker"
+
+
 def test_one_slow_worker(tmp_path: Path) -> None:
     maker = waiting(tmp_path, 0.8)
     worker(maker, 0.9, 0.9)

@@ -102,8 +102,9 @@ class WorkerProcess:
         return seconds if active <= 0 else self.limit_to_cpu(seconds, active)
 
     def limit_to_cpu(self, seconds: SecondsBy[Activity], active: float) -> SecondsBy[Activity]:
-        """Count as waiting what was neither work nor messages by its CPU time."""
-        real = min(active, self.cpu)
+        """Count as waiting what was neither work nor messages by its CPU time. Ready to run, without a core, is
+        work that others have delayed."""
+        real = min(active, self.cpu + self.queued)
         limited = SecondsBy[Activity]()
         for activity in (Activity.WORK, Activity.MESSAGE):
             limited[activity] = seconds[activity] * real / active
@@ -119,6 +120,11 @@ class WorkerProcess:
     def cpu(self) -> float:
         """Seconds of all cores that it used."""
         return sum(window.counts.cpu for window in self.record.windows if window.start >= self.since)
+
+    @cached_property
+    def queued(self) -> float:
+        """Seconds in which it was ready to run, and got no core."""
+        return sum(window.counts.queued for window in self.record.windows if window.start >= self.since)
 
     @cached_property
     def steps(self) -> int:
