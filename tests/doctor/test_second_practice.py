@@ -243,6 +243,16 @@ def test_messages_cost_what_the_main_process_would_save(tmp_path: Path) -> None:
     )  # eight seconds of waiting for two of work
 
 
+def test_waiting_on_a_crowded_machine_is_not_the_messages(tmp_path: Path) -> None:
+    maker = waiting(tmp_path, 0.8)
+    for window in maker.raw["windows"]:
+        window["machine"] = 3.9
+    for _ in range(2):
+        worker(maker, 0.2, 0.2)
+    (found,) = detect_waiting(maker.evidence())
+    assert found.name == "slow-worker"
+
+
 def test_one_slow_worker(tmp_path: Path) -> None:
     maker = waiting(tmp_path, 0.8)
     worker(maker, 0.9, 0.9)
@@ -404,3 +414,42 @@ def test_time_is_not_put_at_the_next_call(tmp_path: Path) -> None:
     assert spent
     most = max(spent, key=lambda key: spent[key])
     assert most[0] <= heavy <= most[1] <= after
+
+
+LEFT_BEHIND = """
+    import multiprocessing, pathlib, time
+    import torch
+
+
+    def work():
+        while True:
+            time.sleep(0.01)
+
+
+    if __name__ == "__main__":
+        process = multiprocessing.get_context("fork").Process(target=work)
+        process.start()
+        pathlib.Path(__file__).with_name("pid").write_text(str(process.pid))
+        while True:
+            time.sleep(0.01)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split(")")[-1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.process
+def test_a_stopped_script_leaves_nobody_behind(tmp_path: Path) -> None:
+    path = write_script(tmp_path, LEFT_BEHIND, hollow=True)
+    record = watch_script(path, seconds=4.0, grace=3.0)  # it waits for its child, and is killed
+    assert len(record.children) == 1
+    pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
+    for _ in range(200):
+        if not is_alive(pid):
+            break
+        time.sleep(0.05)
+    assert not is_alive(pid)

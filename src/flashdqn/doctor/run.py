@@ -95,6 +95,8 @@ def watch_patient(patient: Patient, say: Callable[[str], None] = lambda _: None)
             how = describe_exit_code(child.returncode)
             raise ConfigError(f"'{patient.script}' {how} before it could be watched.")
         record = read_record(path.read_text(encoding="utf-8"))
+        if record.ended is not Ending.FINISHED:
+            end_children(path)
         record = choose_lead(replace(record, children=read_children(path)))
     if record.ended is Ending.MISSING:
         raise ConfigError(f"There is no module '{patient.script}' that {patient.python} can run.")
@@ -170,7 +172,6 @@ def wait_or_kill(
         if time.monotonic() > end:
             child.kill()
             child.wait()
-            end_children(record)
         for sign, words in STAGES.items():
             if sign not in said and record.with_suffix(sign).exists():
                 said.add(sign)
@@ -181,12 +182,14 @@ def wait_or_kill(
 
 
 def end_children(record: Path) -> None:
-    """End what a killed script has left behind: only processes that carry this record's name in their
-    environment."""
+    """End what a stopped script has left behind: only processes that carry the record's folder in their command (a
+    fork has that of the script) or in their environment."""
+    mark = str(record.parent).encode()
     for path in record.parent.glob("child-*.json"):
         pid = path.stem.partition("-")[2]
         with suppress(OSError, ValueError):
-            if str(record.parent).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+            process = Path("/proc") / pid
+            if mark in (process / "cmdline").read_bytes() or mark in (process / "environ").read_bytes():
                 os.kill(int(pid), signal.SIGTERM)
 
 

@@ -72,7 +72,7 @@ def is_loading(stack: tuple[Frame, ...]) -> bool:
 
 
 @dataclass
-class Worker:
+class WorkerProcess:
     """One of the script's other processes, during the training."""
 
     record: WatchRecord
@@ -102,8 +102,9 @@ class Worker:
         return seconds if active <= 0 else self.limit_to_cpu(seconds, active)
 
     def limit_to_cpu(self, seconds: SecondsBy[Activity], active: float) -> SecondsBy[Activity]:
-        """Count as waiting what was neither work nor messages by its CPU time."""
-        real = min(active, self.cpu)
+        """Count as waiting what was neither work nor messages by its CPU time. Ready to run, without a core, is
+        work that others have delayed."""
+        real = min(active, self.cpu + self.queued)
         limited = SecondsBy[Activity]()
         for activity in (Activity.WORK, Activity.MESSAGE):
             limited[activity] = seconds[activity] * real / active
@@ -119,6 +120,11 @@ class Worker:
     def cpu(self) -> float:
         """Seconds of all cores that it used."""
         return sum(window.counts.cpu for window in self.record.windows if window.start >= self.since)
+
+    @cached_property
+    def queued(self) -> float:
+        """Seconds in which it was ready to run, and got no core."""
+        return sum(window.counts.queued for window in self.record.windows if window.start >= self.since)
 
     @cached_property
     def steps(self) -> int:
@@ -150,12 +156,12 @@ class Worker:
         return lines
 
 
-def find_workers(evidence: Evidence) -> list[Worker]:
+def find_workers(evidence: Evidence) -> list[WorkerProcess]:
     """The processes that were seen while the script trained, for more than a moment."""
     windows = evidence.training_windows
     if not windows:
         return []
-    found = [Worker(child, windows[0].start) for child in evidence.record.children]
+    found = [WorkerProcess(child, windows[0].start) for child in evidence.record.children]
     return [worker for worker in found if worker.seconds > 0.5]
 
 
@@ -178,13 +184,13 @@ def find_user_place(stack: tuple[Frame, ...]) -> Place | None:
 
 def summarize_workers(evidence: Evidence) -> tuple[WorkerShare, ...]:
     """What the script's other processes did, by kind."""
-    kinds: dict[str, list[Worker]] = {}
+    kinds: dict[str, list[WorkerProcess]] = {}
     for worker in find_workers(evidence):
         kinds.setdefault(name_kind(worker), []).append(worker)
     return tuple(summarize_kind(name, workers) for name, workers in sorted(kinds.items()))
 
 
-def name_kind(worker: Worker) -> str:
+def name_kind(worker: WorkerProcess) -> str:
     """What a process is, in words."""
     if worker.loads:
         return "DataLoader workers"
@@ -195,7 +201,7 @@ def name_kind(worker: Worker) -> str:
     return "workers" if worker.record.process.name else "other processes"
 
 
-def summarize_kind(name: str, workers: list[Worker]) -> WorkerShare:
+def summarize_kind(name: str, workers: list[WorkerProcess]) -> WorkerShare:
     """The mean shares of some processes."""
     lines = SecondsBy[Place]()
     for worker in workers:

@@ -18,7 +18,7 @@ from flashdqn.doctor.phases import is_in_loader
 from flashdqn.doctor.report.contents import Finding, Limit
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame, LoaderUse
-from flashdqn.doctor.workers import Activity, Worker, find_workers
+from flashdqn.doctor.workers import Activity, WorkerProcess, find_workers
 
 LEAST_SHARE = 0.15
 STACKED = 20.0
@@ -147,7 +147,11 @@ def report_stacked_rows(
 
 
 def report_busy_workers(
-    evidence: Evidence, loader: LoaderUse, workers: list[Worker], share: float, iterating: SecondsBy[Place]
+    evidence: Evidence,
+    loader: LoaderUse,
+    workers: list[WorkerProcess],
+    share: float,
+    iterating: SecondsBy[Place],
 ) -> Finding:
     """Workers that cannot keep up, or that are started again for every epoch."""
     working = sum(worker.share(Activity.WORK) for worker in workers) / len(workers)

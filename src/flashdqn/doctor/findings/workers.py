@@ -9,12 +9,21 @@ from flashdqn.doctor import source
 from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, compute_share, estimate_speedup
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding, Limit
-from flashdqn.doctor.workers import Activity, Worker, find_user_place, find_workers, is_loading, iterate_waits
+from flashdqn.doctor.workers import (
+    Activity,
+    WorkerProcess,
+    find_user_place,
+    find_workers,
+    is_loading,
+    iterate_waits,
+)
 
 LEAST_WAIT = 0.15
 CHEAP = 0.8
 """Workers whose work takes less than this part of the time that the main process waits for it are not worth it."""
 UNEVEN = 1.5
+CROWDED = 0.25
+"""Share of the cores that other programs use on a crowded machine."""
 COMPILED = 10.0
 """How much faster compiled or vectorized code is than Python's loops: a cautious estimate."""
 
@@ -23,7 +32,7 @@ COMPILED = 10.0
 class Meeting:
     """The main process and its workers, without those of a DataLoader."""
 
-    workers: list[Worker]
+    workers: list[WorkerProcess]
     waits: float
     """Seconds that the main process waits for workers."""
     messages: float
@@ -38,12 +47,17 @@ class Meeting:
         return sum(worker.activities[Activity.WORK] for worker in self.workers)
 
     @property
+    def all_messages(self) -> float:
+        """Seconds of packing, sending and unpacking, in all processes together."""
+        return self.messages + sum(worker.activities[Activity.MESSAGE] for worker in self.workers)
+
+    @property
     def mean(self) -> float:
         """The share of its time that a worker works, on average."""
         return sum(worker.share(Activity.WORK) for worker in self.workers) / len(self.workers)
 
     @property
-    def busiest(self) -> Worker:
+    def busiest(self) -> WorkerProcess:
         """The worker that works most."""
         return max(self.workers, key=lambda worker: worker.activities[Activity.WORK])
 
@@ -56,9 +70,17 @@ def detect_waiting(evidence: Evidence) -> Iterator[Finding]:
         return
     lost = meeting.waits + meeting.messages
     even = meeting.busiest.activities[Activity.WORK] <= UNEVEN * meeting.work / len(meeting.workers)
-    if meeting.work < CHEAP * lost:
+    # On a crowded machine everybody waits for cores, so that waiting says little about messages.
+    crowded = (evidence.others or 0.0) > CROWDED * evidence.record.cores
+    working = crowded and meeting.work > meeting.all_messages
+    if meeting.work < CHEAP * lost and not working:
         yield report_costly_messages(evidence, meeting)
-    elif not even or meeting.mean > 0.5 or meeting.work > 0.8 * meeting.waits * evidence.record.cores:
+    elif (
+        working
+        or not even
+        or meeting.mean > 0.5
+        or meeting.work > 0.8 * meeting.waits * evidence.record.cores
+    ):
         yield report_slow_worker(evidence, meeting, even=even)
     else:
         yield report_waiting(evidence, meeting)

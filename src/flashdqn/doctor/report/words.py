@@ -109,6 +109,8 @@ def describe_machine(report: Report) -> str:
     """The machine that the script ran on."""
     parts = [report.device, f"torch {report.torch}" if report.torch else "", f"Python {report.python}"]
     parts += [_pluralize(report.cores, "core"), _pluralize(report.threads, "thread")]
+    if report.load >= 0.2:
+        parts.append(f"other programs kept {report.load:.1f} cores busy")
     return ", ".join(part for part in parts if part)
 
 

@@ -93,7 +93,7 @@ def count_beginnings() -> int:
 
 def read_counter_totals() -> WindowCounts:
     """The current totals."""
-    now = tally.counters
+    now = tally.frozen[0] if tally.frozen else tally.counters
     return WindowCounts(
         transitions=now.transitions,
         vector_steps=now.vector_steps,

@@ -129,6 +129,9 @@ def preserve_counters() -> Iterator[None]:
         (table, dict(table)) for table in (tally.widths, steps.steps_of, steps.began_at)
     ]
     optimizers.look = None
+    frozen = tally.Counters()
+    vars(frozen).update(before)
+    tally.frozen[:] = [frozen]
     first_step[:] = began or [0.0]  # this must not count as the start of training
     try:
         yield
@@ -138,6 +141,7 @@ def preserve_counters() -> Iterator[None]:
         if not busy[0]:
             tally.busy_native[:] = busy
         vars(counters).update(before)
+        tally.frozen.clear()
         tally.first_update[:] = learned
         vars(tally.bursts).update(bursts)
         optimizers.look = look

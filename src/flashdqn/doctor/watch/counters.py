@@ -128,6 +128,8 @@ forwards_by_instruction: dict[tuple[int, int, bool], Forward] = {}
 widths: dict[int, int] = {}
 """How many transitions a step of the environments made → how often."""
 counters = Counters()
+frozen: list[Counters] = []
+"""The totals before a calibration, while one counts calls of its own."""
 bursts = Bursts()
 local = Local()
 started = perf_counter()

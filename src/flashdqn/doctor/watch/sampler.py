@@ -20,7 +20,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import counters as tally
-from .frames import HERE, describe_frame
+from .frames import describe_frame, is_plumbing
 from .rows import Frame
 from .segments import find_lines, find_lines_before_call, is_at_start
 
@@ -138,7 +138,12 @@ def read_stack(frame: FrameType | None) -> Stack:
     others are inside a call."""
     stack: list[tuple[CodeType, int, int]] = []
     entered = frame
-    if frame is not None and frame.f_back is not None and is_at_start(frame.f_code, frame.f_lasti):
+    if (
+        frame is not None
+        and frame.f_back is not None
+        and not is_plumbing(frame.f_back.f_code.co_filename)
+        and is_at_start(frame.f_code, frame.f_lasti)
+    ):
         before = find_lines_before_call(frame.f_back.f_code, frame.f_back.f_lasti)
         if before is not None:
             entered = frame.f_back  # nothing of the called function has run yet
@@ -148,7 +153,7 @@ def read_stack(frame: FrameType | None) -> Stack:
     while frame is not None and len(stack) < DEPTH:
         line = frame.f_lineno or find_line_before(frame.f_code, frame.f_lasti)
         since = line
-        if not stack and not frame.f_code.co_filename.startswith(HERE):
+        if not stack and not is_plumbing(frame.f_code.co_filename):
             since, line = find_lines(frame.f_code, frame.f_lasti, line)
         stack.append((frame.f_code, line, since))
         frame = frame.f_back

@@ -33,6 +33,8 @@ HEAVY = {
 }  # fmt: skip
 SILENT = {"len", "isinstance", "type", "append"}
 """Calls of these are done by instructions of their own, which do not look for signals."""
+LATEST_START = 32
+"""A function's first instructions make its cells and its generator; then it resumes."""
 RANGES = sys.version_info >= (3, 11)
 
 _instructions: dict[CodeType, list[tuple[int, str, int]]] = {}
@@ -76,8 +78,7 @@ def find_lines_before_call(code: CodeType, instruction: int) -> tuple[int, int] 
 
 def is_at_start(code: CodeType, instruction: int) -> bool:
     """Whether a function has only begun."""
-    known = read_instructions(code)
-    return RANGES and any(offset == instruction and name == "RESUME" for offset, name, _ in known[:8])
+    return RANGES and instruction < LATEST_START and code.co_code[instruction] == dis.opmap["RESUME"]
 
 
 def read_instructions(code: CodeType) -> list[tuple[int, str, int]]:
