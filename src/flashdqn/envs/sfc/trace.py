@@ -21,7 +21,7 @@ from pathlib import Path
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import read_limited_file
-from flashdqn.envs.sfc.tables import TracedRequest, Tables
+from flashdqn.envs.sfc.tables import Tables, TracedRequest
 
 MOST_BYTES = 16_000_000
 COLUMNS = ("time_ms", "chain", "source")
