@@ -58,6 +58,15 @@ FORMER = {
     "learn.gamma": 0.95,
     "steps": 600_000,
 }
+FORMER_DEMOS = {
+    "steps": 200_000,
+    "demos.episodes": 256,
+    "demos.pretrain_steps": 15_000,
+    "demos.keep": 250_000,
+    "demos.share": 0.5,
+    "demos.margin": 0.2,
+    "demos.margin_weight": 1.0,
+}
 TRAINED = {
     "learned": Trained("sfc", {}),
     "learned-longer": Trained("sfc-gpu", {}),
@@ -65,6 +74,7 @@ TRAINED = {
     "learned-may-wait": Trained("sfc", {"env.waiting": "always"}, "always"),
     "learned-by-value": Trained("sfc", {}, by_value=True),
     "former": Trained("sfc", FORMER),
+    "former-shown": Trained("sfc-shown", FORMER | FORMER_DEMOS),
     "paper": Trained("sfc-paper", {}),
     "seed": Trained("sfc-seed", {}),
 }

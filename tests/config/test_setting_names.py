@@ -37,3 +37,11 @@ def test_the_names_lead_somewhere() -> None:
     assert {name.replace("-", "_") for name in SHORT_NAMES.values()} <= known
     assert {name.replace("-", "_") for name in FOREIGN_NAMES.values()} <= known
     assert not {name.replace("-", "_") for name in FOREIGN_NAMES} & known
+
+
+def test_names_of_the_first_service_chain_trainer_are_accepted() -> None:
+    given = {"train_freq": 5, "batch_size": 16, "target_update": 50}
+    ours = {"train_ratio": 0.2, "learn.batch_size": 16, "learn.target_every": 50}
+    assert replace_short_names(given) == ours
+    with pytest.raises(ConfigError, match="train_freq takes a whole number"):
+        replace_short_names({"train_freq": 0})

@@ -15,7 +15,7 @@ from doc_pages import ROOT, Command, pages, spans
 
 from flashdqn.cli.arguments import flag_names
 from flashdqn.config import Config
-from flashdqn.config.names import SHORT_NAMES
+from flashdqn.config.names import ACCEPTED_NAMES, SHORT_NAMES
 from flashdqn.envs.tasks import iterate_tasks
 
 NAME = re.compile(r"(flashdqn(?:\.\w+)+)(?:\(.*\))?", re.S)
@@ -76,6 +76,7 @@ def flags() -> frozenset[str]:
     for program in (*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("*.py")):
         known.update(re.findall(r'"--([\w.-]+)"', program.read_text(encoding="utf-8")))
     known.update(SHORT_NAMES)
+    known.update(ACCEPTED_NAMES)
     return frozenset(known)
 
 

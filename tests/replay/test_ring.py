@@ -235,9 +235,9 @@ def test_terminated_and_truncated_at_once_counts_as_terminated() -> None:
 def test_append_copies_what_the_environment_may_overwrite() -> None:
     tape = Tape([[GOES_ON, GOES_ON]] * 4, VECTOR, ACTIONS, seed=7)
     ring, twin = started_ring(tape, 20, masked=True), ReplayTwin(tape.first, tape.first_mask)
-    buffers: list[Any] = [tensor.clone() for tensor in tape.steps[0][1]]
+    buffers: list[Any] = [tensor.clone() for tensor in tape.steps[0][1][:5]]
     for action, step in tape.steps:
-        for buffer, tensor in zip(buffers, step, strict=True):
+        for buffer, tensor in zip(buffers, step[:5], strict=True):
             buffer.copy_(tensor)
         ring.append(action, Step(*buffers))
         twin.append(action, step)

@@ -256,13 +256,13 @@ def test_the_graph_has_the_moves_that_the_fire_has() -> None:
 # ---- on the CPU, for a learner on a GPU
 
 
-@pytest.mark.parametrize("preset", ["fuelbreaks-small", "sfc"])
+@pytest.mark.parametrize("preset", ["fuelbreaks-small", "sfc-shown"])
 def test_what_is_played_on_the_host_is_what_the_device_would_have_played(
     preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the device is the CPU too: both draw the same random numbers, so nothing at all may differ."""
     settings: dict[str, Any] = TINY | {"demos": KEPT}
-    if preset == "sfc":
+    if preset == "sfc-shown":
         expert = {"demos": KEPT | {"source": "makes-room", "episodes": 2}, "env": {"max_dcs": 3}}
         settings = {k: v for k, v in (TINY | expert).items() if k not in ("network", "progress")}
     settings = {key: value for key, value in settings.items() if key != "progress"}
@@ -291,7 +291,7 @@ def test_what_is_played_on_the_host_is_what_the_device_would_have_played(
 
 
 def test_the_host_plays_only_for_gpus_and_only_what_it_can() -> None:
-    config = base_config("sfc")
+    config = base_config("sfc-shown")
     assert wants_host(config)
     assert not wants_host(base_config("snake"))  # nobody shows anything
     assert not wants_host(apply_settings(config, {"envs": 4096}))

@@ -49,7 +49,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("snake-grid", {"runtime.mode": "eager"}, (ahead.FUSED_LAYERS,)),
         ("snake-grid", {"network.layer_norm": False}, FUNCTIONS),
         ("snake-grid", {"runtime.mode": "compile"}, FUNCTIONS),
-        ("sfc", {}, FUNCTIONS),
+        ("sfc-shown", {}, FUNCTIONS),
         ("snake-flood", {}, ()),  # written by hand
         ("cartpole", {"learn.head": "categorical"}, ()),  # somebody else's games are not started twice
         ("snake-grid", {"network.torso": "mine:Torso"}, ()),
@@ -83,7 +83,7 @@ def test_what_is_compiled_already_is_not_rehearsed(cache: Path, monkeypatch: pyt
     note_done(config)
 
 
-@pytest.mark.parametrize("preset", ["snake-grid", "sfc", "fuelbreaks-small"])
+@pytest.mark.parametrize("preset", ["snake-grid", "sfc-shown", "fuelbreaks-small"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_rehearsal_calls_what_the_training_will_call(
     preset: str, name: str, monkeypatch: pytest.MonkeyPatch
@@ -101,7 +101,7 @@ def test_a_rehearsal_calls_what_the_training_will_call(
     monkeypatch.setattr(compiler, "compiled", compiled)
     monkeypatch.setattr(graphs, "load_torch_compiler", lambda: None)
     changes = {"env.landscapes": 2, "env.held_out": 1} if preset.startswith("fuel") else {}
-    changes |= {"network.channels": [4]} if preset != "sfc" else {"demos.keep": 50, "demos.episodes": 1}
+    changes |= {"network.channels": [4]} if preset != "sfc-shown" else {"demos.keep": 50, "demos.episodes": 1}
     config = apply_settings(base_config(preset), SMALL | changes)
     rehearse(json.loads(json.dumps(rehearse_module.to_dict(config))), name, "cpu")
     assert [which for which, _ in called] == [name]
@@ -235,16 +235,16 @@ def test_compiled_code_has_the_same_name_in_every_program() -> None:
 # ---- the games
 
 
-@pytest.mark.parametrize("preset", ["snake-flood", "snake-grid", "sfc", "fuelbreaks-20"])
+@pytest.mark.parametrize("preset", ["snake-flood", "snake-grid", "sfc-shown", "fuelbreaks-20"])
 def test_helpers_know_the_kernels_of_the_games(preset: str) -> None:
     config = base_config(preset)
     jobs = plan_games(config)
-    assert [job.arguments["device"] for job in jobs] == (["cuda", "cpu"] if preset == "sfc" else ["cuda"])
+    assert [job.arguments["device"] for job in jobs] == (["cuda", "cpu"] if preset == "sfc-shown" else ["cuda"])
     assert all(kernel.endswith("_cuda") for kernel in jobs[0].kernels)
     assert not plan_games(base_config("cartpole"))
 
 
-@pytest.mark.parametrize("preset", ["snake", "sfc", "fuelbreaks-20"])
+@pytest.mark.parametrize("preset", ["snake", "sfc-shown", "fuelbreaks-20"])
 def test_a_helper_makes_few_games(preset: str) -> None:
     job = plan_games(base_config(preset))[0]
     compile_games(**json.loads(json.dumps(job.arguments)) | {"device": "cpu"})

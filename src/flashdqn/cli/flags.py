@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from flashdqn.config.names import SHORT_NAMES
+from flashdqn.config.names import ACCEPTED_NAMES, SHORT_NAMES, translate_accepted
 from flashdqn.config.values import parse_count
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import FieldRule, describe_value, list_metadata, list_rules
@@ -142,10 +142,24 @@ def read_field_texts(kind: Any) -> dict[str, str]:
     return found
 
 
+def replace_accepted_names(arguments: list[str], by_name: Mapping[str, Flag]) -> list[str]:
+    """The words with our flag and value in place of another trainer's: `--train-freq 5` is `--train-ratio 0.2`."""
+    words, rest = [], iter(arguments)
+    for word in rest:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or name not in ACCEPTED_NAMES or ACCEPTED_NAMES[name][0] not in by_name:
+            words.append(word)
+            continue
+        ours, number = translate_accepted(f"--{name}", name, value if equals else next(rest, ""))
+        words += [f"--{ours}", str(number)]
+    return words
+
+
 def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list[str]:
     """The words as the parser of the flags expects them: full names, plain numbers, lists as separate words.
     `refuse` is called with the first word that looks like a flag and is not one."""
     by_name = {flag.name: flag for flag in flags}
+    arguments = replace_accepted_names(arguments, by_name)
     other_names = SHORT_NAMES | {alias: flag.name for flag in flags for alias in flag.aliases}
     switches = {flag.name for flag in flags if flag.rule.kind is bool}
     switches |= {re.sub(r"([^.]+)$", r"no-\1", name) for name in switches}

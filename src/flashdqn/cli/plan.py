@@ -54,7 +54,7 @@ def run_command(arguments: list[str]) -> int:
     change = EnvChange("plan", games)
     agent = load_agent(run, "cpu", permission, change=change)
     task = find_task(agent.config.env.task)
-    if task.plan is None:
+    if task.write_plan is None:
         raise ConfigError(
             f"There are no plans of {task.name}: `flashdqn watch` shows what an agent does there."
         )
@@ -68,6 +68,6 @@ def run_command(arguments: list[str]) -> int:
     console = SteadyConsole(soft_wrap=True)
     score = env.outcomes[0, env.outcome_names.index("score")]
     console.print(f"score {score:.3f}{change.text}", highlight=False, markup=False)
-    for path in task.plan(env, parsed.out):
+    for path in task.write_plan(env, parsed.out):
         console.print(f"  {path}", highlight=False, markup=False)
     return 0

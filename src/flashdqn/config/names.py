@@ -14,6 +14,8 @@ SHORT_NAMES = {
     "batch-size": "learn.batch-size",
     "hidden": "network.hidden",
 }
+#: Names of other trainers that are accepted: what they are here, and whether their value is one by ours.
+ACCEPTED_NAMES = {"train-freq": ("train-ratio", True), "target-update": ("learn.target-every", False)}
 #: Names that other trainers have for a flag; a message leads from them to ours.
 FOREIGN_NAMES = {
     "learning-rate": "lr",
@@ -27,10 +29,8 @@ FOREIGN_NAMES = {
     "time": "max-time",
     "buffer-size": "replay.capacity",
     "learning-starts": "learn.starts",
-    "train-freq": "train-ratio",
     "exploration-fraction": "explore.over",
     "tau": "learn.target-tau",
-    "target-update": "learn.target-every",
     "threads": "runtime.threads",
     "mode": "runtime.mode",
     "algorithm": "algo",
@@ -57,12 +57,29 @@ FOREIGN_NAMES = {
 }
 
 
+def translate_accepted(shown: str, name: str, value: Any) -> tuple[str, Any]:
+    """Our name and value for another trainer's; `shown` is the name as it was written. Its train_freq counts
+    transitions per gradient step, our ratio gradient steps per transition."""
+    ours, inverse = ACCEPTED_NAMES[name]
+    try:
+        count = int(str(value))
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise ConfigError(f"{shown} takes a whole number from 1 on, and '{str(value)[:40]}' is not one.")
+    return ours, 1 / count if inverse else count
+
+
 def replace_short_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with whole names in place of short ones, `lr` for `learn.lr`; other trainers' names are refused with
     ours."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         flag = name.replace("_", "-")
+        if flag in ACCEPTED_NAMES:
+            ours, value = translate_accepted(name, flag, value)
+            found[ours.replace("-", "_")] = value
+            continue
         if (meant := FOREIGN_NAMES.get(flag)) is not None:
             raise ConfigError(f"Unknown setting '{name}'; did you mean '{meant.replace('-', '_')}'?")
         found[SHORT_NAMES.get(flag, name).replace("-", "_")] = value

@@ -121,7 +121,7 @@ class Task(Generic[C]):
     #: the view of an environment; None: its observations are shown
     view: Callable[[Any], View] | None = None
     #: writes what was done in the first environment's episode into a folder, for `flashdqn plan`; returns the files
-    plan: Callable[[Any, Path], list[Path]] | None = None
+    write_plan: Callable[[Any, Path], list[Path]] | None = None
     #: one game and its view, where these must be made together; None: `make` and `view`
     stage: Callable[[C], GameStage] | None = None
     #: the names of the actions; None: their numbers

@@ -22,7 +22,6 @@ BEST = Preset(
         "network": {"hidden": (256, 256)},
         "replay": {"capacity": 300_000},
         "learn": {
-            "gamma": 0.99,
             "starts": 20_000,
             "lr_end": 5e-5,
             "lr_over": 2_000_000,
@@ -32,7 +31,7 @@ BEST = Preset(
             "v_max": 20.0,
         },
         "explore": {"schedule": "spread", "start": 0.4},
-        "eval": {"every": 500_000, "episodes": 64},
+        "eval": {"episodes": 64},
         "log": {"every": 50_000, "checkpoint_every": 0},
     },
 )
@@ -62,7 +61,6 @@ SHOWN = Preset(
             "chance": 0.3,
             "pretrain_steps": 10_000,
             "keep": 150_000,
-            "share": 0.25,
             "margin": 0.05,
             "margin_weight": 0.3,
         },

@@ -116,7 +116,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class TracedRequest:
     """A request of a trace: when it arrives, its chain by number, its ends, and its bandwidth."""
 
     time_us: int
@@ -135,7 +135,7 @@ class Tables:
     chains: tuple[Chain, ...]
     sites: tuple[Site, ...] = field(default=())
     links: tuple[Link, ...] = field(default=())
-    arrivals: tuple[Arrival, ...] = field(default=())
+    arrivals: tuple[TracedRequest, ...] = field(default=())
 
     def __post_init__(self) -> None:
         for what, rows in (("VNF", self.vnfs), ("chain", self.chains), ("data center", self.sites)):

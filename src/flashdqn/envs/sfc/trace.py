@@ -21,7 +21,7 @@ from pathlib import Path
 
 from flashdqn.core.errors import ConfigError
 from flashdqn.core.files import read_limited_file
-from flashdqn.envs.sfc.tables import Arrival, Tables
+from flashdqn.envs.sfc.tables import Tables, TracedRequest
 
 MOST_BYTES = 16_000_000
 COLUMNS = ("time_ms", "chain", "source")
@@ -44,7 +44,7 @@ def read_trace(path: Path, tables: Tables, dcs: tuple[int, int]) -> Tables:
     if unknown := [name for name in found if name not in (*COLUMNS, *OPTIONAL)]:
         raise ConfigError(f"{path}:1: unknown column '{str(unknown[0])[:40]}'.")
     names = [site.name for site in tables.sites] or [str(d) for d in range(dcs[0])]
-    arrivals: list[Arrival] = []
+    arrivals: list[TracedRequest] = []
     for row in rows:
         where = f"{path}:{rows.line_num}"
         arrival = parse_arrival(where, row, tables, names)
@@ -60,7 +60,9 @@ def read_trace(path: Path, tables: Tables, dcs: tuple[int, int]) -> Tables:
     return dataclasses.replace(tables, arrivals=tuple(arrivals))
 
 
-def parse_arrival(where: str, row: Mapping[str, str | None], tables: Tables, names: list[str]) -> Arrival:
+def parse_arrival(
+    where: str, row: Mapping[str, str | None], tables: Tables, names: list[str]
+) -> TracedRequest:
     """One row; a mistake is one sentence with file and line."""
     chains = [chain.name for chain in tables.chains]
     name = (row["chain"] or "").strip()
@@ -74,7 +76,7 @@ def parse_arrival(where: str, row: Mapping[str, str | None], tables: Tables, nam
         raise ConfigError(f"{where}: source and target are both '{names[source]}': name two data centers.")
     mean = sum(tables.chains[chain].mbps) / 2
     mbps = parse_number(where, "mbps", row["mbps"], 1_000_000) if (row.get("mbps") or "").strip() else mean
-    return Arrival(round(1000 * time), chain, source, target, max(1, round(1000 * mbps)))
+    return TracedRequest(round(1000 * time), chain, source, target, max(1, round(1000 * mbps)))
 
 
 def parse_number(where: str, column: str, text: str | None, most: float) -> float:
