@@ -239,7 +239,9 @@ def test_compiled_code_has_the_same_name_in_every_program() -> None:
 def test_helpers_know_the_kernels_of_the_games(preset: str) -> None:
     config = base_config(preset)
     jobs = plan_games(config)
-    assert [job.arguments["device"] for job in jobs] == (["cuda", "cpu"] if preset == "sfc-shown" else ["cuda"])
+    assert [job.arguments["device"] for job in jobs] == (
+        ["cuda", "cpu"] if preset == "sfc-shown" else ["cuda"]
+    )
     assert all(kernel.endswith("_cuda") for kernel in jobs[0].kernels)
     assert not plan_games(base_config("cartpole"))
 
