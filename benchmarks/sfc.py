@@ -69,7 +69,6 @@ FORMER_DEMOS = {
 }
 TRAINED = {
     "learned": Trained("sfc", {}),
-    "learned-longer": Trained("sfc-gpu", {}),
     "shown": Trained("sfc-shown", {}),
     "learned-may-wait": Trained("sfc", {"env.waiting": "always"}, "always"),
     "learned-by-value": Trained("sfc", {}, by_value=True),

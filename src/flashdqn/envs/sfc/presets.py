@@ -36,20 +36,6 @@ BEST = Preset(
     },
 )
 
-ON_GPU = Preset(
-    "the same on a GPU: many networks at once, large batches, and many more transitions",
-    {
-        "steps": 60_000_000,
-        "envs": 2048,
-        "train_ratio": 0.00390625,
-        "replay": {"capacity": 2_000_000},
-        "learn": {"batch_size": 2048, "starts": 200_000, "lr_over": 60_000_000},
-        "eval": {"every": 0},
-        "log": {"every": 1_000_000},
-    },
-    base=BEST,
-)
-
 SHOWN = Preset(
     "the same, and a rule shows how: it needs fewer steps",
     {
@@ -104,4 +90,4 @@ SEED = Preset(
     base=PAPER,
 )
 
-PRESETS = {"sfc": BEST, "sfc-gpu": ON_GPU, "sfc-shown": SHOWN, "sfc-paper": PAPER, "sfc-seed": SEED}
+PRESETS = {"sfc": BEST, "sfc-shown": SHOWN, "sfc-paper": PAPER, "sfc-seed": SEED}
