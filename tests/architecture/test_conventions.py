@@ -27,6 +27,7 @@ VALUES = {
     "flashdqn.export.int8": "root.manager.disable",  # logging's level
     "flashdqn.learn.flat": "parameter.grad",  # a tensor
     "flashdqn.networks.build": "network.decoder",  # a module of PyTorch's
+    "flashdqn.networks.fused.fit": "module.fused_on",  # the name of a device
     "flashdqn.training.backends.cpu.update": "parameter.grad",
     "flashdqn.training.warmup": "parts.collector.env",  # other games, while the own ones must not be touched
 }

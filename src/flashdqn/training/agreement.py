@@ -14,7 +14,7 @@ from flashdqn.training.budget import SaveClock
 from flashdqn.training.counts import Counts, Wishes
 
 
-class Agreement:
+class RankAgreement:
     """This rank's wishes, and what all ranks have agreed on."""
 
     def __init__(self, counts: Counts, ranks: Ranks, checkpoint_minutes: float) -> None:

@@ -22,7 +22,7 @@ from flashdqn.runs import checkpoint
 from flashdqn.runs.best import find_best_checkpoint, mark_best_checkpoint
 from flashdqn.runs.folder import RunFolder
 from flashdqn.runs.records import DEMOS_FILE, FORMAT, SUMMARY_FILE
-from flashdqn.training.agreement import Agreement
+from flashdqn.training.agreement import RankAgreement
 from flashdqn.training.assemble import Parts
 from flashdqn.training.budget import Budget, crosses_doubling, crosses_multiple, find_limits
 from flashdqn.training.callbacks import NO_CALLBACKS, Callbacks, Listener
@@ -74,7 +74,7 @@ class Loop:
         self._evaluated = -1  # the step of the last evaluation
         self._owes_evaluation = False  # one was due at this step, and was cut off
         self._new = False  # not resumed: the work before the first step is still to do
-        self.agreement = Agreement(parts.counts, ranks, config.log.checkpoint_minutes)
+        self.agreement = RankAgreement(parts.counts, ranks, config.log.checkpoint_minutes)
         self.waits: list[dict[str, float]] = []  # at the end, by rank: seconds spent in exchanges
         self._timed: list[Path] = []  # checkpoints that only the clock has asked for, oldest first
         self.listener = Listener(NO_CALLBACKS, folder.shown)  # the user's functions; `run` may be given some

@@ -86,7 +86,7 @@ def detect_io_wait(evidence: Evidence) -> Iterator[Finding]:
         speedup=estimate_speedup(share),
         evidence=(f"Reading takes {share:.0%} of the time: {source.read_line(file, line)}",),
         advice="Read once, and keep it in memory; or map the file, or let a DataLoader's workers read ahead.",
-        example="data = np.load('data.npy', mmap_mode='r')   # before the loop",
+        example="data = np.load('data.npy', mmap_mode='r', allow_pickle=False)   # before the loop",
         limit=Limit.LOADING,
         certainty=compute_certainty(evidence, share, LEAST_SHARE),
     )
