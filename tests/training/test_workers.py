@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,11 @@ from flashdqn.replay.ring import Kind
 from flashdqn.runs import checkpoint
 from flashdqn.runs.tables import read_table
 from flashdqn.show.report import RUN_PAGES
+from flashdqn.training.workers import processes
+from flashdqn.training.workers.channel import Channel
+
+#: Look at what has arrived, and leave it there.
+PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 
 SMALL: dict[str, Any] = {
     "steps": 600,
@@ -149,6 +156,29 @@ def test_a_worker_that_fails_is_replaced_and_named(
     assert said[0].startswith(f"{name} was replaced".capitalize())
     assert reason[mood] in said[0]
     assert run.summary["updates"] == (run.summary["steps"] - 50) // 2
+    assert check_ring(read_state(run.path)) == run.summary["steps"]
+
+
+def test_a_worker_whose_end_is_told_twice_at_once_is_replaced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its channel closes and the nursery tells of it, and both are found by one look."""
+    together = []
+
+    def wait_for_both(sources: list[Any], seconds: float) -> list[Any]:
+        ready = wait(sources, seconds)
+        if any(isinstance(source, Channel) and not source.socket.recv(1, PEEK) for source in ready):
+            together.append(wait(sources[:1], 20.0))
+            ready = wait(sources, 0.0)
+        return ready
+
+    monkeypatch.setattr(processes, "wait", wait_for_both)
+    (tmp_path / "crash").touch()
+    kwargs = {"moods": str(tmp_path), "when": 90, "seconds": 0.002}
+    config = small(tmp_path / "runs", steps=5000, env__kwargs=kwargs, env__workers=4)
+    run = flashdqn.train(config, progress=False)
+    assert any(together)
+    assert run.summary["collectors"]["replaced_workers"] == 1
     assert check_ring(read_state(run.path)) == run.summary["steps"]
 
 

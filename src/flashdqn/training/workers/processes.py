@@ -104,8 +104,10 @@ class ProcessTransport:
         return next(worker for worker, group in enumerate(self._groups) if player in group)
 
     def _take_pieces(self, channel: Channel) -> list[Piece]:
-        worker = next(number for number, known in self._channels.items() if known is channel)
+        worker = next((number for number, known in self._channels.items() if known is channel), None)
         pieces: list[Piece] = []
+        if worker is None:  # its end was told in the same moment: what it had sent is taken, another has its place
+            return pieces
         for message in channel.receive():
             if isinstance(message, Failed):
                 self._reasons[worker] = message.reason
