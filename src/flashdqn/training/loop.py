@@ -252,8 +252,9 @@ class Loop:
             self.report()
         saving = crosses_multiple(config.log.checkpoint_every, before, after)
         late = self.agreement.is_late()
-        last = evaluating and self.budget.share(self.parts.counts, self.spent) >= 1.0
-        if evaluating and self.evaluate(saving or late, last):
+        if self.budget.share(self.parts.counts, self.spent) >= 1.0:
+            pass  # `finish` evaluates and saves, after the updates that are still due
+        elif evaluating and self.evaluate(saving or late):
             pass
         elif saving:
             self.save()
