@@ -34,10 +34,14 @@ class TwinBoard:
         self.scene = first + self.random.below(end - first)
         fewest = self.config.fewest_breaks
         self.left = fewest + self.random.below(self.config.most_breaks - fewest + 1)
-        self.burnable = [c for c, burns in enumerate(self.scenes.burnable[self.scene].tolist()) if burns]
+        self.starts = self.scenes.places[self.scene, : int(self.scenes.counts[self.scene])].tolist()
+        self.free = [c for c, may in enumerate(self.scenes.placeable[self.scene].tolist()) if may]
+        self.worth = self.scenes.stakes[self.scene // len(self.scenes.weathers)].worth(
+            self.scenes.landscapes[0].shape
+        )
         given = [row * self.config.size + column for row, column in self.config.read_ignitions()]
         self.ignitions = [
-            given[f % len(given)] if given else self.burnable[self.random.below(len(self.burnable))]
+            given[f % len(given)] if given else self.starts[self.random.below(len(self.starts))]
             for f in range(self.config.fires)
         ]
         if given:
@@ -55,14 +59,14 @@ class TwinBoard:
             self.breaks.add(action)
         before, self.now = self.now, self.burn()
         self.over = self.left == 0
-        area = self.config.fires * self.config.size**2
+        area = self.config.fires * int(self.worth.sum())
         return float(np.float32(100 * (before - self.now)) / np.float32(area)), self.over
 
     def legal(self) -> set[int]:
-        return set(self.burnable) - self.breaks
+        return set(self.free) - self.breaks
 
     def burn(self) -> int:
-        """Burned cells, all fires together."""
+        """The worth of burned cells, all fires together."""
         self.fire.table.fill_(self.scene)
         self.fire.ignition.copy_(torch.tensor([self.ignitions]))
         self.fire.breaks.zero_()
@@ -70,4 +74,4 @@ class TwinBoard:
             self.fire.breaks[0, cell] = True
         self.fire.command.fill_(BURN)
         self.fire.launch()
-        return int(torch.isfinite(self.fire.arrival).sum())
+        return int((torch.isfinite(self.fire.arrival[0]) * torch.from_numpy(self.worth)).sum())

@@ -57,11 +57,11 @@ def test_what_is_stored_in_another_form_is_decoded() -> None:
     ours = own(FUEL, 1, SMALL_FUEL)
     stored = ours.reset(4)
     obs, info = env.reset(seed=4)
-    assert obs.shape == (14, 8, 8)
+    assert obs.shape == (17, 8, 8)
     assert np.array_equal(obs, ours.decoder(stored)[0].numpy())  # type: ignore[attr-defined]
     assert info["action_mask"].shape == (64,)
     batch, infos = gymnasium.make_vec(FUEL, 3, **SMALL_FUEL).reset(seed=4)
-    assert batch.shape == (3, 14, 8, 8)
+    assert batch.shape == (3, 17, 8, 8)
     assert infos["action_mask"].shape == (3, 64)
 
 

@@ -21,7 +21,7 @@ from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.config import parse_weather
 from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior
 from flashdqn.envs.fuelbreaks.landscape import LAYERS
-from flashdqn.envs.fuelbreaks.observation import CHANNELS, intensity_planes, layer_planes
+from flashdqn.envs.fuelbreaks.observation import CHANNELS, layer_planes, scene_planes
 from flashdqn.envs.fuelbreaks.scenes import build_scenes
 
 slow = settings(
@@ -72,16 +72,16 @@ def stored(obs: torch.Tensor) -> tuple[int, int, set[int]]:
 
 
 def outcomes(twin: TwinBoard) -> list[float]:
-    area = np.float32(twin.config.fires * twin.config.size**2)
-    saved = np.float32(100 * (twin.first - twin.now)) / np.float32(twin.first)
+    area = np.float32(twin.config.fires * int(twin.worth.sum()))
+    saved = np.float32(100 * (twin.first - twin.now)) / np.float32(max(twin.first, 1))
     share = np.float32(len(twin.breaks)) / np.float32(twin.config.size**2)
     return [float(x) for x in (saved, np.float32(twin.first) / area, np.float32(twin.now) / area, share)]
 
 
 @slow
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]), st.booleans())
-def test_boards_do_what_their_twins_do(seed: int, stray: float, held_out: bool) -> None:
-    play_both(SMALL, seed, steps=14, stray=stray, held_out=held_out)
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]), st.booleans(), st.sampled_from(["none", "random"]))
+def test_boards_do_what_their_twins_do(seed: int, stray: float, held_out: bool, maps: str) -> None:
+    play_both(replace(SMALL, maps=maps), seed, steps=14, stray=stray, held_out=held_out)
 
 
 def test_given_ignitions_are_lit_in_turn() -> None:
@@ -116,7 +116,7 @@ def test_the_contract() -> None:
 
 
 def test_planes_are_those_of_the_landscape_and_masks_follow_from_observations() -> None:
-    env = FuelBreaks(SMALL, 6)
+    env = FuelBreaks(replace(SMALL, maps="random"), 6)
     obs = env.reset(1)
     for _ in range(2):
         obs = env.step(env.mask.to(torch.uint8).argmax(1)).obs
@@ -126,13 +126,14 @@ def test_planes_are_those_of_the_landscape_and_masks_follow_from_observations() 
     for i in range(6):
         scene, left, breaks = stored(obs[i])
         land = env.scenes.landscapes[scene // 2]
-        expected = np.zeros((14, 8, 8), dtype=np.float32)
-        expected[:8] = layer_planes(land)
-        expected[8:12] = intensity_planes(fire_behavior(land, env.scenes.weathers[scene % 2]))
+        stakes = env.scenes.stakes[scene // 2]
+        expected = np.zeros((17, 8, 8), dtype=np.float32)
+        expected[:10] = layer_planes(land, stakes)
+        expected[10:15] = scene_planes(fire_behavior(land, env.scenes.weathers[scene % 2]), stakes)
         for cell in breaks:
-            expected[7:12, cell // 8, cell % 8] = 0.0
-            expected[12, cell // 8, cell % 8] = 1.0
-        expected[13] = np.float32(left) / np.float32(0.2 * 64)
+            expected[8:15, cell // 8, cell % 8] = 0.0
+            expected[15, cell // 8, cell % 8] = 1.0
+        expected[16] = np.float32(left) / np.float32(0.2 * 64)
         np.testing.assert_array_equal(planes[i].numpy(), expected)
 
 
@@ -199,7 +200,7 @@ def test_bad_settings_are_one_sentence(case: str) -> None:
 
 
 def test_a_budget_beyond_what_burns_is_refused() -> None:
-    with pytest.raises(EnvError, match=r"budget is 64 breaks, and .* has \d+ cells that burn"):
+    with pytest.raises(EnvError, match=r"budget is 64 breaks, and .* has \d+ cells where a break may lie"):
         FuelBreaks(replace(SMALL, landscapes=12, budget=64), 1)
 
 
@@ -223,7 +224,7 @@ def test_cuda_plays_the_same_games() -> None:
     for _ in range(20):
         action = torch.multinomial(here.mask.float() + 1e-9, 1, generator=generator).squeeze(1)
         one, other = here.step(action), there.step(action.cuda())
-        for a, b in zip(one, other, strict=True):
+        for a, b in zip(one[:5], other[:5], strict=True):  # it tells no elapsed time
             assert torch.equal(a, b.cpu())
         assert torch.equal(here.outcomes, there.outcomes.cpu())
         assert torch.equal(here.decoder(one.obs), there.decoder(other.obs).cpu())
@@ -249,7 +250,7 @@ def test_a_cuda_graph_can_hold_its_steps() -> None:
         action.copy_(other.mask.to(torch.uint8).argmax(1) + k % 2)
         graph.replay()
         step = other.step(action)
-        for a, b in zip(one._step, step, strict=True):
+        for a, b in zip(one._step[:5], step[:5], strict=True):
             assert torch.equal(a, b)
         assert torch.equal(planes, other.decoder(step.obs))
         assert torch.equal(legal, other.mask)

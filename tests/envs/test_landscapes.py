@@ -14,10 +14,11 @@ from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.generate import COUNTRIES, generate_landscape
-from flashdqn.envs.fuelbreaks.geotiff import match_layer_name, write_folder
+from flashdqn.envs.fuelbreaks.geotiff import write_folder
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape, slope_and_aspect
 from flashdqn.envs.fuelbreaks.npz import write_npz
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
+from flashdqn.envs.fuelbreaks.read.layer_names import match_layer_name
 
 rasterio = pytest.importorskip("rasterio")
 
@@ -97,7 +98,7 @@ def test_names_are_landfires() -> None:
         "LF2020_Elev_220_CONUS": "elevation",
         "LC20_SlpD_220": "slope",
         "LC22_F40_230": "fuel_model",
-        "us_140FBFM13": None,
+        "us_140FBFM13": "fuel_model",
         "canopy base height": "canopy_base_height",
         "canopy_height": "canopy_height",
     }

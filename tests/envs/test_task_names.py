@@ -18,7 +18,11 @@ ALLOWED = {
     "envs/__init__.py": "public names: `from flashdqn.envs import SnakeConfig`",
     "envs/user_env.py": "the task `own` itself; its message says how a Gymnasium environment is written",
     "cli/landscapes.py": "a command about the files of one task",
-    "cli/main.py": "the line about that command",
+    "cli/fuelbreaks.py": "commands about plans for one task",
+    "cli/fuelbreaks_common.py": "what these commands share",
+    "cli/fuelbreaks_plan.py": "one of them",
+    "cli/fuelbreaks_score.py": "one of them",
+    "cli/main.py": "the lines about these commands",
     "cli/other_tools.py": "names that users of other trainers know",
     "cli/train.py": "the default preset of the command",
     "cli/arguments.py": "a command to try, in a message",
@@ -28,8 +32,9 @@ ALLOWED = {
     "config/given_env.py": "a name without a prefix is Gymnasium's; a message gives names to try",
     "envs/live_env.py": "an environment that the user passes is one of Gymnasium's",
 }
-#: Packages in which a task may be named: its own, and the doctor, which knows other people's Gymnasium.
-PACKAGES = ("envs/snake/", "envs/sfc/", "envs/fuelbreaks/", "envs/gymnasium/", "doctor/")
+#: Packages in which a task may be named: its own, that of fuel-break plans, and the doctor, which knows other
+#: people's Gymnasium.
+PACKAGES = ("envs/snake/", "envs/sfc/", "envs/fuelbreaks/", "envs/gymnasium/", "planning/", "doctor/")
 
 
 def task_words() -> re.Pattern[str]:

@@ -27,9 +27,9 @@ def random_tables(
                     minutes = rng.integers(1, 4) if whole else rng.uniform(0.5, 9.0)
                     times[table, cell, k] = minutes * direction.length if not whole else minutes
                     opened[table, cell] |= 1 << k
-    return SpreadTables(
-        (rows, columns), kinds, torch.from_numpy(times), torch.from_numpy(opened), torch.from_numpy(burnable)
-    )
+    worth = rng.integers(0, 5, burnable.shape, dtype=np.int32)
+    parts = (torch.from_numpy(part) for part in (times, opened, burnable, worth))
+    return SpreadTables((rows, columns), kinds, *parts)
 
 
 def way(direction):

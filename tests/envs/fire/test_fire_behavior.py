@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from flashdqn.core.errors import ConfigError, EnvError
-from flashdqn.envs.fuelbreaks.config import parse_weather
-from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior, rate_and_intensity_toward
+from flashdqn.core.errors import ConfigError
+from flashdqn.envs.fuelbreaks.fire.behavior import fire_behavior, joint_behavior, rate_and_intensity_toward
 from flashdqn.envs.fuelbreaks.fire.fronts import front_facing
 from flashdqn.envs.fuelbreaks.fire.fuels import burnable_fuels, fuel_name
 from flashdqn.envs.fuelbreaks.fire.surface import flame_length
 from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, Weather
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, NON_BURNABLE, Landscape
-from flashdqn.envs.fuelbreaks.observation import intensity_planes
-from flashdqn.envs.fuelbreaks.scenes import burn_landscapes
 
 REFERENCE = Path(__file__).parent / "reference" / "cells.npz"
 CLOSE = 3e-5  # pyretechnics works in float32
@@ -158,24 +154,10 @@ def test_impossible_weather_is_refused(field: str, value: float) -> None:
 def test_landscapes_computed_together_burn_as_each_alone() -> None:
     """No cell depends on another: the same numbers, to the last bit."""
     landscapes = [generate_landscape(seed, size=12) for seed in range(5)]
-    weathers = [parse_weather(text) for text in ("dry@90", "extreme@225/60")]
-    alone = [fire_behavior(land, weather) for land in landscapes for weather in weathers]
-    together, planes = burn_landscapes(landscapes, weathers)
-    assert len(together) == len(alone)
-    for k, (one, other) in enumerate(zip(together, alone, strict=True)):
-        assert_same_arrays(one, other)
-        assert np.array_equal(planes[k], intensity_planes(other))
-    with pytest.raises(EnvError, match="must have one shape"):
-        burn_landscapes([landscapes[0], generate_landscape(9, size=13)], weathers)
-
-
-def assert_same_arrays(one: Any, other: Any) -> None:
-    for field in fields(one):
-        mine, theirs = getattr(one, field.name), getattr(other, field.name)
-        if is_dataclass(mine):
-            assert_same_arrays(mine, theirs)
-        elif isinstance(mine, np.ndarray):
-            assert mine.dtype == theirs.dtype
-            assert np.array_equal(mine, theirs), field.name
-        else:
-            assert mine == theirs, field.name
+    together = joint_behavior(landscapes, EXTREME)
+    for k, landscape in enumerate(landscapes):
+        alone = fire_behavior(landscape, EXTREME)
+        for name in ("rate", "direction", "eccentricity", "intensity", "flame_length", "crown", "burnable"):
+            mine, other = getattr(together, name)[12 * k : 12 * (k + 1)], getattr(alone, name)
+            assert mine.dtype == other.dtype
+            assert np.array_equal(mine, other), name

@@ -49,7 +49,9 @@ def check(spread: Spread, breaks: list[set[int]]) -> None:
             ignition = int(spread.ignition[b, f])
             twin = burn(tables, int(spread.table[b]), breaks[b], ignition, spread.duration)
             assert spread.arrival[b, f].tolist() == twin
-            assert spread.burned[b, f] == sum(map(math.isfinite, twin))
+            worth = tables.worth[int(spread.table[b])].tolist()
+            burned = (cost for cost, time in zip(worth, twin, strict=True) if math.isfinite(time))
+            assert spread.burned[b, f] == sum(burned)
             check_parents(spread, b, f, rows * columns)
 
 

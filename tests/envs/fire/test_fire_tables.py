@@ -143,7 +143,7 @@ def test_tables_of_many_landscapes_are_those_of_each() -> None:
         assert torch.equal(together.times[i], alone.times[0])
         assert torch.equal(together.open[i], alone.open[0])
         assert torch.equal(together.burnable[i], torch.from_numpy(behaviors[i].burnable.copy()).flatten())
-    assert together.nbytes == 18 * 2500 * (2 * 16 * 4 + 8 + 1)
+    assert together.nbytes == 18 * 2500 * (2 * 16 * 4 + 8 + 1 + 4)
 
 
 def test_nothing_leads_out_of_the_map_or_into_water() -> None:

@@ -35,8 +35,8 @@ class FuelBreaksConfig(EnvConfig):
     landscape_seed: Annotated[int, Between(*SEEDS)] = 0
     """Seed of generated landscapes, and of random windows of rasters."""
     rasters: str = ""
-    """A folder of GeoTIFF layers in LANDFIRE's form, an .npz file, or a folder of these; empty: landscapes are
-    generated. It must stay in its place."""
+    """A GeoTIFF or .lcp file, a folder of GeoTIFF or .asc layers, a Cell2Fire folder, an .npz file, or a folder of
+    these; empty: landscapes are generated. It must stay in its place."""
     crop: Annotated[Literal["center", "random", "centre"], tyro.conf.arg(metavar="{center,random}")] = (
         "random"
     )
@@ -50,6 +50,10 @@ class FuelBreaksConfig(EnvConfig):
     )
     """Kinds of weather; every episode draws one. A weather is mild, dry or extreme, and may add where the wind
     blows from in degrees and its speed in km/h: dry, dry@90, extreme@225/60."""
+    maps: Literal["none", "random"] = "none"
+    """none: fires start in any burnable cell, all area counts the same, and breaks may lie anywhere. random: each
+    landscape may have its own random maps of value at risk (villages), of where fires start, and of cells where
+    no break may lie. One agent then learns to read such maps."""
     budget: Annotated[float, Between(0, MAX_SIZE**2)] = 0.05
     """Number of breaks in an episode; a value below 1 is a share of all cells."""
     least_budget: Annotated[float, Between(0, MAX_SIZE**2)] = 0.0
@@ -57,10 +61,16 @@ class FuelBreaksConfig(EnvConfig):
     fires: Annotated[int, Between(1, MAX_FIRES)] = 3
     """Number of fires that judge every break, with the same ignitions before and after. Every episode draws its own
     ignitions. 3 is fast, 100 normal, 200 thorough."""
+    scouts: Annotated[int, Between(0, MAX_FIRES)] = 0
+    """Number of further fires that judge nothing, and whose paths the agent sees: what burns behind each cell, with
+    the breaks so far. 0: it sees the landscape alone."""
     duration: Annotated[float, Between(0, 10_000, above=True)] = 240.0
     """Duration of a fire in minutes."""
     ignitions: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROW,COLUMN")] = ()
     """Cells where the fires of every episode start, in turn; none: random burnable cells."""
+    sigma: Annotated[float, Between(0, 1, above=True)] = 0.9
+    """σ of the expert domirank, as a share of its bound: small values rank cells by their number of ways, and
+    near 1 neighbors compete."""
 
     def __post_init__(self) -> None:
         check_values(self, "env.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,13 +14,17 @@ from flashdqn.core.saved import require_range
 from flashdqn.core.types import Step
 from flashdqn.envs.fuelbreaks import rules
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
+from flashdqn.envs.fuelbreaks.experts.draws import draw_ignitions
+from flashdqn.envs.fuelbreaks.fire.downstream import observe_flow
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
-from flashdqn.envs.fuelbreaks.observation import stored_obs_spec
+from flashdqn.envs.fuelbreaks.observation import HEADER, count_break_bytes, stored_obs_spec
 from flashdqn.envs.fuelbreaks.scenes import Scenes, check_breaks_fit, check_ignitions, make_scenes
 from flashdqn.envs.kernel_env import copy_actions, copy_state, resolve_kernel_device, restore_state
 
 # The work besides the fires takes a microsecond.
 PARALLEL_FROM = 1024
+#: Where scouts start in given episodes.
+SCOUT_SEED = 5
 
 
 class FuelBreaks:
@@ -28,7 +32,8 @@ class FuelBreaks:
 
     An action is the flat index of a cell. An illegal action places nothing, and costs its share of the budget.
     Outputs are static buffers, overwritten by the next step. The reward is the drop in burned area, a mean over the
-    fires, in percent of the landscape. So an episode's return is the sum of what its breaks saved.
+    fires, in percent of the landscape (of all value, where there is a map of it). So an episode's return is the
+    sum of what its breaks saved.
     """
 
     name = "fuelbreaks"
@@ -53,13 +58,21 @@ class FuelBreaks:
         self.scenes = make_scenes(config, self.device) if scenes is None else scenes
         check_breaks_fit(config, self.scenes)
         check_ignitions(config, self.scenes)
-        self.decoder = self.scenes.planes
+        self.decoder = self.scenes.planes.with_flow() if config.scouts else self.scenes.planes
         self.num_actions = self.decoder.cells
-        self.obs_spec = stored_obs_spec(self.num_actions)
+        self.obs_spec = stored_obs_spec(self.num_actions, config.scouts > 0)
         self.spread = Spread(self.scenes.spread, num_envs, config.fires, config.duration)
+        self.scouts = self._place_scouts()
         self._allocate()
         self._bind(held_out)
         self.reset(0)
+
+    def _place_scouts(self) -> Spread | None:
+        """Fires beside those that judge, whose paths the agent sees."""
+        config = self.config
+        if not config.scouts:
+            return None
+        return Spread(self.scenes.spread, self.num_envs, config.scouts, config.duration, self.spread)
 
     def _allocate(self) -> None:
         n, device = self.num_envs, self.device
@@ -79,23 +92,35 @@ class FuelBreaks:
         config, scenes, spread, n = self.config, self.scenes, self.spread, self.num_envs
         cells = [row * config.size + column for row, column in config.read_ignitions()]
         first, end = scenes.split(held_out)
-        numbers = [first, end, config.fewest_breaks, config.most_breaks, len(cells)]
+        numbers = [first, end, config.fewest_breaks, config.most_breaks, len(cells), config.scouts]
         params = torch.tensor(numbers, dtype=torch.int64, device=self.device)
         given = torch.tensor(cells or [0], dtype=torch.int32, device=self.device)
         obs, reward, terminated, _, mask = self._step[:5]
         assert mask is not None
         self._place = Kernel(rules.place_break, PARALLEL_FROM, skippable=True).bind(
             n, self._action, params, given, scenes.places, scenes.counts, self._state, self._rng, mask,
-            spread.table, spread.ignition, spread.breaks, spread.command,
+            spread.table, spread.ignition, (self.scouts or spread).ignition, spread.breaks, spread.command,
         )  # fmt: skip
         self._settle = Kernel(rules.finish_step, PARALLEL_FROM, skippable=True).bind(
-            n, scenes.burnable, self._state, mask, spread.table, spread.command, spread.burned, obs, reward,
-            terminated, self.outcomes,
+            n, scenes.placeable, scenes.worth, self._state, mask, spread.table, spread.command, spread.burned, obs,
+            reward, terminated, self.outcomes,
+        )  # fmt: skip
+
+        self._observe = None if self.scouts is None else self._bind_flow(self.scouts, obs)
+
+    def _bind_flow(self, scouts: Spread, obs: Tensor) -> Callable[[], None]:
+        n, cells, device = self.num_envs, self.num_actions, self.device
+        work = [torch.zeros((n, cells), dtype=torch.int32, device=device) for _ in range(2)]
+        total = torch.zeros((n, cells), dtype=torch.int64, device=device)
+        first = torch.tensor([HEADER + count_break_bytes(cells)], device=device)
+        return Kernel(observe_flow, 2, skippable=True).bind(
+            n, scouts.table, scouts.ignition, scouts.arrival, scouts.parent, scouts.step, scouts.tables.worth,
+            self.scenes.worth, *work, total, first, obs,
         )  # fmt: skip
 
     @property
     def mask(self) -> Tensor:
-        """Cells that burn and do not hold a break, [N, cells]."""
+        """Cells where a break may lie and none does, [N, cells]."""
         mask = self._step.mask
         assert mask is not None
         return mask
@@ -119,8 +144,12 @@ class FuelBreaks:
         self._state[:, rules.OVER] = 1
         self._state[:, rules.LEFT] = budget
         self._state[:, rules.PLACED] = 0
-        self.spread.launch()
-        self._settle()
+        if self.scouts is not None:
+            generator = torch.Generator(self.device).manual_seed(SCOUT_SEED)
+            self.scouts.ignition.copy_(
+                draw_ignitions(self.scenes, scene.to(self.device), self.config.scouts, generator)
+            )
+        self._burn()
         return self._step.obs
 
     def step(self, action: Tensor) -> Step:
@@ -131,8 +160,15 @@ class FuelBreaks:
 
     def _play(self) -> None:
         self._place()
+        self._burn()
+
+    def _burn(self) -> None:
+        """The fires after a command, and what follows from them."""
         self.spread.launch()
         self._settle()
+        if self.scouts is not None and self._observe is not None:
+            self.scouts.launch()
+            self._observe()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything needed to continue from here, as copies; the fires follow from it."""
@@ -143,11 +179,14 @@ class FuelBreaks:
         settings = "size, fires, number of boards"
         restore_state(self._tensors(), state, "fuel breaks", settings, self._check)
         self.spread.command.fill_(BURN)
-        self.spread.launch()
+        for fires in (self.spread, self.scouts):
+            if fires is not None:
+                fires.launch()
 
     def _check(self, state: Mapping[str, Tensor]) -> None:
         require_range("a scene", state["scene"], 0, len(self.scenes.burnable) - 1)
-        require_range("a cell on fire", state["ignition"], 0, self.num_actions - 1)
+        for name in ("ignition", *(() if self.scouts is None else ("scouted",))):
+            require_range("a cell on fire", state[name], 0, self.num_actions - 1)
         self.decoder.check(state["obs"])
         require_range("an end", state["state"][:, rules.OVER], 0, 1)
         require_range("a budget", state["state"][:, rules.LEFT], 0, 2**31)
@@ -157,6 +196,7 @@ class FuelBreaks:
             "scene": self.spread.table,
             "ignition": self.spread.ignition,
             "breaks": self.spread.breaks,
+            **({} if self.scouts is None else {"scouted": self.scouts.ignition}),
         }
         names = ("obs", "reward", "terminated", "truncated")
         outputs = dict(zip(names, self._step[:4], strict=True)) | {"mask": self.mask}

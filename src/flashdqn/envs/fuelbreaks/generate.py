@@ -102,9 +102,9 @@ def smooth_noise(random: np.random.Generator, size: int, span: float) -> Field:
     row, column = at.astype(np.int64), across.astype(np.int64)
     down, right = np.subtract(at, row, dtype=np.float64), np.subtract(across, column, dtype=np.float64)
     a, b = smoother_step(down)[:, None], smoother_step(right)[None, :]
-    north = lattice[np.ix_(row, column)] * (1 - b) + lattice[np.ix_(row, column + 1)] * b
-    south = lattice[np.ix_(row + 1, column)] * (1 - b) + lattice[np.ix_(row + 1, column + 1)] * b
-    return north * (1 - a) + south * a
+    joined = lattice[:, column] * (1 - b) + lattice[:, column + 1] * b  # [rows of the lattice, size]
+    smooth: Field = joined[row] * (1 - a) + joined[row + 1] * a
+    return smooth
 
 
 def smoother_step(share: Field) -> Field:
@@ -163,19 +163,19 @@ def draw_road(random: np.random.Generator, fuel: Fuel) -> None:
     along = fuel if random.random() < 0.5 else fuel.T
     position = random.uniform(0.15, 0.85) * size
     heading = random.uniform(-0.5, 0.5)
-    before = int(np.clip(position, 0, size - 1))
+    before = int(min(max(position, 0.0), size - 1.0))
     gap_from = int(random.integers(0, size))
     gap = range(gap_from, gap_from + int(random.integers(0, max(1, size // 6) + 1)))
     for step in range(size):
-        heading = float(np.clip(heading + random.normal(0.0, 0.15), -0.9, 0.9))
-        position = float(np.clip(position + heading, 0, size - 1))
+        heading = min(max(heading + random.normal(0.0, 0.15), -0.9), 0.9)
+        position = min(max(position + heading, 0.0), size - 1.0)
         now = int(position)
         if step not in gap:
             along[step, min(before, now) : max(before, now) + 1] = 91
         before = now
 
 
-def make_canopy(random: np.random.Generator, fuel: Fuel) -> dict[str, NDArray[np.float32]]:
+def make_canopy(random: np.random.Generator, fuel: Fuel) -> dict[str, Any]:
     """The canopy for each fuel, with varying density; zero where there are no trees."""
     size = len(fuel)
     vary = np.clip(1.0 + 0.25 * fractal_noise(random, size, max(6.0, 0.25 * size)), 0.3, 1.6)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashdqn.core.errors import EnvError
+from flashdqn.envs.fuelbreaks.georeference import Georeference
 
 #: The layers in the order of the channels; `fuel_model` comes last.
 LAYERS = (
@@ -87,6 +88,7 @@ class Landscape:
     fuel_model: NDArray[np.int16]
     cell_size: float = 30.0  # m
     name: str = "landscape"
+    place: Georeference | None = None  # where it lies; None for generated ones
 
     def __post_init__(self) -> None:
         shape = np.shape(self.fuel_model)
@@ -161,7 +163,10 @@ class Landscape:
             )
         cut = (slice(row, row + size), slice(column, column + size))
         layers: dict[str, Any] = {layer: getattr(self, layer)[cut] for layer in LAYERS}
-        return Landscape(**layers, cell_size=self.cell_size, name=name or f"{self.name}@{row},{column}")
+        place = None if self.place is None else self.place.move_corner(row, column)
+        return Landscape(
+            **layers, cell_size=self.cell_size, name=name or f"{self.name}@{row},{column}", place=place
+        )
 
     def layers(self) -> dict[str, NDArray[Any]]:
         """The layers by name, in the order of `LAYERS`."""

@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 
 from flashdqn.core.errors import EnvError, FlashDQNError
 from flashdqn.core.files import read_limited_file, replace_file
+from flashdqn.envs.fuelbreaks.georeference import Georeference
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape, check_cell_count, shorten_error
 
 CELL_SIZE, USUAL_CELL_SIZE = "cell_size", 30.0
+#: Where a landscape lies, if it is known: six numbers, and the coordinate system as bytes of UTF-8.
+TRANSFORM, CRS = "transform", "crs"
 #: The largest file, in bytes.
 MOST_BYTES = 2**31
 #: The most arrays in a file.
@@ -45,7 +48,9 @@ def read_npz(path: Path) -> Landscape:
     if missing := [layer for layer in LAYERS if layer not in arrays]:
         raise EnvError(f"The landscape {path} lacks {', '.join(missing)}.")
     layers: dict[str, Any] = {layer: arrays[layer] for layer in LAYERS}
-    return Landscape(**layers, cell_size=read_cell_size(path, arrays), name=path.stem)
+    return Landscape(
+        **layers, cell_size=read_cell_size(path, arrays), name=path.stem, place=read_place(path, arrays)
+    )
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -59,7 +64,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         for name, entry in zip(names, entries, strict=True):
             # Opened also where it is not read: this compares the names in the archive.
             with archive.open(entry) as file:
-                if name in (*LAYERS, CELL_SIZE):
+                if name in (*LAYERS, CELL_SIZE, TRANSFORM, CRS):
                     arrays[name] = read_array(path, name, file)
         return arrays
 
@@ -104,9 +109,27 @@ def read_cell_size(path: Path, arrays: dict[str, NDArray[Any]]) -> float:
     return float(value.item())
 
 
+def read_place(path: Path, arrays: dict[str, NDArray[Any]]) -> Georeference | None:
+    """Where a landscape lies; None if the file does not say it."""
+    if TRANSFORM not in arrays:
+        return None
+    numbers, text = arrays[TRANSFORM], arrays.get(CRS, np.zeros(0, dtype=np.uint8))
+    if numbers.shape != (6,) or not np.isfinite(numbers).all() or text.dtype != np.uint8:
+        raise EnvError(f"In {path}, {TRANSFORM} must be six numbers, and {CRS} a text as bytes.")
+    a, b, c, d, e, f = map(float, numbers)
+    return Georeference(text.tobytes().decode("utf-8", errors="replace"), (a, b, c, d, e, f))
+
+
+def list_place_arrays(place: Georeference | None) -> dict[str, NDArray[Any]]:
+    """The arrays that say where a landscape lies."""
+    if place is None:
+        return {}
+    return {TRANSFORM: np.array(place.transform), CRS: np.frombuffer(place.crs.encode(), dtype=np.uint8)}
+
+
 def write_npz(landscape: Landscape, path: Path) -> None:
     """Write all layers to one file, in their own units."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    layers: dict[str, Any] = {**landscape.layers()}
+    layers: dict[str, Any] = {**landscape.layers(), **list_place_arrays(landscape.place)}
     with replace_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **layers, cell_size=np.float64(landscape.cell_size))

@@ -72,21 +72,27 @@ MEDIUM = Preset(
 )
 
 FULL = Preset(
-    "fuel breaks on landscapes of 50x50 cells, with a network of 26 GFLOP, for a GPU (docs/fuelbreaks.md)",
+    "fuel breaks on landscapes of 50x50 cells, for a GPU: the agent that plans (docs/planning.md)",
     {
-        "steps": 1_000_000,
-        "envs": 128,
-        "env": {"size": 50, "landscapes": 192, "fires": 100},
-        # 26 GFLOP for a forward pass over 50x50 cells.
-        "network": {"channels": (128, 128, 256, 256, 256, 256), "attention": 4, "hidden": (256,)},
-        "replay": {"capacity": 1_000_000},
-        "learn": {"starts": 10_000, "lr": 3e-4, "lr_end": 3e-5, "lr_over": 1_000_000},
-        "explore": {"end": 0.002},
-        "eval": {"every": 100_000},
+        "steps": 900_000,
+        "train_ratio": 1 / 64,
+        "env": {
+            "size": 50,
+            "landscapes": 512,
+            "fires": 64,
+            # One agent for all: area or houses, fires from anywhere or from some places, eight kinds of weather.
+            "maps": "random",
+            "weathers": (
+                "dry@0", "dry@90", "dry@180", "dry@270", "dry@45/30", "mild@225/25", "extreme@135",
+                "extreme@315/30",
+            ),
+        },
+        "replay": {"capacity": 500_000},
+        "learn": {"batch_size": 128, "starts": 10_000, "lr_over": 900_000},
+        "eval": {"every": 225_000},
         "log": {"every": 25_000, "checkpoint_every": 500_000},
-        "runtime": {"precision": "bf16"},
     },
-    base=SMALL,
-)
+    base=MEDIUM,
+)  # fmt: skip
 
 PRESETS = {"fuelbreaks-small": SMALL, "fuelbreaks-20": MEDIUM, "fuelbreaks": FULL}

@@ -15,13 +15,13 @@ from flashdqn.envs.fuelbreaks.observation import HEADER
 
 #: Number of values in a board's state.
 STATE = 5
-OVER, LEFT, PLACED, FIRST, NOW = range(STATE)  # FIRST, NOW: burned cells, all fires together
+OVER, LEFT, PLACED, FIRST, NOW = range(STATE)  # FIRST, NOW: worth of burned cells, all fires together
 
 #: Parameters that all boards share.
-FIRST_SCENE, END_SCENE, FEWEST, MOST, GIVEN = range(5)
+FIRST_SCENE, END_SCENE, FEWEST, MOST, GIVEN, SCOUTS = range(6)
 
-#: The score is the share of the burned area that the breaks saved, in percent of what burned without them.
-#: The others are shares of the landscape, 0 … 1: burned without the breaks, burned with them, and the breaks.
+#: The score is the share of the burned area (or value) that the breaks saved, in percent of what burned without
+#: them. The others are shares of the landscape, 0 … 1: burned without the breaks, burned with them, and the breaks.
 OUTCOMES = ("score", "burned_before", "burned_after", "breaks")
 
 
@@ -38,12 +38,13 @@ def place_break(
     mask: Array,
     scene: Array,
     ignition: Array,
+    scouted: Array,
     breaks: Array,
     command: Array,
 ) -> None:
     """Tell the fire what to do on board `i`: a new episode, a break, or nothing where the action is not legal."""
     if state[i, OVER] != 0:
-        start_episode(i, params, given, places, counts, state, rng, scene, ignition, breaks)
+        start_episode(i, params, given, places, counts, state, rng, scene, ignition, scouted, breaks)
         command[i] = BURN
         return
     cell = action[i]
@@ -66,9 +67,10 @@ def start_episode(
     rng: Array,
     scene: Array,
     ignition: Array,
+    scouted: Array,
     breaks: Array,
 ) -> None:
-    """Draw a scene, a budget and where the fires start."""
+    """Draw a scene, a budget and where the fires start, scouts included."""
     key, at = rng[i, 0], rng[i, 1]
     first, fewest = params[FIRST_SCENE], params[FEWEST]
     chosen = first + below(random_bits(key, at), params[END_SCENE] - first)
@@ -79,9 +81,12 @@ def start_episode(
             ignition[i, f] = given[f % params[GIVEN]]
         else:
             ignition[i, f] = places[chosen, below(random_bits(key, at + 2 + f), counts[chosen])]
+    at += 2 + fires
+    for f in range(params[SCOUTS]):
+        scouted[i, f] = places[chosen, below(random_bits(key, at + f), counts[chosen])]
     for c in range(cells):
         breaks[i, c] = False
-    rng[i, 1] = at + 2 + fires
+    rng[i, 1] = at + params[SCOUTS]
     scene[i] = chosen
     state[i, LEFT], state[i, PLACED] = budget, 0
 
@@ -89,7 +94,8 @@ def start_episode(
 @inner
 def finish_step(
     i: Scalar,
-    burnable: Array,
+    placeable: Array,
+    worth: Array,
     state: Array,
     mask: Array,
     scene: Array,
@@ -105,11 +111,11 @@ def finish_step(
     total = np.int64(0)
     for f in range(fires):
         total += burned[i, f]
-    area = np.float32(fires * cells)
+    area = np.float32(fires * worth[scene[i]])
     reward[i] = np.float32(0.0)
     if state[i, OVER] != 0:
         state[i, OVER], state[i, FIRST] = 0, total
-        observe_scene(i, burnable, scene, mask, obs)
+        observe_scene(i, placeable, scene, mask, obs)
     else:
         reward[i] = np.float32(100 * (state[i, NOW] - total)) / area
         if command[i] >= 0:
@@ -122,17 +128,17 @@ def finish_step(
     if terminated[i]:
         state[i, OVER] = 1
         before = state[i, FIRST]
-        outcomes[i, 0] = np.float32(100 * (before - total)) / np.float32(before)
+        outcomes[i, 0] = np.float32(100 * (before - total)) / np.float32(max(before, 1))
         outcomes[i, 1] = np.float32(before) / area
         outcomes[i, 2] = np.float32(total) / area
         outcomes[i, 3] = np.float32(state[i, PLACED]) / np.float32(cells)
 
 
 @inner
-def observe_scene(i: Scalar, burnable: Array, scene: Array, mask: Array, obs: Array) -> None:
+def observe_scene(i: Scalar, placeable: Array, scene: Array, mask: Array, obs: Array) -> None:
     """Write the first observation of an episode: the scene without breaks."""
     obs[i, 0], obs[i, 1] = scene[i] % 256, scene[i] // 256
     for c in range(mask.shape[1]):
-        mask[i, c] = burnable[scene[i], c]
-    for k in range(HEADER, obs.shape[1]):
+        mask[i, c] = placeable[scene[i], c]
+    for k in range(HEADER, HEADER + (mask.shape[1] + 7) // 8):
         obs[i, k] = 0

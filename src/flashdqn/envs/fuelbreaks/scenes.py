@@ -6,6 +6,8 @@ import functools
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,20 +19,19 @@ from flashdqn.compute.device import format_bytes, free_bytes
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.collection import collect_landscapes
 from flashdqn.envs.fuelbreaks.config import MAX_SCENES, FuelBreaksConfig
-from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, joint_behavior, split_behavior
-from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
+from flashdqn.envs.fuelbreaks.fire.scene_fires import SceneFires
+from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 from flashdqn.envs.fuelbreaks.fire.weather import Weather
+from flashdqn.envs.fuelbreaks.generate_stakes import generate_stakes
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
-from flashdqn.envs.fuelbreaks.observation import Planes, intensity_planes, layer_planes
+from flashdqn.envs.fuelbreaks.observation import HOTTEST, LAYER_PLANES, Planes, ignition_plane, layer_planes
+from flashdqn.envs.fuelbreaks.stakes import Stakes
 
-#: Bytes of a cell in one weather: its tables, and its behavior in fire while they are computed.
-BYTES_PER_CELL = 400
-
-#: Cells whose fires are computed together: fewer would take more calls, more would leave the processor's cache.
-CELLS_AT_ONCE = 10_000
+#: Bytes of a cell in one weather: 166 of its tables, maps and planes, and some to work with.
+BYTES_PER_CELL = 200
 
 #: The settings that determine the scenes. Budget, fires and ignitions do not.
-_SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers")
+_SHAPING = ("size", "landscapes", "held_out", "landscape_seed", "rasters", "crop", "weathers", "maps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,18 @@ class Scenes:
     """Scene s is landscape s // weathers in weather s % weathers; those of the held-out landscapes come last."""
 
     landscapes: tuple[Landscape, ...]
+    stakes: tuple[Stakes, ...]  # of each landscape
     weathers: tuple[Weather, ...]
     learn: int  # landscapes to learn on
     spread: SpreadTables
     planes: Planes
     burnable: Tensor  # [S, cells] bool: where fire spreads in this weather
-    places: Tensor  # [S, cells] int32: the numbers of the burnable cells, in order
-    counts: Tensor  # [S] int32: the number of burnable cells
+    placeable: Tensor  # [S, cells] bool: where a break may lie
+    places: (
+        Tensor  # [S, cells] int32: the first `counts` of a row are cells; a random one is a random ignition
+    )
+    counts: Tensor  # [S] int32
+    worth: Tensor  # [S] int64: of all cells together
 
     def __len__(self) -> int:
         return len(self.landscapes) * len(self.weathers)
@@ -71,7 +77,14 @@ def make_scenes(config: FuelBreaksConfig, device: torch.device) -> Scenes:
 def _make_cached(config: FuelBreaksConfig, device: torch.device) -> Scenes:
     check_scenes_fit(config, device)
     landscapes, learn = collect_landscapes(config)
-    return build_scenes(landscapes, config.read_weathers(), learn, device)
+    return build_scenes(landscapes, config.read_weathers(), learn, device, collect_stakes(config, landscapes))
+
+
+def collect_stakes(config: FuelBreaksConfig, landscapes: list[Landscape]) -> list[Stakes]:
+    """The maps of each landscape."""
+    if config.maps == "none":
+        return [Stakes()] * len(landscapes)
+    return [generate_stakes(config.landscape_seed + k, land) for k, land in enumerate(landscapes)]
 
 
 def check_scenes_fit(config: FuelBreaksConfig, device: torch.device) -> None:
@@ -90,69 +103,105 @@ def check_scenes_fit(config: FuelBreaksConfig, device: torch.device) -> None:
 
 
 def build_scenes(
-    landscapes: list[Landscape], weathers: list[Weather], learn: int, device: torch.device
+    landscapes: list[Landscape],
+    weathers: list[Weather],
+    learn: int,
+    device: torch.device,
+    stakes: list[Stakes] | None = None,
 ) -> Scenes:
-    """Build the scenes of landscapes that have one shape."""
+    """Build the scenes of landscapes that have one shape. Without stakes, area is protected, fires start in any
+    burnable cell, and breaks may lie there."""
+    stakes = [Stakes()] * len(landscapes) if stakes is None else stakes
+    for land, given in zip(landscapes, stakes, strict=True):
+        given.check_shape(land.shape)
     if len(landscapes) * len(weathers) > MAX_SCENES:
         raise ConfigError(
             f"{len(landscapes)} landscapes in {len(weathers)} kinds of weather are more than {MAX_SCENES} "
             "scenes: lower "
             "env.landscapes, env.held_out or the number of env.weathers."
         )
-    behaviors, heat = burn_landscapes(landscapes, weathers)
-    layers = torch.from_numpy(np.stack([layer_planes(land) for land in landscapes])).to(device)
-    intensities = torch.from_numpy(heat).to(device)
-    burnable = np.stack([fire.burnable.reshape(-1) for fire in behaviors])
-    order = np.argsort(~burnable, axis=1, kind="stable").astype(np.int32)  # burnable cells first
-    there = torch.from_numpy(burnable).to(device)
+    fires = SceneFires(len(landscapes), find_shape(landscapes), weathers, HOTTEST)
+    maps = SceneMaps.make_room(len(landscapes), len(weathers), fires.shape)
+    with ThreadPoolExecutor(cores()) as pool:  # neither NumPy nor the kernel holds Python's lock
+        list(pool.map(partial(fill_maps, fires, maps), itertools.count(), landscapes, stakes))
+
+    def move(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    placeable, planes = move(maps.placeable), fires.planes.reshape(len(fires.planes), -1, *fires.shape)
+    spread = fires.make_tables(maps.worth, device)
     return Scenes(
         landscapes=tuple(landscapes),
+        stakes=tuple(stakes),
         weathers=tuple(weathers),
         learn=learn,
-        spread=spread_tables(behaviors, device),
-        planes=Planes(layers, intensities, there),
-        burnable=there,
-        places=torch.from_numpy(order).to(device),
-        counts=torch.from_numpy(burnable.sum(1).astype(np.int32)).to(device),
+        spread=spread,
+        planes=Planes(move(maps.layers), move(planes), placeable),
+        burnable=spread.burnable,
+        placeable=placeable,
+        places=move(maps.places),
+        counts=move(maps.counts),
+        worth=move(maps.worth.sum(1, dtype=np.int64)),
     )
 
 
-def burn_landscapes(
-    landscapes: list[Landscape], weathers: list[Weather]
-) -> tuple[list[FireBehavior], NDArray[np.float32]]:
-    """The behavior of fire in every scene, and its intensity planes [S, 4, H, W]."""
-    if len({land.shape for land in landscapes}) > 1:
-        shapes = sorted({land.shape for land in landscapes})
-        raise EnvError(f"All landscapes of a set must have one shape; these have {shapes}.")
-    (rows, columns), count = landscapes[0].shape, len(weathers)
-    behaviors: dict[int, FireBehavior] = {}
-    planes = np.empty((len(landscapes) * count, 4, rows, columns), dtype=np.float32)
-    at_once = max(1, CELLS_AT_ONCE // (rows * columns))
+def find_shape(landscapes: list[Landscape]) -> tuple[int, int]:
+    """The one shape of all landscapes."""
+    shapes = {land.shape for land in landscapes}
+    if len(shapes) > 1:
+        raise EnvError(f"All landscapes of a set must have one shape; these have {sorted(shapes)}.")
+    return shapes.pop()
 
-    def burn(start: int, k: int) -> None:
-        some = landscapes[start : start + at_once]
-        joint = joint_behavior(some, weathers[k])
-        scenes = range(start * count + k, (start + len(some)) * count, count)
-        behaviors.update(zip(scenes, split_behavior(joint, some), strict=True))
-        heat = intensity_planes(joint).reshape(4, len(some), rows, columns)
-        planes[scenes.start : scenes.stop : count] = heat.swapaxes(0, 1)
 
-    with ThreadPoolExecutor(cores()) as pool:  # NumPy computes without holding Python's lock
-        work = itertools.product(range(0, len(landscapes), at_once), range(count))
-        for done in [pool.submit(burn, *which) for which in work]:
-            done.result()
-    return [behaviors[scene] for scene in range(len(planes))], planes
+class SceneMaps(NamedTuple):
+    """What `Scenes` holds besides fire."""
+
+    layers: NDArray[np.float32]  # [L, 10, H, W]
+    worth: NDArray[np.int32]  # [S, cells]
+    placeable: NDArray[np.bool_]  # [S, cells]
+    places: NDArray[np.int32]  # [S, cells]
+    counts: NDArray[np.int32]  # [S]
+
+    @classmethod
+    def make_room(cls, landscapes: int, weathers: int, shape: tuple[int, int]) -> SceneMaps:
+        """Arrays to be filled."""
+        scenes = (landscapes * weathers, shape[0] * shape[1])
+        return cls(
+            np.empty((landscapes, LAYER_PLANES, *shape), dtype=np.float32),
+            np.empty(scenes, dtype=np.int32),
+            np.empty(scenes, dtype=np.bool_),
+            np.zeros(scenes, dtype=np.int32),
+            np.empty(scenes[0], dtype=np.int32),
+        )
+
+
+def fill_maps(fires: SceneFires, maps: SceneMaps, k: int, landscape: Landscape, stakes: Stakes) -> None:
+    """Burn landscape `k` in all weathers, and write its maps."""
+    some = fires.burn(k, landscape)
+    maps.layers[k] = layer_planes(landscape, stakes)
+    maps.worth[some] = stakes.worth(landscape.shape)
+    for scene in range(some.start, some.stop):
+        burnable = fires.burnable[scene]
+        fires.planes[scene, -1] = ignition_plane(stakes, burnable)
+        maps.placeable[scene] = find_placeable(stakes, burnable)
+        cells = stakes.ignition_cells(burnable)
+        maps.places[scene, : len(cells)], maps.counts[scene] = cells, len(cells)
+
+
+def find_placeable(stakes: Stakes, burnable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where a break may lie, [cells]: where something burns, and nobody forbids it."""
+    return burnable if stakes.forbidden is None else burnable & ~stakes.forbidden.reshape(-1)
 
 
 def check_breaks_fit(config: FuelBreaksConfig, scenes: Scenes) -> None:
     """Refuse a budget that does not fit into some landscape."""
-    scene = int(scenes.counts.argmin())
-    fewest = int(scenes.counts[scene])
+    free = scenes.placeable.sum(1)
+    scene = int(free.argmin())
+    fewest = int(free[scene])
     if config.most_breaks > fewest:
         raise EnvError(
-            f"The budget is {config.most_breaks} breaks, and {scenes.name(scene)} has {fewest} cells that "
-            "burn: lower "
-            "env.budget."
+            f"The budget is {config.most_breaks} breaks, and {scenes.name(scene)} has {fewest} cells where a break "
+            "may lie: lower env.budget."
         )
 
 

@@ -29,7 +29,7 @@ def make_fuel_breaks(config: FuelBreaksConfig, num_envs: int, device: torch.devi
 
 def count_fire_bytes(config: FuelBreaksConfig) -> int:
     """Bytes of a board's fires: of each, time and parent of every cell; and the open directions."""
-    return config.size**2 * (5 * config.fires + 13)
+    return config.size**2 * (5 * (config.fires + config.scouts) + 13)
 
 
 def view_fuel_breaks(env: FuelBreaks) -> View:
@@ -52,8 +52,11 @@ FUEL_BREAKS = Task(
     make=make_fuel_breaks,
     presets=PRESETS,
     view=view_fuel_breaks,
-    experts={name: partial(make_expert, name) for name in ("domirank", "betweenness", "lookahead")},
-    kernels=lambda config: ("prepare_board", "run_fire", "place_break", "finish_step"),
+    experts={name: partial(make_expert, name) for name in ("domirank", "betweenness", "dpv", "lookahead")},
+    kernels=lambda config: (
+        *("prepare_board", "run_fire", "place_break", "finish_step"),
+        *(("observe_flow",) if config.scouts else ()),
+    ),
     smallest=lambda config: replace(
         config, landscapes=2, held_out=2, rasters="", ignitions=(), budget=1, least_budget=0
     ),

@@ -12,12 +12,16 @@ come from either side, and divided by its largest entry.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.fire.directions import fire_directions
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
+
+if TYPE_CHECKING:
+    from flashdqn.envs.fuelbreaks.env import FuelBreaks
 
 #: σ as a share of its bound: neighbors compete, short of instability.
 SIGMA = 0.9

@@ -5,11 +5,16 @@ It judges by its own fires, drawn again for every break. It does not know where 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from flashdqn.envs.fuelbreaks.env import FuelBreaks
+from flashdqn.envs.fuelbreaks.experts.draws import draw_ignitions
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
+
+if TYPE_CHECKING:
+    from flashdqn.envs.fuelbreaks.env import FuelBreaks
 
 FIRES = 64
 
@@ -24,18 +29,10 @@ class Lookahead:
         self.generator = torch.Generator(env.device).manual_seed(seed)
 
     def scores(self) -> Tensor:
-        """[N, cells]: burned cells saved, all fires together."""
+        """[N, cells]: what a break would save, all fires together."""
         own, theirs = self.spread, self.env.spread
         own.table.copy_(theirs.table)
         own.breaks.copy_(theirs.breaks)
-        own.ignition.copy_(self.draw(own.table.to(torch.int64)))
+        own.ignition.copy_(draw_ignitions(self.env.scenes, own.table, self.fires, self.generator))
         own.launch()
         return own.savings().to(torch.float64)
-
-    def draw(self, scene: Tensor) -> Tensor:
-        """Random burnable cells of each board's scene, [N, fires]; some may hold a break, and burn nothing."""
-        scenes = self.env.scenes
-        size = (len(scene), self.fires)
-        share = torch.rand(size, generator=self.generator, device=self.env.device, dtype=torch.float64)
-        nth = (share * scenes.counts[scene][:, None]).to(torch.int64)
-        return scenes.places[scene].gather(1, nth)

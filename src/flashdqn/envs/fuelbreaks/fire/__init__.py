@@ -7,11 +7,13 @@ from flashdqn.envs.fuelbreaks.fire.weather import DRY, EXTREME, MILD, WEATHERS, 
 
 if TYPE_CHECKING:
     from flashdqn.envs.fuelbreaks.fire.behavior import FireBehavior, fire_behavior, rate_and_intensity_toward
+    from flashdqn.envs.fuelbreaks.fire.once import burn_once
     from flashdqn.envs.fuelbreaks.fire.spread import BURN, KEEP, Spread
     from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables, spread_tables
 else:
     _NAMES = {
         "behavior": ("FireBehavior", "fire_behavior", "rate_and_intensity_toward"),
+        "once": ("burn_once",),
         "spread": ("BURN", "KEEP", "Spread"),
         "tables": ("SpreadTables", "spread_tables"),
     }
@@ -30,6 +32,7 @@ __all__ = [
     "Spread",
     "SpreadTables",
     "Weather",
+    "burn_once",
     "fire_behavior",
     "rate_and_intensity_toward",
     "spread_tables",

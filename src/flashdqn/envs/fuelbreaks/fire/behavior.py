@@ -78,16 +78,6 @@ def joint_behavior(landscapes: Sequence[Landscape], weather: Weather) -> FireBeh
     return _summarize_fronts(_compute_fronts(joint, weather), joint.cell_size)
 
 
-def split_behavior(joint: FireBehavior, landscapes: Sequence[Landscape]) -> list[FireBehavior]:
-    """The behavior in each of the landscapes that were joined, as views."""
-    ends = np.cumsum([len(land.fuel_model) for land in landscapes])
-    rows = [slice(end - len(land.fuel_model), end) for end, land in zip(ends, landscapes, strict=True)]
-    return [
-        replace(_cut_rows(joint, some), cell_size=float(land.cell_size))
-        for some, land in zip(rows, landscapes, strict=True)
-    ]
-
-
 def rate_and_intensity_toward(
     behavior: FireBehavior, azimuth: float | NDArray[Any]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -209,15 +199,6 @@ def _fall_back_to_north(vector: Field, second: Field) -> Field:
     """The vector; where it is 0 the second one, and where both are 0 north."""
     vector = np.where(np.any(vector != 0, axis=-1, keepdims=True), vector, second)
     return np.where(np.any(vector != 0, axis=-1, keepdims=True), vector, np.array([0.0, 1.0, 0.0]))
-
-
-def _cut_rows(value: Any, rows: slice) -> Any:
-    """A dataclass of arrays with some rows of each."""
-    if isinstance(value, np.ndarray):
-        return value[rows]
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    return type(value)(*(_cut_rows(getattr(value, field.name), rows) for field in fields(value)))
 
 
 def _freeze_arrays(value: Any) -> None:

@@ -96,25 +96,39 @@ def start_fire(n: Scalar, b: Scalar, thread: Scalar, threads: Scalar, fires: Fir
 
 
 @cuda_function
-def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> Scalar:
-    """Reset all cells whose path led through a new break, and mark them for the first round; return whether any."""
+def is_cut(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> Scalar:
+    """Whether a new break lies on a path of the fire; all threads answer the same."""
     rows, columns = fires.params[ROWS], fires.params[COLUMNS]
-    row, column, cells = cell // columns, cell % columns, fires.arrival.shape[1]
-    for i in range(thread, cells, threads):
-        fires.work[n, 0, i] = 0
-    cuda.syncthreads()
+    row, column = cell // columns, cell % columns
     found = 0
     if thread == 0 and fires.ignition[n] == cell and fires.arrival[n, cell] != INFINITE:
-        fires.work[n, 0, cell] = CUT
         found = 1
     for t in range(thread, fires.touching.shape[0], threads):
         r, c = row + fires.touching[t, TO_ROW], column + fires.touching[t, TO_COLUMN]
         inside = 0 <= r < rows and 0 <= c < columns
         if inside and fires.parent[n, r * columns + c] == fires.touching[t, MOVE]:
-            fires.work[n, 0, r * columns + c] = CUT
             found = 1
-    if cuda.syncthreads_or(np.int32(found)) == 0:
+    return cuda.syncthreads_or(np.int32(found)) != 0
+
+
+@cuda_function
+def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar, fires: Fires) -> Scalar:
+    """Reset all cells whose path led through a new break, and mark them for the first round; return whether any."""
+    rows, columns = fires.params[ROWS], fires.params[COLUMNS]
+    row, column, cells = cell // columns, cell % columns, fires.arrival.shape[1]
+    if not is_cut(n, cell, thread, threads, fires):  # most fires: before anything is written
         return False
+    for i in range(thread, cells, threads):
+        fires.work[n, 0, i] = 0
+    cuda.syncthreads()
+    if thread == 0 and fires.ignition[n] == cell and fires.arrival[n, cell] != INFINITE:
+        fires.work[n, 0, cell] = CUT
+    for t in range(thread, fires.touching.shape[0], threads):
+        r, c = row + fires.touching[t, TO_ROW], column + fires.touching[t, TO_COLUMN]
+        inside = 0 <= r < rows and 0 <= c < columns
+        if inside and fires.parent[n, r * columns + c] == fires.touching[t, MOVE]:
+            fires.work[n, 0, r * columns + c] = CUT
+    cuda.syncthreads()
     grew = 1
     while grew != 0:
         found = 0
@@ -176,10 +190,10 @@ def run_fire(n: Scalar, thread: Scalar, threads: Scalar, *arrays: Array) -> None
                 improved = 1
         changed = cuda.syncthreads_or(np.int32(improved))
         mark += 1
-    burned = 0
+    burned, table = 0, fires.table[b]
     for cell in range(thread, cells, threads):
         if fires.arrival[n, cell] != INFINITE:
-            burned += 1
+            burned += fires.worth[table, cell]
     if thread == 0:
         fires.burned[n] = 0
     cuda.syncthreads()

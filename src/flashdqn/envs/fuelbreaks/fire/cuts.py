@@ -97,8 +97,8 @@ def cut_paths(n: Scalar, cell: Scalar, lane: Scalar, passable: Array, b: Scalar,
 def reconnect_cells(
     n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, count: Scalar, fires: Fires
 ) -> Scalar:
-    """Reach cut-off cells from the cells around them, where there is time; return how many are reached."""
-    waiting = 0
+    """Reach cut-off cells from the cells around them, where there is time; return the worth of those reached."""
+    waiting, reached = 0, 0
     for i in range(count):
         cell = fires.work[lane, CUT, i]
         ways = passable[b, cell]
@@ -116,9 +116,19 @@ def reconnect_cells(
             fires.parent[n, cell] = by
             add_to_bucket(lane, cell, best, fires)
             waiting += 1
+            reached += fires.worth[table, cell]
     if waiting == 0:
         return 0
-    return waiting + spread_fire(n, table, lane, passable, b, waiting, fires)
+    return reached + spread_fire(n, table, lane, passable, b, waiting, fires)
+
+
+@inner
+def worth_of_cut(table: Scalar, lane: Scalar, count: Scalar, fires: Fires) -> Scalar:
+    """The worth of the cells that `cut_paths` has cut off."""
+    total = 0
+    for i in range(count):
+        total += fires.worth[table, fires.work[lane, CUT, i]]
+    return total
 
 
 @inner
@@ -151,19 +161,21 @@ def run_fires_in_lane(lane: Scalar, *arrays: Array) -> None:
         elif command >= 0:
             count = cut_paths(n, command, lane, fires.passable, b, fires)
             if count > 0:
+                lost = worth_of_cut(fires.table[b], lane, count, fires)
                 reached = reconnect_cells(n, fires.table[b], lane, fires.passable, b, count, fires)
-                fires.burned[n] += reached - count
+                fires.burned[n] += reached - lost
         n += fires.params[LANES]
 
 
 @inner
-def count_cells_saved(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
-    """How many cells of all fires of a board a break would save; restores everything."""
-    saved = 0
+def add_up_savings(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Scalar:
+    """What a break would save of all fires of a board; restores everything."""
+    saved, table = 0, fires.table[b]
     for n in range(b * fires.params[FIRES], (b + 1) * fires.params[FIRES]):
         count = cut_paths(n, cell, lane, fires.trial, lane, fires)
         if count > 0:
-            saved += count - reconnect_cells(n, fires.table[b], lane, fires.trial, lane, count, fires)
+            saved += worth_of_cut(table, lane, count, fires)
+            saved -= reconnect_cells(n, table, lane, fires.trial, lane, count, fires)
             for i in range(count):
                 target = fires.work[lane, CUT, i]
                 fires.arrival[n, target] = fires.old[lane, i]
@@ -173,7 +185,7 @@ def count_cells_saved(b: Scalar, cell: Scalar, lane: Scalar, fires: Fires) -> Sc
 
 @inner
 def try_breaks_in_lane(lane: Scalar, *arrays: Array) -> None:
-    """Count what a break in each cell would save, for every board of a lane."""
+    """Add up what a break in each cell would save, for every board of a lane."""
     fires = Fires(*arrays)
     cells = fires.passable.shape[1]
     b = lane
@@ -184,6 +196,6 @@ def try_breaks_in_lane(lane: Scalar, *arrays: Array) -> None:
             fires.saved[b, cell] = 0
             if fires.burnable[fires.table[b], cell] and not fires.breaks[b, cell]:
                 close_moves(fires.trial, lane, cell, fires)
-                fires.saved[b, cell] = count_cells_saved(b, cell, lane, fires)
+                fires.saved[b, cell] = add_up_savings(b, cell, lane, fires)
                 reopen_moves(b, cell, lane, fires)
         b += fires.params[TRIERS]

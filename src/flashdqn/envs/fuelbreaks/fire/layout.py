@@ -39,12 +39,13 @@ class Fires(NamedTuple):
     ignition: Array  # [N] int32
     arrival: Array  # [N, H·W] float32
     parent: Array  # [N, H·W] int8
-    burned: Array  # [N] int32
+    burned: Array  # [N] int32: the worth of all cells that burn
     saved: Array  # [B, H·W] int32
     times: Array  # [L, H·W, K] float32: minutes of the move out of a cell
     into: Array  # [L, H·W, K] float32: minutes of the move into a cell
     open: Array  # [L, H·W] int64
     burnable: Array  # [L, H·W] bool
+    worth: Array  # [L, H·W] int32: what is lost if a cell burns
     step: Array  # [K] int32: what each direction adds to a cell's number
     outside: Array  # [K] float32: the share of each move that remains after half a cell
     touching: Array  # [T, TOUCHING] int32: the moves that a break ends

@@ -81,8 +81,9 @@ def directions_reached_sooner(
 def spread_fire(
     n: Scalar, table: Scalar, lane: Scalar, passable: Array, b: Scalar, waiting: Scalar, fires: Fires
 ) -> Scalar:
-    """Visit the `waiting` cells of the queue and all that follow; return the number of newly reached cells."""
+    """Visit the `waiting` cells of the queue and all that follow; return the worth of newly reached cells."""
     # Take the rows once, so the loop indexes arrays of one axis.
+    worth = fires.worth[table]
     arrival, parent, times, ways = fires.arrival[n], fires.parent[n], fires.times[table], passable[b]
     after, before, head = fires.work[lane, AFTER], fires.work[lane, BEFORE], fires.head[lane]
     duration = fires.limits[DURATION]
@@ -108,7 +109,7 @@ def spread_fire(
             time = here + times[cell, k]
             earlier = arrival[target]
             if earlier == INFINITE:
-                reached += 1
+                reached += worth[target]
                 waiting += 1
             elif before[target] == SETTLED:
                 waiting += 1
@@ -122,9 +123,10 @@ def spread_fire(
 
 @inner
 def light_ignition(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> Scalar:
-    """Queue the moves out of the ignition, which burns half a cell around at once; return how many cells wait."""
+    """Queue the moves out of the ignition, which burns half a cell around at once; return how many cells wait, and
+    their worth."""
     cell, table = fires.ignition[n], fires.table[b]
-    waiting = 0
+    waiting, reached = 0, 0
     for k in range(fires.step.shape[0]):
         if (fires.passable[b, cell] >> k) & 1 != 0:
             time = fires.times[table, cell, k] * fires.outside[k]
@@ -134,7 +136,8 @@ def light_ignition(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> Scalar:
                 fires.parent[n, target] = k
                 add_to_bucket(lane, target, time, fires)
                 waiting += 1
-    return waiting
+                reached += fires.worth[table, target]
+    return waiting, reached
 
 
 @inner
@@ -147,5 +150,6 @@ def burn_fire(n: Scalar, b: Scalar, lane: Scalar, fires: Fires) -> None:
     fires.burned[n] = 0
     if cell >= 0 and fires.burnable[table, cell] and not fires.breaks[b, cell]:
         fires.arrival[n, cell] = np.float32(0.0)
-        waiting = light_ignition(n, b, lane, fires)
-        fires.burned[n] = 1 + waiting + spread_fire(n, table, lane, fires.passable, b, waiting, fires)
+        waiting, reached = light_ignition(n, b, lane, fires)
+        reached += spread_fire(n, table, lane, fires.passable, b, waiting, fires)
+        fires.burned[n] = fires.worth[table, cell] + reached

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -41,17 +43,36 @@ SURFACE, CANOPY = 0, ELLIPSE
 INTENSITY, CRITICAL, EAST, NORTH, CELL = range(2 * ELLIPSE, 2 * ELLIPSE + 5)
 
 
+class Compass(NamedTuple):
+    """The directions of K rays, as the kernel reads them."""
+
+    rays: Field  # [K, 2] unit vectors (east, north)
+    order: NDArray[np.int64]  # [K] around the compass
+    fine: Field  # [K · FINE, 2]
+    turn: Field  # [NORMALS, 2]: directions that a front may face, in the plane of the slope
+
+
+@cache
+def compass_tables(compass: tuple[Direction, ...]) -> Compass:
+    """The tables of a set of directions."""
+    azimuths = [direction.azimuth for direction in compass]
+    turns = [90.0 - 360.0 * k / NORMALS for k in range(NORMALS)]
+    return Compass(
+        unit_vectors(azimuths),
+        np.argsort(azimuths),
+        unit_vectors(_fan_azimuths(azimuths)),
+        unit_vectors(turns),
+    )
+
+
 def ray_slowness(every: Sequence[Fronts], compass: Sequence[Direction]) -> Field:
     """Minutes per meter on the map along each direction, [L, H, W, K]; infinite where nothing burns."""
     cell = np.stack([_kernel_inputs(fronts) for fronts in every])  # [L, H, W, CELL]
     flat = torch.from_numpy(cell.reshape(-1, CELL))
-    rays = torch.from_numpy(_unit_vectors([direction.azimuth for direction in compass]))
-    order = torch.from_numpy(np.argsort([direction.azimuth for direction in compass]))
     slow = torch.empty(len(flat), len(compass), dtype=torch.float64)
-    fine = torch.from_numpy(_unit_vectors(_fan_azimuths([direction.azimuth for direction in compass])))
-    turn = torch.from_numpy(_unit_vectors([90.0 - 360.0 * k / NORMALS for k in range(NORMALS)]))
-    front = torch.empty(len(flat), FRONT, dtype=torch.float64)
-    Kernel(cell_slowness, parallel_from=SERIAL).bind(len(flat), flat, rays, order, fine, turn, front, slow)()
+    tables = map(torch.from_numpy, compass_tables(tuple(compass)))
+    front = torch.empty(FRONT, dtype=torch.float64)  # of one cell at a time
+    Kernel(cell_slowness, parallel_from=SERIAL).bind(len(flat), flat, *tables, front, slow)()
     found: Field = slow.numpy().reshape(*cell.shape[:-1], len(compass))
     return found
 
@@ -76,15 +97,13 @@ def cell_slowness(
     leading = front_rates(i, cell, turn, front)
     if leading == 0 or leading == NORMALS:
         shape = SURFACE if leading == 0 else CANOPY
-        for k in range(count):
-            # a rate until the end
-            slow[i, k] = ray_speed(i, leading, rays[k, 0], rays[k, 1], cell, turn, front)
+        write_ellipse_speeds(i, shape, rays, cell, slow)  # rates until the end
         factor = math.sqrt(polygon_area(i, rays, order, slow) / ellipse_area(i, shape, cell))
     else:
         for k in range(count):
             area = 0.0
             for j in range(k * FINE, (k + 1) * FINE):
-                area += ray_speed(i, leading, fine[j, 0], fine[j, 1], cell, turn, front) ** 2
+                area += ray_speed(i, fine[j, 0], fine[j, 1], cell, turn, front) ** 2
             slow[i, k] = math.sqrt(area / FINE)
         factor = 1.0
     for k in range(count):
@@ -125,7 +144,7 @@ def front_rates(i: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
             if above > rate:
                 rate = above
                 leading += 1
-        front[i, j] = rate
+        front[j] = rate
     store_canopy_edges(i, cell, front)
     return leading
 
@@ -134,7 +153,7 @@ def front_rates(i: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
 def store_canopy_edges(i: Scalar, cell: Array, front: Array) -> None:
     """Store the two directions where the canopy stops burning: the rate jumps there, often to its minimum."""
     e, share = cell[i, SURFACE + ECCENTRICITY], cell[i, CRITICAL] / cell[i, INTENSITY]
-    front[i, EDGE_RATE] = np.inf
+    front[EDGE_RATE] = np.inf
     # front_share, solved for the cosine to the head.
     cosine = (share * share - (1.0 - e) / (1.0 + e)) / (2.0 * share) * (1.0 + e) / max(e, 1e-9)
     if share <= 0.0 or not -1.0 < cosine < 1.0:
@@ -149,23 +168,17 @@ def store_canopy_edges(i: Scalar, cell: Array, front: Array) -> None:
     first = (east + up * a) / axis
     second = (north * axis * axis + up * b - east * a * b) / (axis * plane)
     sine = math.sqrt(1.0 - cosine * cosine)
-    front[i, EDGE_RATE] = cell[i, SURFACE + RATE] * share
-    front[i, LEFT], front[i, LEFT + 1] = first * cosine - second * sine, second * cosine + first * sine
-    front[i, RIGHT], front[i, RIGHT + 1] = first * cosine + second * sine, second * cosine - first * sine
+    front[EDGE_RATE] = cell[i, SURFACE + RATE] * share
+    front[LEFT], front[LEFT + 1] = first * cosine - second * sine, second * cosine + first * sine
+    front[RIGHT], front[RIGHT + 1] = first * cosine + second * sine, second * cosine - first * sine
 
 
 @inner
-def ray_speed(
-    i: Scalar, leading: Scalar, east: Scalar, north: Scalar, cell: Array, turn: Array, front: Array
-) -> Scalar:
-    """Meters per minute on the map along a horizontal unit vector."""
+def ray_speed(i: Scalar, east: Scalar, north: Scalar, cell: Array, turn: Array, front: Array) -> Scalar:
+    """Meters per minute on the map along a horizontal unit vector, for both fires together."""
     a, b = cell[i, EAST], cell[i, NORTH]
     up = east * a + north * b
     long = math.sqrt(1.0 + up * up)  # meters along the slope per meter on the map
-    if leading == 0:
-        return ellipse_radius(i, SURFACE, east / long, north / long, up / long, cell) / long
-    if leading == NORMALS:
-        return ellipse_radius(i, CANOPY, east / long, north / long, up / long, cell) / long
     # The ray in terms of the plane's axes.
     axis, plane = math.sqrt(1.0 + a * a), math.sqrt(1.0 + a * a + b * b)
     first = (east + up * a) / (axis * long)
@@ -173,12 +186,12 @@ def ray_speed(
     least = np.inf
     for j in range(NORMALS):
         facing = turn[j, 0] * first + turn[j, 1] * second
-        if facing > LEAST_FACING and front[i, j] < least * facing:
-            least = front[i, j] / facing
+        if facing > LEAST_FACING and front[j] < least * facing:
+            least = front[j] / facing
     for edge in (LEFT, RIGHT):
-        facing = front[i, edge] * first + front[i, edge + 1] * second
-        if front[i, EDGE_RATE] < np.inf and facing > LEAST_FACING:
-            least = min(least, front[i, EDGE_RATE] / facing)
+        facing = front[edge] * first + front[edge + 1] * second
+        if front[EDGE_RATE] < np.inf and facing > LEAST_FACING:
+            least = min(least, front[EDGE_RATE] / facing)
     return least / long
 
 
@@ -191,10 +204,16 @@ def front_share(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scala
 
 
 @inner
-def ellipse_radius(i: Scalar, shape: Scalar, east: Scalar, north: Scalar, up: Scalar, cell: Array) -> Scalar:
-    """The radius of an ellipse from its focus, in m/min along the slope."""
-    e = cell[i, shape + ECCENTRICITY]
-    return cell[i, shape + RATE] * (1.0 - e) / (1.0 - e * cosine_to_head(i, shape, east, north, up, cell))
+def write_ellipse_speeds(i: Scalar, shape: Scalar, rays: Array, cell: Array, speed: Array) -> None:
+    """Meters per minute on the map along each ray: the radius of an ellipse from its focus."""
+    e, a, b = cell[i, shape + ECCENTRICITY], cell[i, EAST], cell[i, NORTH]
+    head_east, head_north = cell[i, shape + HEAD_EAST], cell[i, shape + HEAD_NORTH]
+    head_up, least = cell[i, shape + HEAD_UP], cell[i, shape + RATE] * (1.0 - e)
+    for k in range(rays.shape[0]):
+        east, north = rays[k, 0], rays[k, 1]
+        up = east * a + north * b
+        long = math.sqrt(1.0 + up * up)  # meters along the slope per meter on the map
+        speed[i, k] = least / (long - e * (east * head_east + north * head_north + up * head_up))
 
 
 @inner
@@ -239,7 +258,7 @@ def _fan_azimuths(azimuths: Sequence[float]) -> list[float]:
     return fan
 
 
-def _unit_vectors(azimuths: Sequence[float]) -> Field:
+def unit_vectors(azimuths: Sequence[float]) -> Field:
     """Unit vectors (east, north), [N, 2]."""
     angle = np.radians(azimuths)
     return np.stack((np.sin(angle), np.cos(angle)), axis=1)

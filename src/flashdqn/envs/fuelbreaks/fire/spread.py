@@ -12,7 +12,7 @@ host, and on CUDA a launch can be captured in a graph::
     spread.breaks.zero_()         # [B, H·W] bool
     spread.command.fill_(BURN)    # burn all fires from scratch: table, ignitions and breaks as they are now
     spread.launch()
-    spread.burned                 # [B, F] int32: cells burned
+    spread.burned                 # [B, F] int32: the worth of all burned cells; their number if each is worth 1
     spread.arrival                # [B, F, H·W] float32: minutes; infinite where fire does not arrive in time
     spread.parent                 # [B, F, H·W] int8: it came from cell − step[parent]; −1: lit there, or no fire
 
@@ -52,7 +52,15 @@ PARALLEL_FROM = 512
 class Spread:
     """Fires on `num_boards` boards, `fires` on each; see the module's docstring."""
 
-    def __init__(self, tables: SpreadTables, num_boards: int, fires: int, duration: float = 240.0) -> None:
+    def __init__(
+        self,
+        tables: SpreadTables,
+        num_boards: int,
+        fires: int,
+        duration: float = 240.0,
+        beside: Spread | None = None,
+    ) -> None:
+        """`beside`: other fires on the same boards. Both have the same tables, commands and breaks, as tensors."""
         if num_boards < 1 or fires < 1:
             raise EnvError(
                 f"Fire needs at least one board and one fire; got {num_boards} boards and {fires} fires."
@@ -66,6 +74,8 @@ class Spread:
         self.table = torch.zeros(num_boards, dtype=torch.int32, device=device)
         self.command = torch.full_like(self.table, KEEP)
         self.breaks = torch.zeros(num_boards, cells, dtype=torch.bool, device=device)
+        if beside is not None:
+            self.table, self.command, self.breaks = beside.table, beside.command, beside.breaks
         self.ignition = torch.full((num_boards, fires), -1, dtype=torch.int32, device=device)
         self.arrival = torch.full((num_boards, fires, cells), math.inf, device=device)
         self.parent = torch.full(self.arrival.shape, layout.NO_PARENT, dtype=torch.int8, device=device)
@@ -79,13 +89,18 @@ class Spread:
         self._try: Callable[[], None] | None = None
         self._twin: Spread | None = None
 
+    @property
+    def arrays(self) -> Fires:
+        """Everything as the kernels see it, for other kernels that burn fires in this room."""
+        return self._arrays
+
     def launch(self) -> None:
         """Do what `command` says on every board."""
         for launch in self._launches:
             launch()
 
     def savings(self) -> Tensor:
-        """For every cell, how many cells of all fires of a board one break there would save, [B, H·W] int32.
+        """For every cell, the worth of what one break there would save of a board's fires, [B, H·W] int32.
 
         Exact for one break more than now; changes nothing. On CUDA the host computes it.
         """
@@ -146,6 +161,7 @@ class Spread:
             into=self.tables.into,
             open=self.tables.open,
             burnable=self.tables.burnable,
+            worth=self.tables.worth,
             step=step.to(device),
             outside=outside.to(device),
             touching=moves.to(device),

@@ -7,6 +7,7 @@ say which directions are open: those whose path leads only through burnable cell
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from flashdqn.envs.fuelbreaks.fire.rays import ray_slowness
 DIRECTIONS = 16
 #: The shortest move in minutes: long enough for float32 not to lose it when it is added to a time of arrival.
 SHORTEST = 0.01
-AT_ONCE = 20_000  # cells computed together: more would take more memory, fewer more calls
+AT_ONCE = 20_000  # cells computed together: more would leave the processor's cache, fewer take more calls
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,19 @@ class SpreadTables:
     times: Tensor  # [L, H·W, K] float32: minutes of the move out of a cell
     open: Tensor  # [L, H·W] int64: bit k says whether direction k is open
     burnable: Tensor  # [L, H·W] bool: whether fire spreads in a cell
+    worth: Tensor  # [L, H·W] int32: what is lost if a cell burns; 1 everywhere counts area
     into: Tensor = field(init=False)  # [L, H·W, K] float32: minutes of the move into a cell
 
     def __post_init__(self) -> None:
         into = torch.empty_like(self.times)
-        for k, direction in enumerate(fire_directions(self.directions)):
-            down, right = direction.offset
-            # Values that wrap around the edge are never read: no direction is open there.
-            into[..., k] = self.times[..., k].roll(down * self.shape[1] + right, dims=1)
+        on_cpu = self.device.type == "cpu"
+        at_once = max(1, AT_ONCE // math.prod(self.shape)) if on_cpu else max(1, len(into))
+        for start in range(0, len(into), at_once):
+            some = slice(start, start + at_once)
+            for k, direction in enumerate(fire_directions(self.directions)):
+                down, right = direction.offset
+                # Values that wrap around the edge are never read: no direction is open there.
+                into[some, :, k] = self.times[some, :, k].roll(down * self.shape[1] + right, dims=1)
         object.__setattr__(self, "into", into)
 
     @property
@@ -55,19 +61,22 @@ class SpreadTables:
 
     def to(self, device: torch.device | str) -> SpreadTables:
         """The same tables on another device."""
-        parts = (self.times, self.open, self.burnable)
+        parts = (self.times, self.open, self.burnable, self.worth)
         return SpreadTables(self.shape, self.directions, *(part.to(device) for part in parts))
 
     @property
     def nbytes(self) -> int:
         """Memory of the tables in bytes."""
-        return 2 * self.times.nbytes + self.open.nbytes + self.burnable.nbytes
+        return 2 * self.times.nbytes + self.open.nbytes + self.burnable.nbytes + self.worth.nbytes
 
 
 def spread_tables(
-    behaviors: Sequence[FireBehavior], device: torch.device | str = "cpu", count: int = DIRECTIONS
+    behaviors: Sequence[FireBehavior],
+    device: torch.device | str = "cpu",
+    count: int = DIRECTIONS,
+    worth: NDArray[np.int32] | None = None,
 ) -> SpreadTables:
-    """The tables of landscapes of one shape, with 8, 16, 24 or 32 directions."""
+    """The tables of landscapes of one shape, with 8, 16, 24 or 32 directions; every cell is worth 1 by default."""
     if not behaviors:
         raise EnvError("Fire needs at least one landscape to spread on; none was given.")
     shapes = {behavior.burnable.shape for behavior in behaviors}
@@ -86,7 +95,8 @@ def spread_tables(
     fill(0)  # it compiles what the others use
     with ThreadPoolExecutor(cores()) as pool:  # neither NumPy nor the kernel holds Python's lock
         list(pool.map(fill, range(at_once, len(behaviors), at_once)))
-    parts = (times, opened, burnable.reshape(opened.shape))
+    worth = np.ones(opened.shape, dtype=np.int32) if worth is None else worth
+    parts = (times, opened, burnable.reshape(opened.shape), worth)
     return SpreadTables((rows, columns), count, *(torch.from_numpy(part).to(device) for part in parts))
 
 
