@@ -27,6 +27,13 @@ FIRST_WORDS = ("preset", "env", "env-id", "env-name", "game", "task", "gym")
 #: Commands that take the settings of a training, after what to train on.
 WITH_SETTINGS = ("train", "profile", "sweep")
 
+#: What other commands take as words without a flag.
+TAKEN_WORDS = {
+    "cache": "it takes one action",
+    "fuelbreaks plan": "it takes one landscape",
+    "fuelbreaks score": "it takes one landscape and one plan",
+}
+
 #: Flags that people give to a command that has another word for it.
 MEANT_BY_COMMAND = {
     "export": {"format": "to", "type": "to"},
@@ -38,7 +45,7 @@ MEANT_BY_COMMAND = {
 def parse(command: str, kind: Any, arguments: list[str], known: list[str], default: Any = None) -> Any:
     """Arguments as a dataclass; tyro's complaints become one sentence."""
     more = {} if default is None else {"default": default}
-    name = command.split()[0]
+    name = command if command in TAKEN_WORDS else command.split()[0]
     if not {"-h", "--help"} & set(arguments):
         flags = list_flags(kind, default)
         arguments = read_arguments(arguments, flags, lambda word: refuse_flag(name, word, known))
@@ -75,13 +82,8 @@ def refuse_unknown(command: str, unknown: list[str], known: list[str]) -> None:
         return
     word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
     if not word.startswith("-"):
-        order = (
-            "the preset comes first, then the flags"
-            if command in WITH_SETTINGS
-            else "it takes one run"
-            if command != "cache"
-            else "it takes one action"
-        )
+        usual = "the preset comes first, then the flags" if command in WITH_SETTINGS else "it takes one run"
+        order = TAKEN_WORDS.get(command, usual)
         raise ConfigError(f"{describe_value(word)} is one word too many: {order}.")
     refuse_flag(command, word, known)
 

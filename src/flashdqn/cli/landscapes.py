@@ -46,7 +46,10 @@ class CheckArguments:
     """
 
     path: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="PATH")]
-    """A folder of GeoTIFF layers, an .npz file, or a folder that holds several of them."""
+    """A GeoTIFF or .lcp file, a folder of GeoTIFF or .asc layers, a Cell2Fire folder, an .npz file, or a folder
+    that holds several of them."""
+    holes: Literal["refuse", "nonburnable"] = "refuse"
+    """Cells without data: refuse the landscape, or take them as bare ground."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,10 @@ class ShowArguments:
     """
 
     path: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="PATH")] = None
-    """A folder of GeoTIFF layers, or an .npz file; without it, a landscape is generated."""
+    """A GeoTIFF or .lcp file, a folder of GeoTIFF or .asc layers, a Cell2Fire folder, or an .npz file; without
+    it, a landscape is generated."""
+    holes: Literal["refuse", "nonburnable"] = "refuse"
+    """Cells without data: refuse the landscape, or take them as bare ground."""
     seed: Annotated[int, Between(*SEEDS)] = 0
     """Seed of the generated landscape."""
     size: Annotated[int, Between(4, 2048)] = 50
@@ -130,7 +136,8 @@ def check_landscapes(arguments: list[str]) -> int:
     bad = 0
     for path in find_landscapes(asked.path):
         try:
-            print_line(f"{path}: fine. {summarize_landscape(read_landscape(path))}")
+            landscape = read_landscape(path, asked.holes, print_note)
+            print_line(f"{path}: fine. {summarize_landscape(landscape)}")
         except FlashDQNError as error:
             bad += 1
             print_line(str(error))
@@ -147,7 +154,9 @@ def show_landscape(arguments: list[str]) -> int:
     asked = parse("landscapes show", ShowArguments, arguments, landscape_flag_names(ShowArguments))
     check_picture(asked.out)
     landscape = (
-        generate_landscape(asked.seed, asked.size) if asked.path is None else read_landscape(asked.path)
+        generate_landscape(asked.seed, asked.size)
+        if asked.path is None
+        else read_landscape(asked.path, asked.holes, print_note)
     )
     print_line(f"{landscape.name}: {summarize_landscape(landscape)}")
     for layer in LAYERS[:-1]:
@@ -199,6 +208,11 @@ def is_known_flag(word: str, kind: type) -> bool:
         *landscape_flag_names(kind),
         "help",
     )
+
+
+def print_note(text: str) -> None:
+    """Print what a reader had to assume."""
+    print_line(f"Note: {text}")
 
 
 def print_line(text: str) -> None:

@@ -153,6 +153,7 @@ COMMANDS = {
     "export": "write a trained agent as an ONNX or TorchScript file, and check it",
     "presets": "list the presets, the algorithms and their variants",
     "envs": "list the environments and their settings",
+    "fuelbreaks": "plan fuel breaks for your own landscape, or judge a plan of yours",
     "landscapes": "make, check and show the ground that fuel breaks are placed on",
     "cache": "show, check or clear the compiled code on disk",
     "profile": "why a training is as fast as it is, and what would make it faster",

@@ -25,7 +25,7 @@ tr > :first-child { position: sticky; left: 0; background: var(--ground); }
 td:first-child { white-space: nowrap; }
 .pairs td, .pairs th { white-space: normal; overflow-wrap: anywhere; } .pairs th { min-width: 8rem; }
 .stacked td:first-child { white-space: normal; min-width: 12rem; }
-@media (max-width: 46rem) {
+@media screen and (max-width: 46rem) {
   .stacked, .stacked tbody, .stacked tr { display: block; } .stacked .head { display: none; }
   .stacked tr { border-top: 1px solid var(--line); padding: .5rem 0; }
   .stacked td { display: grid; grid-template-columns: minmax(7rem, 2fr) minmax(0, 3fr); gap: .6rem;

@@ -1,0 +1,78 @@
+"""What burns behind each cell, with the breaks so far, as an agent with scouts sees it.
+
+In a training a few scouts burn on one landscape. Here as many for the same area burn on the whole landscape, and a
+window's share of them stands for the fires that start in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashdqn.envs.fuelbreaks.fire.downstream import BITS, FINEST, STEPS
+from flashdqn.envs.fuelbreaks.fire.single_fires import SingleFires
+from flashdqn.planning.ground import Ground
+from flashdqn.planning.judge import PLANNING, make_random
+from flashdqn.planning.tiles import MapWindow
+from flashdqn.planning.window_view import cut_cells
+
+#: Scouts for every 2,500 cells: more than a training has, and spread evenly, so that plans depend less on chance.
+PER_AREA = 128
+#: Of a small landscape.
+FEWEST = 64
+
+
+class FlowMap:
+    """The weight of all cells behind each cell, summed over the scouts of every scenario."""
+
+    def __init__(self, ground: Ground, seed: int = 0) -> None:
+        self.ground = ground
+        self.fires = SingleFires(ground.tables, ground.problem.duration)
+        self.count = max(FEWEST, round(PER_AREA * ground.cells / 2500))
+        random = make_random(seed, PLANNING, "scouts")
+        self.scouts = [self._draw(s, random) for s in range(len(ground.shares))]
+        self.total = np.zeros((len(self.scouts), ground.cells))
+        self._known = False
+
+    def _draw(self, scenario: int, random: np.random.Generator) -> NDArray[np.int64]:
+        reached = np.cumsum(self.ground.ignition_weight(scenario))
+        luck = (np.arange(self.count) + random.random(self.count)) / self.count
+        cells: NDArray[np.int64] = np.searchsorted(reached, luck * reached[-1], side="right")
+        return cells
+
+    def place(self, cells: Sequence[int]) -> None:
+        """Add breaks."""
+        self.fires.place(np.array(cells, dtype=np.int64))
+        self._known = False
+
+    def count_again(self) -> None:
+        """Burn the scouts with the breaks that lie now, if that is not done."""
+        if not self._known:
+            for s, scouts in enumerate(self.scouts):
+                table = np.full(len(scouts), s)
+                self.total[s] = self.fires.add_up_downstream(table, scouts, self.ground.weight)
+        self._known = True
+
+    def observe(self, window: MapWindow) -> NDArray[np.uint8]:
+        """The bytes of a window's cells in every scenario, [S, cells of the window]."""
+        shape = self.ground.problem.landscape.shape
+        mean = cut_cells(self.ground.weight, shape, window).mean()
+        seen = np.zeros((len(self.scouts), window.shape[0] * window.shape[1]), dtype=np.uint8)
+        for s in range(len(self.scouts)):
+            lit = self.ground.ignition_weight(s)
+            share = cut_cells(lit, shape, window).sum() / self.ground.ignition_totals[s]
+            if share > 0 and mean > 0:
+                behind = cut_cells(self.total[s], shape, window)
+                seen[s] = flow_bytes(behind, self.count * share * mean)
+        return seen
+
+
+def flow_bytes(total: NDArray[np.float64], unit: float) -> NDArray[np.uint8]:
+    """`fire.downstream.flow_byte` for arrays."""
+    amount = np.floor(total * FINEST / unit).astype(np.int64) + 1
+    power = np.frexp(amount.astype(np.float64))[1] - 1
+    found = STEPS * power + ((amount << BITS) >> power) - STEPS
+    seen: NDArray[np.uint8] = np.minimum(found, 255).astype(np.uint8)
+    return seen
