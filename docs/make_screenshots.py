@@ -1,8 +1,8 @@
-"""Make the pictures of docs/watching.md in a headless Chromium, from finished runs:
+"""Make the pictures of docs/watching.md and docs/planning.md in a headless Chromium, from finished runs and plans:
 
-python docs/make_screenshots.py --snake RUN --sfc RUN --gym RUN --fuelbreaks RUN --compare RUN RUN …
+python docs/make_screenshots.py --snake RUN --sfc RUN --gym RUN --fuelbreaks RUN --compare RUN RUN … --plan FOLDER
 
-Each is made only where its run is given.
+Each is made only where its run is given; FOLDER is what `flashdqn fuelbreaks plan` wrote.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def main() -> None:
     )
     for name in ("snake", "sfc", "gym", "fuelbreaks"):
         parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--plan", type=Path)
     parser.add_argument("--compare", type=Path, nargs="*", default=[])
     given = parser.parse_args()
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
@@ -108,6 +109,8 @@ def main() -> None:
         if given.compare:
             path = write_comparison(given.compare, Path(folder) / "comparison.html")
             shoot_page(browser, path, "comparison")
+        if given.plan:
+            shoot_page(browser, given.plan.resolve() / "plan.html", "plan-page")
         browser.close()
 
 

@@ -10,6 +10,7 @@ import re
 
 #: More than about three seconds on a quiet machine, or a compilation of its own.
 SLOW = (
+    "tests/cli/test_fuelbreaks_command.py::test_a_plan_and_its_score",
     "tests/cluster/test_ray.py",
     "tests/compute/test_fingerprint.py::test_the_hash_seed_changes_no_kernel_of_ours",
     "tests/compute/test_kernels.py::test_the_cache_serves_other_processes_and_is_never_stale",

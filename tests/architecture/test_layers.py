@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("agent",),
     ("export",),
     ("show",),
-    ("profile", "doctor", "sweep", "cluster"),
+    ("profile", "doctor", "sweep", "cluster", "planning"),
     ("as_gymnasium", "api", "cli"),
 ]
 #: The script doctor could ship alone.

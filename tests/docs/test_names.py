@@ -25,7 +25,7 @@ FLAG = re.compile(r"--(?:no-)?[a-z0-9]+(?:[.-][a-z0-9]+)*")
 #: files that a run, a reader or another program writes
 WRITTEN = re.compile(
     r"(?:FOLDER|RUN|runs/[^/]+|\.\./theirs)/.*|my_\w+.*|your_script\.py|train\.py|SCRIPT\.py"
-    r"|(?:config|columns|summary|best|agent|sweep|confirm|loggers|flashdqn|report|seed)\.json|.*/(?:test_findings_)?waiting\.py|.*/NAME\.json"
+    r"|(?:config|columns|summary|best|agent|sweep|confirm|loggers|flashdqn|report|seed|plan|score)\.json|.*/(?:test_findings_)?waiting\.py|.*/NAME\.json"
 )
 
 

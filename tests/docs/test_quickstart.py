@@ -137,9 +137,10 @@ def test_every_command_of_the_docs_is_one_of_those_that_were_run() -> None:
         if command.words[0] == "flashdqn"
     }
     run = {name_of(list(command.words[1:])) for command in in_blocks("index.md")} | {
+        "fuelbreaks",  # test_fuelbreaks_command.py
         "landscapes",
-        "plan",
-    }  # test_plan.py
+        "plan",  # test_plan.py
+    }
     assert kinds <= run, f"No test runs {sorted(kinds - run)} to the end: put it into docs/index.md."
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+import pytest
 from doc_pages import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -64,3 +65,10 @@ def test_patches_of_the_doctor() -> None:
     bench = load_benchmark("doctor_fix")
     data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
     assert find_table("doctor-cures.md", bench) == bench.make_table(data)
+
+
+@pytest.mark.parametrize("name", ["plan_at_once", "plan_large"])
+def test_plans(name: str) -> None:
+    bench = load_benchmark(name)
+    data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert find_table("planning.md", bench) == bench.make_table(data)
