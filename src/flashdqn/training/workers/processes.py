@@ -106,7 +106,8 @@ class ProcessTransport:
     def _take_pieces(self, channel: Channel) -> list[Piece]:
         worker = next((number for number, known in self._channels.items() if known is channel), None)
         pieces: list[Piece] = []
-        if worker is None:  # its end was told in the same moment: what it had sent is taken, another has its place
+        # None: its end was told in the same moment; what it had sent is taken, and another one has its place.
+        if worker is None:
             return pieces
         for message in channel.receive():
             if isinstance(message, Failed):
