@@ -15,6 +15,7 @@ from flashdqn.envs.fuelbreaks.maps.cost import read_cost
 from flashdqn.envs.fuelbreaks.maps.read_stakes import read_stakes
 from flashdqn.envs.fuelbreaks.rasters import read_landscape
 from flashdqn.envs.fuelbreaks.read.assemble import Holes
+from flashdqn.envs.fuelbreaks.read.cell2fire import find_companions
 from flashdqn.envs.fuelbreaks.read.notes import TellNote
 from flashdqn.planning.ground import cut_stakes
 from flashdqn.planning.problem import Problem, Scenario
@@ -45,6 +46,7 @@ class ProblemRequest:
 def read_problem(request: ProblemRequest, tell: TellNote) -> Problem:
     """Read everything; `tell` takes a sentence about what had to be assumed."""
     check_request(request)
+    request = add_companions(request, tell)
     duration, scenarios = parse_duration(request.duration), choose_scenarios(request, tell)
     whole = read_landscape(request.landscape, request.holes, tell)
     rows, columns = choose_window(request.window, whole)
@@ -66,6 +68,22 @@ def check_request(request: ProblemRequest) -> None:
     for flag in ("value_unit", "value_attribute"):
         if getattr(request, flag) and request.value_map is None:
             raise ConfigError(f"--{flag.replace('_', '-')} is about --value-map, which is not given.")
+
+
+def add_companions(request: ProblemRequest, tell: TellNote) -> ProblemRequest:
+    """The request with the weather and the ignitions that lie in a Cell2Fire folder, where no flag names others."""
+    found = find_companions(request.landscape)
+    if found.weather is not None and request.scenarios is None and not request.weather:
+        tell(
+            f"{request.landscape} has its own weather, which is used: --weather or --scenarios name another."
+        )
+        request = dataclasses.replace(request, scenarios=found.weather)
+    if found.ignition is not None and request.ignition_map is None:
+        tell(
+            f"{found.ignition} says where fires start: take it away, or name another map with --ignition-map."
+        )
+        request = dataclasses.replace(request, ignition_map=found.ignition)
+    return request
 
 
 def choose_scenarios(request: ProblemRequest, tell: TellNote) -> tuple[Scenario, ...]:
