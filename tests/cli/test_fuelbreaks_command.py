@@ -174,6 +174,13 @@ def test_an_npz_file_needs_no_packages_of_a_gis(
         (["plan", "LAND", "--budget", "9", "--value-unit", "houses"], "--value-map, which is not given"),
         (["plan", "LAND", "--budget", "9", "--value-map", "no.tif"], "no.tif"),
         (["plan", "LAND", "--budget", "9", "--duration", "soon"], "--duration is written as"),
+        (["plan", "LAND", "--budget", "9", "--duration", "4"], "is written as 4h or 90min, and '4' is not"),
+        (["plan", "nowhere", "--budget", "lots"], "is written as 40ha, 5%, 12km"),
+        (["plan", "nowhere", "--budget", "9", "--budgets", "3", "x"], "is written as 40ha, 5%, 12km"),
+        (
+            ["plan", "LAND", "--budget", "9", "--policies", "random", "--device", "cpu"],
+            "--device is about the agent",
+        ),
         (["plan", "LAND", "--budget", "9", "--fires", "1"], "--fires must"),
         (["plan", "LAND", "--budget", "9", "--agent", "no-agent"], "no-agent"),
         (["plan", "LAND", "--budget", "9", "--out", "LAND/elevation.tif"], "cannot be written to"),

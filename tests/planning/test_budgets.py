@@ -20,6 +20,7 @@ from flashdqn.planning.budgets import choose_budgets, find_allowed_cells, parse_
         ("5%", 20),
         ("0.3%", 1),
         ("0.9km", 30),
+        ("9 HA", 100),
         ("17", 17),
         (" 17 ", 17),
     ],

@@ -16,6 +16,7 @@ from flashdqn.planning.weather_words import parse_duration, parse_weather_words
         (("dry@90", "extreme@225/60=0.3"), [0.7, 0.3]),
         (("dry", "mild", "extreme=0.5"), [0.25, 0.25, 0.5]),
         (("dry=3", "mild=1"), [0.75, 0.25]),
+        (("dry=.2", "mild"), [0.2, 0.8]),
     ],
 )
 def test_weights_sum_to_one(words: tuple[str, ...], weights: list[float]) -> None:
@@ -39,13 +40,13 @@ def test_nonsense_is_one_sentence(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "minutes"), [("4h", 240), ("1.5 h", 90), ("90min", 90), ("90m", 90), ("45", 45)]
+    ("text", "minutes"), [("4h", 240), ("1.5 h", 90), ("90min", 90), ("90m", 90), ("2H", 120)]
 )
 def test_durations(text: str, minutes: float) -> None:
     assert parse_duration(text) == minutes
 
 
-@pytest.mark.parametrize("text", ["", "h", "4 days", "-4h", "0", "169h", "nan"])
+@pytest.mark.parametrize("text", ["", "h", "4", "45", "4 days", "-4h", "0", "169h", "nan"])
 def test_durations_that_are_none(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--duration|week"):
         parse_duration(text)

@@ -68,6 +68,7 @@ def plan_breaks(arguments: list[str]) -> int:
         "fuelbreaks plan", BreakPlanArguments, arguments, list_known_flags(BreakPlanArguments)
     )
     check_plan_arguments(asked)
+    check_budget_words(asked)
     out, err = make_consoles()
     notes: list[str] = []
     with WorkProgress(err, f"Reading {asked.landscape}") as progress:
@@ -116,6 +117,20 @@ def check_plan_arguments(asked: BreakPlanArguments) -> None:
     for name in asked.policies:
         check_policy("--policies", name, POLICIES)
     check_policy("--write", asked.write, ("best", *asked.policies))
+    for flag in ("agent", "device"):
+        is_given = getattr(asked, flag) != getattr(BreakPlanArguments, flag)
+        if is_given and "agent" not in asked.policies:
+            raise ConfigError(f"--{flag} is about the agent, which is not one of --policies.")
+    if asked.agent is not None and not asked.agent.exists():
+        raise ConfigError(f"There is no agent at {asked.agent}: give a run folder, or an agent in one file.")
+
+
+def check_budget_words(asked: BreakPlanArguments) -> None:
+    """Refuse a budget that is not written as one."""
+    from flashdqn.planning.budgets import split_budget
+
+    for text in (asked.budget, *asked.budgets):
+        split_budget(text)
 
 
 def check_policy(flag: str, name: str, known: tuple[str, ...]) -> None:

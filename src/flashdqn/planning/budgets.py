@@ -13,7 +13,7 @@ from flashdqn.core.errors import ConfigError
 from flashdqn.core.ranges import describe_value
 from flashdqn.planning.problem import Problem
 
-_BUDGET = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ha|%|km)?")
+_BUDGET = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ha|%|km)?", re.IGNORECASE)
 #: What a budget may look like, for messages.
 FORMS = "40ha, 5%, 12km or a number of cells"
 #: The shares of the budget at which the curve has points, where the user names none.
@@ -50,10 +50,7 @@ def cell_hectares(problem: Problem) -> float:
 
 def parse_budget(text: str, problem: Problem) -> BreakBudget:
     """A budget in units of cost; one that cannot be spent is refused."""
-    found = _BUDGET.fullmatch(text.strip())
-    if found is None:
-        raise ConfigError(f"A budget is written as {FORMS}, and {describe_value(text)} is not.")
-    number, unit = float(found[1]), found[2] or ""
+    number, unit = split_budget(text)
     if problem.cost is not None:
         return _check_cost_budget(text, number, unit, problem)
     cells = _count_cells(number, unit, problem)
@@ -69,6 +66,14 @@ def parse_budget(text: str, problem: Problem) -> BreakBudget:
             f"lie in {most:,} cells: lower it."
         )
     return BreakBudget(text.strip(), float(cells), _describe_cells(cells, unit, problem))
+
+
+def split_budget(text: str) -> tuple[float, str]:
+    """The number of a budget, and its unit: ha, %, km or none. What is not written so is refused."""
+    found = _BUDGET.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"A budget is written as {FORMS}, and {describe_value(text)} is not.")
+    return float(found[1]), (found[2] or "").lower()
 
 
 def _count_cells(number: float, unit: str, problem: Problem) -> int:

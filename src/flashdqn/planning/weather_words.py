@@ -10,8 +10,8 @@ from flashdqn.core.ranges import describe_value
 from flashdqn.envs.fuelbreaks.config import parse_weather
 from flashdqn.planning.problem import Scenario
 
-_SHARE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(h|min|m)?")
+_SHARE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
+_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(h|min|m)", re.IGNORECASE)
 #: The weathers of a plan for which nobody names any: dry, with wind from four sides.
 USUAL_WEATHER = ("dry@0", "dry@90", "dry@180", "dry@270")
 #: Minutes that a fire may burn: up to a week.
@@ -50,11 +50,11 @@ def _split_share(text: str) -> tuple[str, float | None]:
 
 
 def parse_duration(text: str) -> float:
-    """The minutes of a fire: 4h, 90min, or a bare number of minutes."""
+    """The minutes of a fire: 4h or 90min. A bare number is refused: it may mean either."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise ConfigError(f"--duration is written as 4h, 90min or 90, and {describe_value(text)} is not.")
-    minutes = float(found[1]) * (60.0 if found[2] == "h" else 1.0)
+        raise ConfigError(f"--duration is written as 4h or 90min, and {describe_value(text)} is not.")
+    minutes = float(found[1]) * (60.0 if found[2].lower() == "h" else 1.0)
     if not 0 < minutes <= LONGEST_FIRE:
         raise ConfigError(
             f"A fire burns for more than 0 and at most {LONGEST_FIRE / 60:g} hours (a week), and --duration is "
