@@ -78,6 +78,21 @@ def test_a_prj_file_gives_the_coordinate_system(folder: Path) -> None:
         read_landscape(folder)
 
 
+def test_a_prj_file_without_a_code_has_the_code_of_the_same_system(folder: Path) -> None:
+    """Esri's text has none. GIS programs know a system by its code."""
+    wkt = rasterio.crs.CRS.from_epsg(32611).to_wkt(version="WKT1_ESRI")
+    assert "32611" not in wkt
+    (folder / "slope.prj").write_text(wkt)
+    place = read_landscape(folder).place
+    assert place is not None
+    assert 'AUTHORITY["EPSG","32611"]' in place.crs
+    own = wkt.replace("500000.0", "512345.0")
+    (folder / "slope.prj").write_text(own)
+    place = read_landscape(folder).place
+    assert place is not None
+    assert "512345" in place.crs
+
+
 @pytest.mark.parametrize(
     "text", ["Projection UTM\nZone 11", "http://127.0.0.1:9/wkt", "/etc/hostname", "PROJCS[oops"]
 )

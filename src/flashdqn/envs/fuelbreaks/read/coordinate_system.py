@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from flashdqn.core.files import read_limited_file
 from flashdqn.envs.fuelbreaks.read.notes import TellNote
 
 #: The longest .prj file, in bytes.
 MOST_PRJ = 64_000
+#: How sure PROJ must be, in percent, that two systems with different names are one.
+SURE = 90
 
 
 def read_prj(path: Path, tell: TellNote) -> str:
@@ -37,6 +40,14 @@ def parse_wkt(text: str) -> str:
     except ImportError:
         return text
     try:
-        return str(CRS.from_wkt(text, morph_from_esri_dialect=True).to_wkt())
+        return str(find_listed(CRS.from_wkt(text, morph_from_esri_dialect=True)).to_wkt())
     except Exception:  # PROJ raises errors of many kinds
         return ""
+
+
+def find_listed(system: Any) -> Any:
+    """The coordinate system of PROJ's own list that is the same: it has a code, which a .prj file leaves out and by
+    which other programs know it. The given one, if the list has none."""
+    code = system.to_authority(confidence_threshold=SURE)
+    listed = None if code is None else type(system).from_authority(*code)
+    return listed if listed == system else system
