@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flashdqn.core.errors import EnvError, FlashDQNError
 from flashdqn.envs.fuelbreaks.geotiff import import_rasterio
 from flashdqn.envs.fuelbreaks.landscape import Landscape, shorten_error
-from flashdqn.envs.fuelbreaks.maps.raster_map import fill_gaps, is_raster_map, read_raster_map
+from flashdqn.envs.fuelbreaks.maps.raster_map import is_raster_map, read_raster_map
 from flashdqn.envs.fuelbreaks.maps.vector_map import (
     ENDINGS,
     import_vector_tools,
@@ -39,7 +39,7 @@ FINER = 5
 def read_given_plan(path: Path, landscape: Landscape, tell: TellNote) -> Plan:
     """The breaks of a file; a raster's numbers, or else rows and columns, are their order."""
     if is_raster_map(path):
-        drawn = fill_gaps(path, read_raster_map(path, landscape, "nearest", tell), 0.0, tell).reshape(-1)
+        drawn = np.nan_to_num(read_raster_map(path, landscape, "nearest", tell), nan=0.0).reshape(-1)
         cells = np.flatnonzero(drawn > 0)
         order = cells[np.argsort(drawn[cells], kind="stable")]
     elif is_vector_map(path):
