@@ -58,7 +58,7 @@ def plan_by_agent(
     needed, hurried, passes = 1, 1, 0
     while not purse.empty:
         begun = time.perf_counter()
-        tell = _tell_first_pass(progress) if passes == 0 else None
+        tell = None if progress is None else _tell_pass(progress, purse)
         score = gains.update(ground.allowed & ~purse.free, purse.free, purse.share_left(), tell)
         placed = take_best(purse, score, max(normal, needed), how.apart, almost=how.almost, at_least=needed)
         gains.note_breaks(placed)
@@ -76,10 +76,11 @@ def plan_by_agent(
     return Plan("agent", order, time.perf_counter() - started, "; ".join(notes))
 
 
-def _tell_first_pass(progress: Progress | None) -> Callable[[float], None] | None:
-    if progress is None:
-        return None
-    return lambda share: progress(0.0, f"values of the first break, {min(1.0, share):.0%}")
+def _tell_pass(progress: Progress, purse: Purse) -> Callable[[float], None]:
+    """How far one pass is: on a large landscape it takes many seconds."""
+    count, spent = len(purse.order), 1.0 - max(0.0, purse.left) / purse.budget
+    words = f"{count:,} breaks, values of the next" if count else "values of the first break"
+    return lambda share: progress(spent, f"{words}, {min(1.0, share):.0%}")
 
 
 def choose_window(ground: Ground, values: NetworkValues, how: AgentSettings) -> tuple[int, int]:

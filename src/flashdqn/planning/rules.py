@@ -184,11 +184,16 @@ def place_counting_again(make: Make) -> Callable[[RuleWork], None]:
                 break
             fires.place(np.array(placed, dtype=np.int64))
             if work.progress is not None:
-                work.progress(1.0 - work.purse.left / work.purse.budget, f"counted {counts} times")
+                work.progress(1.0 - work.purse.left / work.purse.budget, f"counted {name_times(counts)}")
         if most > 1:
-            work.notes.append(f"counted {counts} times, up to {most} breaks each")
+            work.notes.append(f"counted {name_times(counts)}, up to {most} breaks each")
 
     return place
+
+
+def name_times(count: int) -> str:
+    """How often something was done."""
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def compile_counting(ground: Ground, fires: SingleFires) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-#: For each layer, full names and the usual abbreviations of LANDFIRE, FARSITE and FlamMap.
+#: For each layer, full names and the usual abbreviations of LANDFIRE, FARSITE and FlamMap; LANDFIRE's own is last.
 WORDS = {
-    "elevation": ("elevation", "elev", "dem"),
+    "elevation": ("elevation", "dem", "elev"),
     "slope": ("slope", "slp", "slpp", "slpd"),
     "aspect": ("aspect", "asp", "aspd"),
     "canopy_cover": ("canopycover", "canopycov", "cc"),
     "canopy_height": ("canopyheight", "canopyht", "ch"),
     "canopy_base_height": ("canopybaseheight", "cbh"),
     "canopy_bulk_density": ("canopybulkdensity", "cbd"),
-    "fuel_model": ("fuelmodel", "fuelmodels", "fuel", "fbfm", "fbfm40", "fbfm13", "f40", "f13"),
+    "fuel_model": ("fuelmodel", "fuelmodels", "fuel", "fbfm", "fbfm13", "f40", "f13", "fbfm40"),
 }
 
 #: The order of the bands in FARSITE's and FlamMap's files.
