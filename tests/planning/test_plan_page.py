@@ -15,6 +15,7 @@ from PIL import Image
 from plan_report_data import area_report, small_report
 
 from flashdqn.core.errors import ConfigError
+from flashdqn.envs.fuelbreaks.stakes import Stakes
 from flashdqn.planning.estimates import estimate_loss, share_saved
 from flashdqn.planning.frame import GridFrame
 from flashdqn.planning.plan import Judgement
@@ -25,7 +26,13 @@ from flashdqn.planning.write.page import make_plan_page
 from flashdqn.planning.write.page_places import describe_system
 from flashdqn.planning.write.paint import paint_breaks, paint_chance, shrink_blocks
 from flashdqn.planning.write.scale_bar import choose_scale_bar
-from flashdqn.planning.write.words import describe_headline, describe_rivals
+from flashdqn.planning.write.words import (
+    describe_headline,
+    describe_rivals,
+    describe_smothered,
+    describe_standing,
+    list_limits,
+)
 from flashdqn.show.numbers import format_rate
 
 
@@ -149,6 +156,35 @@ def test_the_page_admits_that_another_policy_is_better() -> None:
     assert describe_rivals(alone) == ""
     assert "50% less" in describe_headline(replace_losses(report, {}))
     assert "20% more" in describe_headline(replace_losses(report, {"dpv": 1.2}))
+
+
+def test_the_page_says_how_the_agent_does() -> None:
+    report = area_report()
+    judgement = report.judgement
+    placed = judgement.placed | {"agent": judgement.placed["random"]}
+    after = judgement.after | {"agent": judgement.after["random"]}
+    judged = dataclasses.replace(judgement, after=after, placed=placed)
+    plans = report.plans | {"agent": report.plans["random"]}
+    report = dataclasses.replace(report, judgement=judged, plans=plans)
+    worse, better = ({"agent": agent, "random": 0.1, "dpv": 0.3} for agent in (0.9, 0.2))
+    said = " ".join(describe_standing(replace_losses(report, worse)))
+    assert "random is better than DPV" in said
+    assert "The agent does worse here than DPV: +" in said
+    page = PageText(make_plan_page(replace_losses(report, worse))).text
+    assert "The agent does worse here than DPV: +" in page
+    assert "The agent does better here than DPV: −" in describe_standing(replace_losses(report, better))[1]
+    assert len(describe_standing(replace_losses(report, {"agent": 0.1}))) == 1, "the agent is the rival"
+
+
+def test_fires_that_start_in_breaks_are_counted() -> None:
+    """A plan may lie on the ignitions of a map, and looks perfect by them."""
+    report = area_report()
+    assert "40 of the 40 fires" in " ".join(list_limits(replace_losses(report, {"dpv": 0.0})))
+    assert not describe_smothered(replace_losses(report, {"dpv": 0.0})), "no map of ignitions"
+    stakes = Stakes(ignition=np.ones((20, 20), dtype=np.float32))
+    mapped = dataclasses.replace(report, problem=dataclasses.replace(report.problem, stakes=stakes))
+    assert "40 of the 40 fires start in a break" in describe_smothered(replace_losses(mapped, {"dpv": 0.0}))
+    assert not describe_smothered(replace_losses(mapped, {"dpv": 0.5}))
 
 
 def test_all_files_are_written(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def show_report(console: SteadyConsole, report: PlanReport, paths: list[Path]) -
     )
     from flashdqn.planning.report import name_policy
     from flashdqn.planning.write.curve import sort_policies
-    from flashdqn.planning.write.words import describe_headline, describe_rivals
+    from flashdqn.planning.write.words import describe_headline, describe_standing
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False)
@@ -126,7 +126,7 @@ def show_report(console: SteadyConsole, report: PlanReport, paths: list[Path]) -
         loss, saved = format_interval(estimate_loss(after)), f"{share_saved(judgement, name):.0%}"
         table.add_row(name_policy(name), f"{judgement.placed[name][-1]:,}", loss, saved, gap)
     console.print(table, highlight=False, soft_wrap=False)
-    for line in filter(None, (describe_rivals(report), *report.notes)):
+    for line in (*describe_standing(report), *(f"Note: {note}" for note in report.notes)):
         say(line)
     for path in paths:
         say(f"  {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.metadata
 import platform
@@ -21,6 +22,7 @@ from flashdqn.planning.problem import Problem
 from flashdqn.planning.report import PlanReport, name_policy
 from flashdqn.planning.shipped import load_planning_agent, load_shipped_agent
 from flashdqn.planning.worth import rank_groups
+from flashdqn.planning.write.words import describe_smothered
 
 #: The policy is chosen by other fires than those that judge: else the best would look better than it is.
 CHOICE_SEED = 1_000_003
@@ -119,7 +121,7 @@ def judge_report(
     )
     cells, gap_progress = plans[chosen].order[:placed], _scale(progress, 0.85, 1.0)
     gaps = find_best_breaks(problem, cells, GAPS_TRIED, order.fires, order.seed, GAP_SECONDS, gap_progress)
-    return PlanReport(
+    report = PlanReport(
         problem=problem,
         chosen=chosen,
         plans=plans,
@@ -132,6 +134,8 @@ def judge_report(
         versions=list_versions(),
         notes=notes,
     )
+    warning = describe_smothered(report)
+    return dataclasses.replace(report, notes=(*notes, warning)) if warning else report
 
 
 def keep_apart(gaps: Sequence[BreakWorth], columns: int) -> tuple[BreakWorth, ...]:

@@ -15,7 +15,7 @@ from flashdqn.planning.report import POLICY_WAYS, PlanReport, name_policy
 from flashdqn.planning.write.curve import draw_budget_curve, sort_policies
 from flashdqn.planning.write.page_maps import draw_page_maps
 from flashdqn.planning.write.page_places import make_gap_section, make_valuable_section
-from flashdqn.planning.write.words import describe_headline, describe_rivals, list_limits
+from flashdqn.planning.write.words import describe_headline, describe_standing, list_limits
 from flashdqn.show import charts
 from flashdqn.show.numbers import format_duration, format_rate
 from flashdqn.show.page import (
@@ -131,8 +131,7 @@ def make_policy_section(report: PlanReport) -> str:
         f"At the full budget, on the same {report.judgement.fires:,} fires, which no policy knew. Differences are "
         "paired by fire."
     )
-    rivals = describe_rivals(report)
-    said = f"<p>{escape(rivals)}</p>" if rivals else ""
+    said = "".join(f"<p>{escape(words)}</p>" for words in describe_standing(report))
     table = make_stacked_table(head, rows, long_names=True)
     ways = make_list(list_ways(report))
     return f'{said}<p class="soft">{escape(note)}</p>{table}<div class="ways">{ways}</div>'

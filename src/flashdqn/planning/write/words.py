@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 
-from flashdqn.planning.estimates import Estimate, estimate_difference, estimate_loss, share_saved
+from flashdqn.planning.engine import AGENT
+from flashdqn.planning.estimates import (
+    Estimate,
+    estimate_difference,
+    estimate_loss,
+    format_signed,
+    share_saved,
+)
 from flashdqn.planning.frame import make_frame
 from flashdqn.planning.report import PlanReport, name_policy
 from flashdqn.show.numbers import format_rate
+
+#: From this share of the fires on, those that start in a break are worth a warning.
+SMOTHERED = 0.1
 
 
 def describe_amount(estimate: Estimate, unit: str) -> str:
@@ -52,6 +62,44 @@ def describe_rivals(report: PlanReport) -> str:
     return f"On this landscape, {own} and {name_policy(best)} cannot be told apart by these fires."
 
 
+def describe_agent(report: PlanReport) -> str:
+    """How the agent does beside the plan that is written, in one sentence; empty where it is that plan, or is not
+    there."""
+    if AGENT not in report.judgement.after or report.chosen == AGENT:
+        return ""
+    own = name_policy(report.chosen)
+    gap = estimate_difference(report.judgement.after[AGENT][-1], report.after)
+    if gap.low > 0:
+        return f"The agent does worse here than {own}: {format_signed(gap)} {report.loss_name} by a fire."
+    if gap.high < 0:
+        return f"The agent does better here than {own}: {format_signed(gap)} {report.loss_name} by a fire."
+    return f"The agent and {own} cannot be told apart by these fires."
+
+
+def describe_standing(report: PlanReport) -> list[str]:
+    """How the policies compare on this landscape, in sentences; none is said twice."""
+    rivals, agent = describe_rivals(report), describe_agent(report)
+    agent_is_rival = name_policy(AGENT) in rivals
+    return [words for words in (rivals, "" if agent_is_rival else agent) if words]
+
+
+def count_smothered(report: PlanReport) -> int:
+    """How many of the fires that judge start in a break of the chosen plan, and so burn nothing."""
+    return int(((report.judgement.before.area > 0) & (report.after.area == 0)).sum())
+
+
+def describe_smothered(report: PlanReport) -> str:
+    """A warning where the map of ignitions decides the plan: far more fires start in breaks than breaks cover."""
+    count, fires = count_smothered(report), report.judgement.fires
+    covered = len(report.written_plan.order) / max(1, int(report.problem.landscape.burnable.sum()))
+    if report.problem.stakes.ignition is None or count / fires < max(SMOTHERED, 3.0 * covered):
+        return ""
+    return (
+        f"{count:,} of the {fires:,} fires start in a break, and burn nothing: the breaks lie on the ignitions of "
+        "the map. Fires that start elsewhere are not stopped so; a smoother map of ignitions says more."
+    )
+
+
 def list_limits(report: PlanReport) -> list[str]:
     """What the figures assume, and what they leave out."""
     problem = report.problem
@@ -66,6 +114,8 @@ def list_limits(report: PlanReport) -> list[str]:
         "real fires cross breaks that stop these.",
         "A break fills its whole cell, and nothing burns there. A narrower break, or one that has grown over, "
         "holds less.",
+        f"A fire that starts in a break burns nothing: {count_smothered(report):,} of the "
+        f"{report.judgement.fires:,} fires do.",
         f"The intervals are about the choice of the {report.judgement.fires:,} fires, not about errors of the fire "
         "model, the weather or the map of fuels.",
         "Fires that come from outside the landscape are not counted, and none burns beyond its edge.",
