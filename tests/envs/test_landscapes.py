@@ -148,7 +148,7 @@ def test_bad_numbers(folder: Path) -> None:
         read_landscape(folder)
     fuel[4, 7] = -9999
     rewrite(folder / "fuel_model.tif", fuel)
-    with pytest.raises(EnvError, match=r"fuel_model.tif has no data in 1 cells .first in row 4, column 7"):
+    with pytest.raises(EnvError, match=r"fuel_model.tif has no data in 1 cell .first in row 4, column 7"):
         read_landscape(folder)
     fuel[4, 7] = 102
     rewrite(folder / "fuel_model.tif", fuel)

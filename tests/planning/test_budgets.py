@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plan_report_data import make_problem
 
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.envs.fuelbreaks.stakes import Stakes
 from flashdqn.planning.budgets import choose_budgets, find_allowed_cells, parse_budget
 
@@ -82,6 +82,12 @@ def test_forbidden_cells_take_no_breaks() -> None:
     assert parse_budget(str(most), problem).amount == most
     with pytest.raises(ConfigError, match=f"in {most:,} cells"):
         parse_budget(str(most + 1), problem)
+
+
+def test_a_landscape_without_a_place_for_a_break_is_refused() -> None:
+    everywhere = np.ones((20, 20), dtype=np.bool_)
+    with pytest.raises(EnvError, match="no cell that burns and where a break may lie"):
+        parse_budget("5%", make_problem(stakes=Stakes(forbidden=everywhere)))
 
 
 def test_the_curve_ends_at_the_full_budget() -> None:

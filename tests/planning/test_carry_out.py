@@ -116,6 +116,7 @@ def test_estimates_in_words() -> None:
     assert (found.mean, found.half) == pytest.approx((3.0, half))
     assert (found.low, found.high) == pytest.approx((3.0 - half, 3.0 + half))
     assert format_interval(Estimate(38.9, 2.8)) == "38.9 (36.1 to 41.7)"
+    assert format_interval(Estimate(0.5, 0.8)) == "0.5 (0 to 1.3)"
     assert format_interval(Estimate(38.9, float("inf"))) == "38.9"
     assert format_signed(Estimate(-3.2, 0.4)) == "−3.2 ± 0.4"
     assert format_signed(Estimate(0.0, 0.0)) == "+0 ± 0"

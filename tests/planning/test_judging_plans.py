@@ -136,3 +136,7 @@ def test_without_time_the_busiest_breaks_are_tried() -> None:
     plan = draw_plan(problem, 1, 40)
     found = find_best_breaks(problem, plan.order, count=3, fires=FIRES, seconds=0.0)
     assert found.tried == 3 < found.total
+
+
+def test_equal_losses_have_no_interval() -> None:
+    assert summarize(np.full(50, 0.81)).error == 0.0

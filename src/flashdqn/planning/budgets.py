@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flashdqn.core.errors import ConfigError
+from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.ranges import describe_value
 from flashdqn.planning.problem import Problem
 
@@ -51,6 +51,8 @@ def cell_hectares(problem: Problem) -> float:
 def parse_budget(text: str, problem: Problem) -> BreakBudget:
     """A budget in units of cost; one that cannot be spent is refused."""
     number, unit = split_budget(text)
+    if not find_allowed_cells(problem).any():
+        raise EnvError(f"In {problem.landscape.name} there is no cell that burns and where a break may lie.")
     if problem.cost is not None:
         return _check_cost_budget(text, number, unit, problem)
     cells = _count_cells(number, unit, problem)

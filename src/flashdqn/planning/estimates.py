@@ -55,12 +55,12 @@ def share_saved(judgement: Judgement, policy: str, budget: int = -1) -> float:
 
 
 def format_interval(estimate: Estimate) -> str:
-    """38.9 (36.1 to 41.7)."""
+    """A loss, which is never below 0: 38.9 (36.1 to 41.7)."""
     if not math.isfinite(estimate.mean):
         return NOTHING
     if not math.isfinite(estimate.half):
         return format_rate(estimate.mean)
-    low, high = format_rate(estimate.low), format_rate(estimate.high)
+    low, high = format_rate(max(0.0, estimate.low)), format_rate(estimate.high)
     return f"{format_rate(estimate.mean)} ({low} to {high})"
 
 

@@ -140,4 +140,5 @@ def summarize(values: NDArray[np.float64]) -> Difference:
     """A mean over fires and half the width of its 95 % interval (1.96 standard errors)."""
     if len(values) < 2:
         return Difference(float(values.mean()), float("inf"))
-    return Difference(float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values))))
+    spread = (values - values[0]).std(ddof=1)  # so that equal values have none, not one of round-off
+    return Difference(float(values.mean()), float(1.96 * spread / np.sqrt(len(values))))

@@ -153,9 +153,9 @@ def test_cells_without_data(land: Landscape, tmp_path: Path, notes: list[str]) -
     assert read_value(path, land, tell=notes.append)[4, 5] == 0
     assert read_ignition(path, land, tell=notes.append)[4, 5] == 0
     assert not read_forbidden(path, land, tell=notes.append)[4, 5]
-    assert notes[0] == f"{path} has no data in 1 cells of the landscape: taken as 0."
+    assert notes[0] == f"{path} has no data in 1 cell of the landscape: taken as 0."
     with pytest.raises(
-        EnvError, match=r"a.tif has no data in 1 cells that can burn .first in row 4, column 5"
+        EnvError, match=r"a.tif has no data in 1 cell that can burn .first in row 4, column 5"
     ):
         read_cost(path, land)
     numbers = make_numbers()

@@ -174,7 +174,7 @@ def test_holes(folder: Path, notes: list[str]) -> None:
     heights = ELEVATION.copy()
     heights[0, 0] = -9999
     write_grid(folder / "elevation.asc", heights, cell=20.0)
-    with pytest.raises(EnvError, match=r"elevation.asc has no data in 1 cells .first in row 0, column 0"):
+    with pytest.raises(EnvError, match=r"elevation.asc has no data in 1 cell .first in row 0, column 0"):
         read_landscape(folder)
     land = read_landscape(folder, "nonburnable", notes.append)
     assert land.fuel_model[0, 0] == land.fuel_model[2, 2] == 99

@@ -226,7 +226,7 @@ def test_cells_without_data(tmp_path: Path, notes: list[str]) -> None:
     bands[6][2, 3] = bands[6][2, 4] = bands[0][9, 9] = -9999
     path = write_stack(tmp_path / "lf.tif", bands, LANDFIRE_NAMES)
     said = (
-        r"elevation .band 1. of lf.tif has no data in 1 cells .first in row 9, column 9.*--holes nonburnable"
+        r"elevation .band 1. of lf.tif has no data in 1 cell .first in row 9, column 9.*--holes nonburnable"
     )
     with pytest.raises(EnvError, match=said):
         read_landscape(path)

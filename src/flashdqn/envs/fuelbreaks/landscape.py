@@ -68,6 +68,11 @@ def check_cell_count(name: str, *shape: int) -> None:
         )
 
 
+def name_cells(count: int) -> str:
+    """1 cell, 2 cells."""
+    return f"{count:,} {'cell' if count == 1 else 'cells'}"
+
+
 def shorten_error(error: Exception) -> str:
     """A library's error about a damaged file, which may quote the damage, in a few words."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.fuelbreaks.landscape import Landscape
+from flashdqn.envs.fuelbreaks.landscape import Landscape, name_cells
 from flashdqn.envs.fuelbreaks.maps.raster_map import read_raster_map, refuse_below
 from flashdqn.envs.fuelbreaks.read.notes import TellNote, log_note
 
@@ -23,7 +23,7 @@ def read_cost(path: Path, landscape: Landscape, tell: TellNote = log_note) -> ND
     if (bare & landscape.burnable).any():
         row, column = np.argwhere(bare & landscape.burnable)[0]
         raise EnvError(
-            f"{path} has no data in {int((bare & landscape.burnable).sum())} cells that can burn (first in "
+            f"{path} has no data in {name_cells(int((bare & landscape.burnable).sum()))} that can burn (first in "
             f"row {row}, "
             f"column {column} of the landscape): give every one a cost, or forbid breaks there."
         )

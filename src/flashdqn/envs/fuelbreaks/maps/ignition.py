@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashdqn.core.errors import EnvError
-from flashdqn.envs.fuelbreaks.landscape import Landscape
+from flashdqn.envs.fuelbreaks.landscape import Landscape, name_cells
 from flashdqn.envs.fuelbreaks.maps.burn_shapes import add_up_shapes
 from flashdqn.envs.fuelbreaks.maps.raster_map import fill_gaps, read_raster_map, refuse_below
 from flashdqn.envs.fuelbreaks.maps.vector_map import is_vector_map, read_shapes
@@ -54,5 +54,5 @@ def keep_burnable(
         )
     lost = int(((chances > 0) & ~landscape.burnable).sum())
     if lost:
-        tell(f"{path} has ignitions in {lost} cells that cannot burn: they are left out.")
+        tell(f"{path} has ignitions in {name_cells(lost)} that cannot burn: they are left out.")
     return kept

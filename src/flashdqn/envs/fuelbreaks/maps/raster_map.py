@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.georeference import Georeference
 from flashdqn.envs.fuelbreaks.geotiff import import_rasterio, is_geotiff_name
-from flashdqn.envs.fuelbreaks.landscape import Landscape, shorten_error
+from flashdqn.envs.fuelbreaks.landscape import Landscape, name_cells, shorten_error
 from flashdqn.envs.fuelbreaks.read.ascii_grid import is_ascii_grid_name, read_ascii_grid
 from flashdqn.envs.fuelbreaks.read.assemble import NOWHERE
 from flashdqn.envs.fuelbreaks.read.gdal_bands import read_single_band
@@ -144,7 +144,7 @@ def fill_gaps(path: Path, values: Numbers, fill: float, tell: TellNote) -> Numbe
     """A map whose cells without data hold a number."""
     gaps = np.isnan(values)
     if gaps.any():
-        tell(f"{path} has no data in {int(gaps.sum())} cells of the landscape: taken as {fill:g}.")
+        tell(f"{path} has no data in {name_cells(int(gaps.sum()))} of the landscape: taken as {fill:g}.")
     return np.where(gaps, fill, values)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.georeference import Georeference
-from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
+from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape, name_cells
 from flashdqn.envs.fuelbreaks.read.layer_names import WORDS
 from flashdqn.envs.fuelbreaks.read.notes import TellNote
 from flashdqn.envs.fuelbreaks.read.raster_band import RasterBand, check_same_grid
@@ -65,7 +65,7 @@ def find_holes(
         if holes == "refuse" and band.empty.any():
             row, column = np.argwhere(band.empty)[0]
             raise EnvError(
-                f"{band.source} has no data in {int(band.empty.sum())} cells (first in row {row}, column "
+                f"{band.source} has no data in {name_cells(int(band.empty.sum()))} (first in row {row}, column "
                 f"{column}): "
                 "crop the landscape to where all layers have data, or let such cells be bare ground "
                 "(--holes nonburnable)."
@@ -74,7 +74,9 @@ def find_holes(
     if empty.all():
         raise EnvError(f"The landscape {source} does not have a cell where all layers have data.")
     if empty.any():
-        tell(f"{source}: {int(empty.sum())} cells without data become bare ground, fuel model {BARE_GROUND}.")
+        tell(
+            f"{source}: {name_cells(int(empty.sum()))} without data become bare ground, fuel model {BARE_GROUND}."
+        )
     return empty
 
 
