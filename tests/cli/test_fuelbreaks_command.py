@@ -219,6 +219,8 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert "flashdqn fuelbreaks score LANDSCAPE BREAKS" in capsys.readouterr().out
     assert call("plan", "--help") == 0
     said = capsys.readouterr().out
+    assert "(default: )" not in said
+    assert "(default: None)" not in said
     for field in dataclasses.fields(BreakPlanArguments):
         if field.name != "landscape":
             assert f"--{field.name.replace('_', '-')}" in said

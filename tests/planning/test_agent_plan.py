@@ -124,6 +124,9 @@ def test_plans_of_several_policies_with_progress(tmp_path: Path) -> None:
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert any("agent" in text for _, text in told)
+    assert any("breaks, values of the next, 100%" in text for _, text in told), (
+        "each pass tells how far it is"
+    )
 
 
 def test_unknown_policies_and_agents_are_refused() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -22,35 +22,40 @@ if TYPE_CHECKING:
 RULES = ("random", "domirank", "betweenness-once", "dpv-once", "lookahead", "betweenness", "dpv")
 
 
+def name_value(metavar: str) -> Any:
+    """What the help calls the value of a flag that may be left out: it has no default worth showing."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
 @dataclass(frozen=True, kw_only=True)  # those of a command may come first without a value of their own
 class ProblemArguments:
     """The flags of a problem, in the order of the help."""
 
-    weather: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[@FROM][/KMH][=SHARE]")] = ()
+    weather: Annotated[tuple[str, ...], name_value("NAME[@FROM][/KMH][=SHARE]")] = ()
     """Kinds of weather, with their shares of the fires: dry@90 extreme@225/60=0.3. Each is mild, dry or extreme,
-    and may add where the wind blows from in degrees, and its speed in km/h. Without any: dry, wind from four
-    sides."""
-    scenarios: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    and may add where the wind blows from in degrees, and its speed in km/h. Without any: the weather of a
+    Cell2Fire folder; else dry, wind from four sides."""
+    scenarios: Annotated[Path | None, name_value("FILE")] = None
     """A table of kinds of weather (.csv or .toml), or a Cell2Fire folder or Weather.csv, instead of --weather."""
     duration: Annotated[str, tyro.conf.arg(metavar="TIME")] = "4h"
     """How long a fire burns: 4h, or 90min."""
-    ignition_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    ignition_map: Annotated[Path | None, name_value("FILE")] = None
     """How likely a fire starts in each cell: a raster in any unit, points, or Cell2Fire's Ignitions.csv; without
-    it, all burnable cells alike."""
-    value_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    it, the map of a Cell2Fire folder; else all burnable cells alike."""
+    value_map: Annotated[Path | None, name_value("FILE")] = None
     """What is lost if a cell burns, such as houses: a raster, points or polygons; without it, area is
     protected."""
-    value_unit: Annotated[str, tyro.conf.arg(metavar="WORD")] = ""
+    value_unit: Annotated[str, name_value("WORD")] = ""
     """What --value-map counts, such as houses."""
-    value_attribute: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    value_attribute: Annotated[str, name_value("NAME")] = ""
     """The attribute of the shapes in --value-map that holds their value; without it, each counts 1."""
-    forbidden: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    forbidden: Annotated[Path | None, name_value("FILE")] = None
     """Where no break may lie: cells of a raster that are not 0, or cells that a shape touches."""
-    cost_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    cost_map: Annotated[Path | None, name_value("FILE")] = None
     """What a break costs in each cell; the budget is then in its units."""
     holes: Literal["refuse", "nonburnable"] = "refuse"
     """Cells without data: refuse the landscape, or take them for ground that cannot burn."""
-    window: Annotated[str, tyro.conf.arg(metavar="ROW,COLUMN,ROWS,COLUMNS")] = ""
+    window: Annotated[str, name_value("ROW,COLUMN,ROWS,COLUMNS")] = ""
     """Cut a rectangle out of the landscape; rows and columns count from 0, from the north-west."""
     fires: Annotated[int, Between(2, 100_000)] = 200
     """Number of fires that judge: more make the intervals narrower."""

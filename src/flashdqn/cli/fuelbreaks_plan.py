@@ -16,6 +16,7 @@ from flashdqn.cli.fuelbreaks_common import (
     list_known_flags,
     make_consoles,
     make_request,
+    name_value,
     show_report,
     write_command,
 )
@@ -40,20 +41,21 @@ class BreakPlanArguments(ProblemArguments):
     """
 
     landscape: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LANDSCAPE")]
-    """A folder of GeoTIFF layers, or a file that holds a landscape."""
+    """A GeoTIFF or .lcp file with all layers, a folder of GeoTIFF or .asc layers, a Cell2Fire folder, or an .npz
+    file."""
     budget: Annotated[str, tyro.conf.arg(metavar="BUDGET")]
     """What may be spent: 40ha, 5% of the cells, 12km of break one cell wide, or a number of cells (with --cost-map:
     of its units)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("plan")
     """The folder to write to."""
-    budgets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="BUDGET")] = ()
+    budgets: Annotated[tuple[str, ...], name_value("BUDGET")] = ()
     """Smaller budgets for the curve, written as --budget; without any, six shares of it."""
     policies: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")] = POLICIES
     """Who plans: agent, random, domirank, betweenness-once, dpv-once, lookahead, betweenness, dpv. Those after
     betweenness-once count again after every break; each has at most a minute."""
     write: Annotated[str, tyro.conf.arg(metavar="NAME")] = "best"
     """Whose plan is written; best: the one that loses least over other fires than those that judge."""
-    agent: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    agent: Annotated[Path | None, name_value("FILE")] = None
     """A trained agent: a run folder, a checkpoint or an agent in one file; without it, the one that comes with
     flashdqn."""
     device: Annotated[str, tyro.conf.arg(metavar="DEVICE")] = "auto"

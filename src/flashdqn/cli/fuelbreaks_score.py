@@ -16,6 +16,7 @@ from flashdqn.cli.fuelbreaks_common import (
     list_known_flags,
     make_consoles,
     make_request,
+    name_value,
     show_report,
     write_command,
 )
@@ -35,12 +36,13 @@ class BreakScoreArguments(ProblemArguments):
     """
 
     landscape: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LANDSCAPE")]
-    """A folder of GeoTIFF layers, or a file that holds a landscape."""
+    """A GeoTIFF or .lcp file with all layers, a folder of GeoTIFF or .asc layers, a Cell2Fire folder, or an .npz
+    file."""
     breaks: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="BREAKS")]
     """The plan to judge."""
     rules: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Plan with every rule too, with the same budget."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    out: Annotated[Path | None, name_value("FOLDER")] = None
     """The folder to write the page, the numbers and the maps to; without it, only the summary is printed."""
 
 
