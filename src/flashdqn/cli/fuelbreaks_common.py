@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Rules that need no agent.
 RULES = ("random", "domirank", "betweenness-once", "dpv-once", "lookahead", "betweenness", "dpv")
 
+#: The share of the progress from which on files are written.
+WRITING = 0.95
+
 
 def name_value(metavar: str) -> Any:
     """What the help calls the value of a flag that may be left out: it has no default worth showing."""

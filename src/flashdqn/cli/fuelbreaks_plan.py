@@ -11,6 +11,7 @@ import tyro
 from flashdqn.cli.arguments import parse
 from flashdqn.cli.fuelbreaks_common import (
     RULES,
+    WRITING,
     ProblemArguments,
     check_first_words,
     list_known_flags,
@@ -75,7 +76,7 @@ def plan_breaks(arguments: list[str]) -> int:
     notes: list[str] = []
     with WorkProgress(err, f"Reading {asked.landscape}") as progress:
         from flashdqn.planning.budgets import choose_budgets, parse_budget
-        from flashdqn.planning.carry_out import WorkOrder, make_report
+        from flashdqn.planning.carry_out import WorkOrder, make_report, scale_progress
         from flashdqn.planning.read_problem import read_problem
         from flashdqn.planning.write.files import check_folder, note_missing_packages, write_plan_files
 
@@ -93,8 +94,10 @@ def plan_breaks(arguments: list[str]) -> int:
             command=write_command("plan", arguments),
         )
         check_folder(asked.out)
-        report = note_missing_packages(make_report(problem, order, progress.tell, tuple(notes)))
-        paths = write_plan_files(report, asked.out, progress.tell)
+        report = note_missing_packages(
+            make_report(problem, order, scale_progress(progress.tell, 0.0, WRITING), tuple(notes))
+        )
+        paths = write_plan_files(report, asked.out, scale_progress(progress.tell, WRITING, 1.0))
     show_report(out, report, paths)
     return 0
 

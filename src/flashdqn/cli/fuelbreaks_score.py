@@ -11,6 +11,7 @@ import tyro
 from flashdqn.cli.arguments import parse
 from flashdqn.cli.fuelbreaks_common import (
     RULES,
+    WRITING,
     ProblemArguments,
     check_first_words,
     list_known_flags,
@@ -55,7 +56,7 @@ def score_breaks(arguments: list[str]) -> int:
     out, err = make_consoles()
     notes: list[str] = []
     with WorkProgress(err, f"Reading {asked.landscape}") as progress:
-        from flashdqn.planning.carry_out import WorkOrder, measure_given, score_report
+        from flashdqn.planning.carry_out import WorkOrder, measure_given, scale_progress, score_report
         from flashdqn.planning.given_plan import read_given_plan
         from flashdqn.planning.read_problem import read_problem
         from flashdqn.planning.write.files import check_folder, note_missing_packages, write_plan_files
@@ -73,10 +74,12 @@ def score_breaks(arguments: list[str]) -> int:
         )
         if asked.out is not None:
             check_folder(asked.out)
-        report = score_report(problem, given, order, progress.tell, (*notes, *more))
+        report = score_report(
+            problem, given, order, scale_progress(progress.tell, 0.0, WRITING), (*notes, *more)
+        )
         paths = []
         if asked.out is not None:
             report = note_missing_packages(report)
-            paths = write_plan_files(report, asked.out, progress.tell)
+            paths = write_plan_files(report, asked.out, scale_progress(progress.tell, WRITING, 1.0))
     show_report(out, report, paths)
     return 0

@@ -54,9 +54,9 @@ def make_report(
     problem: Problem, order: WorkOrder, progress: Progress, notes: tuple[str, ...] = ()
 ) -> PlanReport:
     """Plan with every policy, choose one, judge all; `notes` are about the landscape."""
-    plans = plan_by_order(problem, order, order.budget.amount, _scale(progress, 0.0, 0.5))
-    chosen, more = choose_policy(problem, plans, order, _scale(progress, 0.5, 0.6))
-    return judge_report(problem, plans, chosen, order, (*notes, *more), _scale(progress, 0.6, 1.0))
+    plans = plan_by_order(problem, order, order.budget.amount, scale_progress(progress, 0.0, 0.5))
+    chosen, more = choose_policy(problem, plans, order, scale_progress(progress, 0.5, 0.6))
+    return judge_report(problem, plans, chosen, order, (*notes, *more), scale_progress(progress, 0.6, 1.0))
 
 
 def score_report(
@@ -65,8 +65,8 @@ def score_report(
     """Judge a given plan beside random breaks, and beside rules where the order names some."""
     plans = {"given": given}
     amount = min(order.budget.amount, sum_allowed_cost(problem))
-    plans |= plan_by_order(problem, order, amount, _scale(progress, 0.0, 0.5))
-    return judge_report(problem, plans, "given", order, notes, _scale(progress, 0.5, 1.0))
+    plans |= plan_by_order(problem, order, amount, scale_progress(progress, 0.0, 0.5))
+    return judge_report(problem, plans, "given", order, notes, scale_progress(progress, 0.5, 1.0))
 
 
 def plan_by_order(problem: Problem, order: WorkOrder, amount: float, progress: Progress) -> dict[str, Plan]:
@@ -109,7 +109,7 @@ def judge_report(
 ) -> PlanReport:
     """Judge all plans at all budgets by the same fires, and every break of the chosen one."""
     judge = functools.partial(judge_plans, fires=order.fires, seed=order.seed)
-    judgement = judge(problem, plans, order.budgets, progress=_scale(progress, 0.0, 0.7))
+    judgement = judge(problem, plans, order.budgets, progress=scale_progress(progress, 0.0, 0.7))
     placed = judgement.placed[chosen][-1]
     groups = rank_groups(
         problem,
@@ -117,9 +117,9 @@ def judge_report(
         judgement.after[chosen][-1],
         order.budget.amount,
         judge,
-        _scale(progress, 0.7, 0.85),
+        scale_progress(progress, 0.7, 0.85),
     )
-    cells, gap_progress = plans[chosen].order[:placed], _scale(progress, 0.85, 1.0)
+    cells, gap_progress = plans[chosen].order[:placed], scale_progress(progress, 0.85, 1.0)
     gaps = find_best_breaks(problem, cells, GAPS_TRIED, order.fires, order.seed, GAP_SECONDS, gap_progress)
     report = PlanReport(
         problem=problem,
@@ -177,6 +177,6 @@ def list_versions() -> dict[str, str]:
     return found
 
 
-def _scale(progress: Progress, start: float, end: float) -> Progress:
+def scale_progress(progress: Progress, start: float, end: float) -> Progress:
     """Progress within a part of the whole."""
     return lambda share, words: progress(start + (end - start) * min(1.0, max(0.0, share)), words)

@@ -248,3 +248,23 @@ def test_the_file_of_another_format(tmp_path: Path) -> None:
     path.write_bytes(b"ncols 3\nnrows 3\n")
     with pytest.raises(EnvError, match=r"lf.tif cannot be read as a GeoTIFF"):
         read_landscape(path)
+
+
+def test_half_a_fuel_model_is_named_with_its_cell(tmp_path: Path) -> None:
+    bands = [np.array(band, dtype=np.float32) for band in store_layers(make_landscape()).values()]
+    bands[3][4, 7] += 0.5
+    with pytest.raises(EnvError, match=r"whole numbers of fuel models, and is [0-9.]+\.5 in row 4, column 7"):
+        read_landscape(write_stack(tmp_path / "half.tif", bands, LANDFIRE_NAMES))
+
+
+@pytest.mark.parametrize("ending", ["tif", "lcp"])
+def test_an_empty_file_is_called_empty(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"land.{ending}"
+    path.write_bytes(b"")
+    with pytest.raises(EnvError, match=r"cannot be read as an? .*: it is empty"):
+        read_landscape(path)
+
+
+def test_a_folder_without_a_layer_is_no_list_of_layers(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match="holds no layer of a landscape"):
+        read_landscape(tmp_path)

@@ -52,6 +52,8 @@ def open_raster(path: Path, driver: str) -> Iterator[Any]:
     kind = KINDS[driver]
     try:
         data = read_limited_file(path, MOST_BYTES)
+        if not data:
+            raise EnvError(f"{path} cannot be read as {kind}: it is empty.")
         with (
             silence_rasterio(rasterio),
             rasterio.Env(**GDAL_OPTIONS),

@@ -123,7 +123,12 @@ class Landscape:
         fits = given.dtype == np.int16 or bool(np.all(np.isfinite(given) & (abs(given) < 2**15)))
         array = np.array(given if fits else 0, dtype=np.int16, order="C")
         if not fits or not np.array_equal(array, given):
-            raise EnvError(f"In {self.name}, fuel_model must hold the whole numbers of fuel models.")
+            with np.errstate(invalid="ignore"):
+                row, column = np.argwhere(~((np.round(given) == given) & (abs(given) < 2**15)))[0]
+            raise EnvError(
+                f"In {self.name}, fuel_model must hold the whole numbers of fuel models, and is "
+                f"{given[row, column]:g} in row {row}, column {column}."
+            )
         return array
 
     def _check_values(self) -> None:

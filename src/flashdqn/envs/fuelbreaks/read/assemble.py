@@ -28,6 +28,11 @@ BARE_GROUND = 99
 def build_landscape(bands: dict[str, RasterBand], source: Path, holes: Holes, tell: TellNote) -> Landscape:
     """Check that the layers match, apply their units, and put them together. `bands` is emptied on the way, because
     a large landscape should not be in memory twice."""
+    if not bands:
+        raise EnvError(
+            f"{source} holds no layer of a landscape: a GeoTIFF or .asc file has its layer in its name, such as "
+            "elevation or US_240FBFM40."
+        )
     if missing := [layer for layer in LAYERS if layer not in bands]:
         kind = "file" if source.is_dir() else "band"
         words = ", ".join(f"{layer} (a {kind} with '{WORDS[layer][-1]}' in its name)" for layer in missing)
