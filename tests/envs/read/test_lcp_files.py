@@ -101,6 +101,12 @@ def test_cells_in_feet_without_a_prj_file(tmp_path: Path) -> None:
     path = write_lcp(tmp_path / "a.lcp", list(store_layers(make_landscape()).values()), LINEAR_UNIT="FOOT")
     (tmp_path / "a.prj").unlink()
     assert read_landscape(path).cell_size == pytest.approx(9.144)
+    path = write_lcp(
+        tmp_path / "b.lcp", list(store_layers(make_landscape()).values()), LINEAR_UNIT="KILOMETER"
+    )
+    (tmp_path / "b.prj").unlink()
+    with pytest.raises(EnvError, match="in meters or feet"):
+        read_landscape(path)
 
 
 def test_a_file_without_crown_fuels(tmp_path: Path) -> None:

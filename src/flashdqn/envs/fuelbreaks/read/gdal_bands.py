@@ -86,11 +86,18 @@ def read_band(path: Path, file: Any, band: int, layer: str, side_crs: str = "") 
 
 
 def measure_file_cell(path: Path, file: Any, place: Georeference, side_crs: str) -> float:
-    """The side of a cell in meters; an .lcp file without a .prj file beside it says feet or meters itself."""
+    """The side of a cell in meters; an .lcp file without a .prj file beside it says feet or meters
+    itself."""
     if file.transform.is_identity:  # no place at all, and no file beside it that knows one
         return 1.0
     known = file.crs or find_crs(side_crs)
-    in_feet = known is None and file.tags().get("LINEAR_UNIT", "").lower().startswith("f")
+    said = file.tags().get("LINEAR_UNIT", "").lower()
+    if known is None and is_lcp_name(path) and not said:  # kilometers, or a number that means nothing
+        raise EnvError(
+            f"The header of {path} does not say that its cells are in meters or feet, and there is no .prj file "
+            "beside it that says so: give it one."
+        )
+    in_feet = known is None and said.startswith("f")
     return measure_cell(str(path), place.transform, known) * (FOOT if in_feet else 1.0)
 
 
