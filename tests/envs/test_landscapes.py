@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from flashdqn.envs.fuelbreaks.generate import COUNTRIES, generate_landscape
 from flashdqn.envs.fuelbreaks.geotiff import write_folder
 from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape, slope_and_aspect
 from flashdqn.envs.fuelbreaks.npz import write_npz
+from flashdqn.envs.fuelbreaks.pictures import make_figure
 from flashdqn.envs.fuelbreaks.rasters import find_landscapes, read_landscape
 from flashdqn.envs.fuelbreaks.read.layer_names import match_layer_name
 
@@ -229,3 +232,21 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     )
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "fuel models" in capsys.readouterr().out
+
+
+def test_ctrl_c_waits_until_the_drawing_library_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of its compiled code can abort Python when it ends."""
+    real = builtins.__import__
+    imported: list[str] = []
+
+    def import_slowly(name: str, *more: Any, **words: Any) -> Any:
+        if name == "matplotlib.backends.backend_agg":
+            signal.raise_signal(signal.SIGINT)
+        found = real(name, *more, **words)
+        imported.append(name)
+        return found
+
+    monkeypatch.setattr(builtins, "__import__", import_slowly)
+    with pytest.raises(KeyboardInterrupt):
+        make_figure(1, 1, 2.0, 2.0)
+    assert "matplotlib.figure" in imported

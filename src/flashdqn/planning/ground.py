@@ -135,7 +135,7 @@ def check_problem(problem: Problem) -> None:
     if cells > MOST_CELLS:
         raise EnvError(
             f"{problem.landscape.name} has {shape[0]} x {shape[1]} cells, and {MOST_CELLS:,} are the most that are "
-            "planned at once: crop it, or plan its parts."
+            "planned at once: crop it, or plan its parts (--window)."
         )
     if not problem.scenarios or any(scenario.weight <= 0 for scenario in problem.scenarios):
         raise EnvError("A problem needs at least one scenario, and every scenario a weight above 0.")

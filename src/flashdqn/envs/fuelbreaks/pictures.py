@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from flashdqn.core.files import replace_file
+from flashdqn.core.signals import Interrupt
 from flashdqn.envs.fuelbreaks.fire.spread import BURN, Spread
 from flashdqn.envs.fuelbreaks.landscape import NON_BURNABLE, Landscape
 from flashdqn.envs.fuelbreaks.scenes import Scenes
@@ -169,9 +170,10 @@ def shade_unburnable(landscape: Landscape, axes: Any) -> None:
 
 def make_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
     """A figure of panels without ticks."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    with Interrupt(waits=True) as signals:  # compiled code that is half imported can crash Python in the end
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    signals.stop_if_requested()
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
