@@ -1,7 +1,7 @@
 """Do demonstrations help to place fuel breaks? Equal time for all, what the demonstrations cost included.
 
     python benchmarks/fuelbreaks_demos.py --workers 15                  # all arms, five seeds
-    python benchmarks/fuelbreaks_demos.py --arms none dpv --seeds 0 1 --seconds 100
+    python benchmarks/fuelbreaks_demos.py --arms none dpv --seeds 0 1 --seconds 100 --workers 2
     python benchmarks/fuelbreaks_demos.py --summary                     # the table of what is there
 
 Every training is `fuelbreaks-small` on one core, eager, and ends when `--seconds` are over: those of its
@@ -25,12 +25,15 @@ from typing import Any
 from flashdqn.runs.records import DEMOS_FILE
 
 RESULTS = Path(__file__).parent / "results"
-SHOW = {"episodes": 256, "chance": 0.1, "pretrain_steps": 300}
-#: What each arm changes in `demos`.
+SHOW = {"demos.episodes": 256, "demos.chance": 0.1, "demos.pretrain_steps": 300}
+#: What each arm changes in the preset.
 ARMS: dict[str, dict[str, Any]] = {
     "none": {},
-    **{source: {"source": source, **SHOW} for source in ("domirank", "betweenness", "dpv", "lookahead")},
-    "betweenness-kept": {"source": "betweenness", **SHOW, "keep": 10_000},
+    "none, without scouts": {"env.scouts": 0},
+    **{
+        source: {"demos.source": source, **SHOW} for source in ("domirank", "betweenness", "dpv", "lookahead")
+    },
+    "betweenness, kept": {"demos.source": "betweenness", **SHOW, "demos.keep": 10_000},
 }
 LANDSCAPE_SEED, LANDSCAPES, FIRES = 77, 128, 200
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided, by number of seeds
@@ -51,10 +54,9 @@ def train_and_judge(arm: str, seed: int, seconds: float, out: str) -> dict[str, 
         return event.seconds + read_demonstration_seconds(event.run) >= seconds
 
     with tempfile.TemporaryDirectory() as folder:
-        settings = {f"demos.{key}": value for key, value in ARMS[arm].items()}
         run = flashdqn.train(
             "fuelbreaks-small", seed=seed, device="cpu", out=folder, steps=10**9, progress=False, on_report=is_over,
-            **{"runtime.mode": "eager", "log.every": 500, "eval.every": 0, "eval.episodes": 1, **settings},
+            **{"runtime.mode": "eager", "log.every": 500, "eval.every": 0, "eval.episodes": 1, **ARMS[arm]},
         )  # fmt: skip
         agent = flashdqn.load(run.path, "cpu")
         config = replace(agent.config.env, landscape_seed=LANDSCAPE_SEED, landscapes=1, held_out=LANDSCAPES)
@@ -98,7 +100,7 @@ def run_all(asked: argparse.Namespace) -> None:
 
 
 def name_file(out: Path, arm: str, seed: int) -> Path:
-    return out / f"{arm}-{seed}.json"
+    return out / f"{arm.replace(', ', '-').replace(' ', '-')}-{seed}.json"
 
 
 def summarize(out: Path) -> dict[str, Any]:

@@ -9,9 +9,10 @@ weights; where nothing burns in a scenario, a break there gains nothing in it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -129,26 +130,30 @@ class GainMap:
         """The gains, [cells], with these breaks and free cells, [cells] each, and a budget for a share of all
         cells."""
         stale = self.list_stale(share)
-        if self.flow is not None and len(stale):
-            self.flow.count_again()
         if len(stale):
             shape = self.windows[0].shape
             together = max(1, CELLS_AT_ONCE // (shape[0] * shape[1] * len(self.ground.shares)))
             parts = [stale[start : start + together] for start in range(0, len(stale), together)]
+            compute = partial(self._compute, breaks=breaks, free=free, share=share)
             # One thread for each part: the same sums on every machine, and no thread waits for another one.
-            with limit_threads(1, int(numba.get_num_threads())), self._start_workers(len(parts)) as pool:
-                tasks = [pool.submit(self._compute, part, breaks, free, share) for part in parts]
-                for k, task in enumerate(tasks):
-                    task.result()
+            with limit_threads(1, int(numba.get_num_threads())):
+                for k, _ in enumerate(self._run_parts(compute, parts)):
                     if tell is not None:
-                        tell((k + 1) / len(tasks))
+                        tell((k + 1) / len(parts))
         self._share_at[stale] = share
         self._changed[:] = False
         return self.gain.reshape(-1)
 
-    def _start_workers(self, parts: int) -> ThreadPoolExecutor:
-        count = 1 if self.values.on_gpu else min(parts, cores())
-        return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+    def _run_parts(
+        self, compute: Callable[[NDArray[np.int64]], None], parts: list[NDArray[np.int64]]
+    ) -> Iterator[None]:
+        """Compute part by part, on as many cores as there are parts."""
+        count = 1 if self.values.on_gpu else min(len(parts), cores())
+        if count == 1:
+            yield from map(compute, parts)
+            return
+        with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(compute, parts)
 
     def _compute(
         self, which: NDArray[np.int64], breaks: NDArray[np.bool_], free: NDArray[np.bool_], share: float

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashdqn.envs.fuelbreaks.fire.downstream import BITS, FINEST, STEPS
-from flashdqn.envs.fuelbreaks.fire.single_fires import SingleFires
+from flashdqn.envs.fuelbreaks.fire.downstream_sums import DownstreamSums
 from flashdqn.planning.ground import Ground
 from flashdqn.planning.judge import PLANNING, make_random
 from flashdqn.planning.tiles import MapWindow
 from flashdqn.planning.window_view import cut_cells
 
-#: Scouts for every 2,500 cells: more than a training has, and spread evenly, so that plans depend less on chance.
-PER_AREA = 128
-#: Of a small landscape.
-FEWEST = 64
+#: Scouts of a scenario for every 2,500 cells: more than a training has, and spread evenly, so that plans depend
+#: less on chance.
+PER_AREA = 1000
+#: Of a small and of a large landscape.
+FEWEST, MOST = 256, 100_000
 
 
 class FlowMap:
@@ -29,12 +30,17 @@ class FlowMap:
 
     def __init__(self, ground: Ground, seed: int = 0) -> None:
         self.ground = ground
-        self.fires = SingleFires(ground.tables, ground.problem.duration)
-        self.count = max(FEWEST, round(PER_AREA * ground.cells / 2500))
+        self.count = min(MOST, max(FEWEST, round(PER_AREA * ground.cells / 2500)))
         random = make_random(seed, PLANNING, "scouts")
-        self.scouts = [self._draw(s, random) for s in range(len(ground.shares))]
-        self.total = np.zeros((len(self.scouts), ground.cells))
-        self._known = False
+        scenarios = len(ground.shares)
+        self.sums = DownstreamSums(
+            ground.tables,
+            ground.problem.duration,
+            np.repeat(np.arange(scenarios), self.count),
+            np.concatenate([self._draw(s, random) for s in range(scenarios)]),
+            ground.weight,
+        )
+        self.total = self.sums.total
 
     def _draw(self, scenario: int, random: np.random.Generator) -> NDArray[np.int64]:
         reached = np.cumsum(self.ground.ignition_weight(scenario))
@@ -44,23 +50,15 @@ class FlowMap:
 
     def place(self, cells: Sequence[int]) -> None:
         """Add breaks."""
-        self.fires.place(np.array(cells, dtype=np.int64))
-        self._known = False
-
-    def count_again(self) -> None:
-        """Burn the scouts with the breaks that lie now, if that is not done."""
-        if not self._known:
-            for s, scouts in enumerate(self.scouts):
-                table = np.full(len(scouts), s)
-                self.total[s] = self.fires.add_up_downstream(table, scouts, self.ground.weight)
-        self._known = True
+        self.sums.place(cells)
+        self.total = self.sums.total
 
     def observe(self, window: MapWindow) -> NDArray[np.uint8]:
         """The bytes of a window's cells in every scenario, [S, cells of the window]."""
         shape = self.ground.problem.landscape.shape
         mean = cut_cells(self.ground.weight, shape, window).mean()
-        seen = np.zeros((len(self.scouts), window.shape[0] * window.shape[1]), dtype=np.uint8)
-        for s in range(len(self.scouts)):
+        seen = np.zeros((len(self.total), window.shape[0] * window.shape[1]), dtype=np.uint8)
+        for s in range(len(self.total)):
             lit = self.ground.ignition_weight(s)
             share = cut_cells(lit, shape, window).sum() / self.ground.ignition_totals[s]
             if share > 0 and mean > 0:
@@ -71,7 +69,7 @@ class FlowMap:
 
 def flow_bytes(total: NDArray[np.float64], unit: float) -> NDArray[np.uint8]:
     """`fire.downstream.flow_byte` for arrays."""
-    amount = np.floor(total * FINEST / unit).astype(np.int64) + 1
+    amount = np.floor(np.maximum(total, 0.0) * FINEST / unit).astype(np.int64) + 1
     power = np.frexp(amount.astype(np.float64))[1] - 1
     found = STEPS * power + ((amount << BITS) >> power) - STEPS
     seen: NDArray[np.uint8] = np.minimum(found, 255).astype(np.uint8)

@@ -71,6 +71,10 @@ MEDIUM = Preset(
     base=SMALL,
 )
 
+MANY_WEATHERS = (
+    "dry@0", "dry@90", "dry@180", "dry@270", "dry@45/30", "mild@225/25", "extreme@135", "extreme@315/30",
+)  # fmt: skip
+
 FULL = Preset(
     "fuel breaks on landscapes of 50x50 cells, for a GPU: the agent that plans (docs/planning.md)",
     {
@@ -82,10 +86,7 @@ FULL = Preset(
             "fires": 64,
             # One agent for all: area or houses, fires from anywhere or from some places, eight kinds of weather.
             "maps": "random",
-            "weathers": (
-                "dry@0", "dry@90", "dry@180", "dry@270", "dry@45/30", "mild@225/25", "extreme@135",
-                "extreme@315/30",
-            ),
+            "weathers": MANY_WEATHERS,
         },
         "replay": {"capacity": 500_000},
         "learn": {"batch_size": 128, "starts": 10_000, "lr_over": 900_000},
@@ -93,6 +94,33 @@ FULL = Preset(
         "log": {"every": 25_000, "checkpoint_every": 500_000},
     },
     base=MEDIUM,
-)  # fmt: skip
+)
 
-PRESETS = {"fuelbreaks-small": SMALL, "fuelbreaks-20": MEDIUM, "fuelbreaks": FULL}
+PLANNER = Preset(
+    "the agent that plans: it sees what burns behind each cell, and learns on one core (docs/planning.md)",
+    {
+        "steps": 500_000,
+        # Small landscapes teach most in a given time; the network, and what it sees, fit any size.
+        "env": {
+            "landscapes": 512,
+            "held_out": 16,
+            "budget": 0.2,
+            "fires": 100,
+            "scouts": 128,
+            "maps": "random",
+            "weathers": MANY_WEATHERS,
+        },
+        "network": {"channels": (32, 32, 32)},
+        "learn": {"gamma": 0.8, "lr_end": 5e-5, "lr_over": 500_000, "v_max": 50.0},
+        "eval": {"every": 100_000},
+        "log": {"every": 10_000, "checkpoint_every": 100_000},
+    },
+    base=SMALL,
+)
+
+PRESETS = {
+    "fuelbreaks-small": SMALL,
+    "fuelbreaks-20": MEDIUM,
+    "fuelbreaks": FULL,
+    "fuelbreaks-planner": PLANNER,
+}

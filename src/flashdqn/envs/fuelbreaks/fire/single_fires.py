@@ -29,6 +29,8 @@ from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
 
 #: From this number of cells on, the work of threads outweighs what starting them costs.
 PARALLEL_FROM_CELLS = 2500
+#: More threads than this would mostly wait for memory.
+MOST_LANES = 64
 
 Cells = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -37,20 +39,21 @@ Numbers = NDArray[np.float64]
 class SingleFires:
     """Fires that are burned one after the other in each thread; see the module's docstring."""
 
-    def __init__(self, tables: SpreadTables, duration: float) -> None:
+    def __init__(self, tables: SpreadTables, duration: float, most_lanes: int = MOST_LANES) -> None:
         cells = tables.times.shape[1]
         self.tables, self.cells = tables, cells
-        self.lanes = int(numba.get_num_threads()) if cells >= PARALLEL_FROM_CELLS else 1
+        threads = int(numba.get_num_threads()) if cells >= PARALLEL_FROM_CELLS else 1
+        self.lanes = min(threads, most_lanes)
         spread = Spread(tables, self.lanes, 1, duration)
-        self._arrays = spread.arrays
+        self.arrays = spread.arrays  # the room of one fire per lane
         self.breaks = torch.zeros(cells, dtype=torch.bool)
-        self._ways = tables.open.clone()
-        self._tree = torch.zeros(self.lanes, cells, dtype=torch.int32)
+        self.ways = tables.open.clone()  # [L, cells]: open directions, breaks considered
+        self.tree = torch.zeros(self.lanes, cells, dtype=torch.int32)  # the cells of a lane's fire
         self._toggled = torch.zeros(1, dtype=torch.int64)
         every = len(tables.open)
-        self._set_all = Kernel(trees.set_ways).bind(every, self._ways, self.breaks, *self._arrays)
+        self._set_all = Kernel(trees.set_ways).bind(every, self.ways, self.breaks, *self.arrays)
         self._set_one = Kernel(trees.toggle_break).bind(
-            every, self._ways, self.breaks, self._toggled, *self._arrays
+            every, self.ways, self.breaks, self._toggled, *self.arrays
         )
 
     def replace_breaks(self, cells: Cells) -> None:
@@ -129,7 +132,7 @@ class SingleFires:
         which = torch.from_numpy(np.ascontiguousarray(table, dtype=np.int64))
         cells = torch.from_numpy(np.ascontiguousarray(ignition, dtype=np.int64))
         launch = Kernel(function, 2).bind(
-            self.lanes, numbers, which, cells, self._ways, self.breaks, self._tree, *own, *self._arrays
+            self.lanes, numbers, which, cells, self.ways, self.breaks, self.tree, *own, *self.arrays
         )
         launch()
 
