@@ -2,6 +2,7 @@
 
     python benchmarks/fuelbreaks_sizes.py                                  # the agent of the package
     python benchmarks/fuelbreaks_sizes.py --agent runs/fuelbreaks-… --sizes 20 50
+    python benchmarks/fuelbreaks_sizes.py --policies agent                 # the others as they are in the file
 
 Generated landscapes that no training draws, dry weather, the wind from four sides in turn, 200 fires that no policy
 knows. All policies have the same cells, budget and fires (`flashdqn.planning`). Intervals are 95 % over landscapes;
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +41,14 @@ COUNTS = {20: 16, 50: 16, 100: 8, 200: 2}
 POLICIES = ("random", "betweenness-once", "dpv-once", "lookahead", "dpv", "betweenness", "agent")
 
 
-def measure_landscape(seed: int, size: int, agent: Any) -> dict[str, dict[str, float]]:
+def measure_landscape(
+    seed: int, size: int, agent: Any, policies: Sequence[str] = POLICIES
+) -> dict[str, dict[str, float]]:
     """Burned percent of a landscape and seconds of planning, for every policy."""
     wind = dataclasses.replace(DRY, wind_from=90.0 * (seed % 4))
     problem = Problem(generate_landscape(seed, size), (Scenario("dry", wind, 1.0),), Stakes())
     budget = float(round(SHARE * size**2))
-    plans = make_plans(problem, budget, POLICIES, agent=agent, seed=seed)
+    plans = make_plans(problem, budget, policies, agent=agent, seed=seed)
     judgement = judge_plans(problem, plans, (budget,), FIRES, seed)
     hectares = size**2 * problem.landscape.cell_size**2 / 10_000
     found = {"nothing": {"burned": 100 * float(judgement.before.area.mean()) / hectares, "seconds": 0.0}}
@@ -81,16 +86,23 @@ def main() -> None:
     parser.add_argument("--agent", default="", help="a run folder or an agent's file; default: the package's")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(COUNTS))
     parser.add_argument("--count", type=int, help="landscapes of every size")
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     agent = load_planning_agent(asked.agent, "cpu") if asked.agent else load_shipped_agent("cpu")
-    rows: dict[str, list[dict[str, dict[str, float]]]] = {}
+    whole = asked.policies == list(POLICIES)
+    old = {} if whole or not asked.out.exists() else json.loads(asked.out.read_text(encoding="utf-8"))
+    known: dict[str, list[dict[str, dict[str, float]]]] = old.get("burned", {})
+    rows: dict[str, list[dict[str, dict[str, float]]]] = dict(known)
     data = context("cpu") | {"share": SHARE, "fires": FIRES, "first_seed": FIRST_SEED, "burned": rows}
+    if old:
+        data["others"] = {key: old[key] for key in ("date", "commit", "command", "load", "device")}
     with limit_threads(1, 1):
         for size in asked.sizes:
-            rows[str(size)] = []
+            before, rows[str(size)] = known.get(str(size), []), []
             for k in range(asked.count or COUNTS.get(size, 4)):
-                rows[str(size)].append(measure_landscape(FIRST_SEED + k, size, agent))
+                row = measure_landscape(FIRST_SEED + k, size, agent, asked.policies)
+                rows[str(size)].append((before[k] if k < len(before) else {}) | row)
                 write_json(asked.out, data)
     print_table(rows)
 
