@@ -49,7 +49,7 @@ def make_problem(
     return Problem(land, scenarios, stakes, cost=cost, duration=90.0, value_unit="houses", **more)
 
 
-def make_agent(size: int = 14) -> Agent:
+def make_agent(size: int = 14, scouts: int = 0) -> Agent:
     """An agent of a tiny network with random weights, none of them 0."""
     config = apply_settings(
         base_config("fuelbreaks-small"),
@@ -58,6 +58,7 @@ def make_agent(size: int = 14) -> Agent:
             "env.landscapes": 1,
             "env.held_out": 1,
             "env.fires": 1,
+            "env.scouts": scouts,
             "env.budget": 4.0,
             "env.least_budget": 0.0,
             "network.channels": [6, 6],

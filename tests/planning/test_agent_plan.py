@@ -13,6 +13,7 @@ from planning_problems import make_agent, make_landscape, make_problem
 
 import flashdqn.planning
 from flashdqn import Run
+from flashdqn.agent.agent import Agent
 from flashdqn.core.errors import ConfigError, EnvError
 from flashdqn.core.ops import masked_argmax
 from flashdqn.envs.fuelbreaks.config import FuelBreaksConfig
@@ -23,6 +24,7 @@ from flashdqn.envs.fuelbreaks.stakes import Stakes
 from flashdqn.planning.agent_plan import AgentSettings, plan_by_agent
 from flashdqn.planning.agent_values import read_agent
 from flashdqn.planning.engine import make_plans
+from flashdqn.planning.flow import FlowMap
 from flashdqn.planning.ground import build_ground
 from flashdqn.planning.problem import Problem, Scenario
 from flashdqn.planning.shipped import SHIPPED, load_planning_agent, load_shipped_agent
@@ -33,16 +35,18 @@ MAPS = build_ground(make_problem(maps=True))
 ONE = AgentSettings(at_once=0.0)
 
 
-def play(stakes: Stakes, budget: int) -> list[int]:
+def play(stakes: Stakes, budget: int, agent: Agent = AGENT, scouts: int = 0) -> list[int]:
     """The agent's breaks in the environment that it is trained in."""
     land = make_landscape(rows=20, columns=20)
     scenes = build_scenes([land], [DRY], 1, torch.device("cpu"), [stakes])
-    env = FuelBreaks(FuelBreaksConfig(size=20, budget=float(budget), fires=1), 1, scenes=scenes)
+    env = FuelBreaks(
+        FuelBreaksConfig(size=20, budget=float(budget), fires=1, scouts=scouts), 1, scenes=scenes
+    )
     start = torch.zeros((1, 1), dtype=torch.int32)
     obs = env.begin(torch.zeros(1, dtype=torch.int32), start, budget)
     order = []
     for _ in range(budget):
-        q = AGENT.head.q(AGENT.network.output(AGENT.network.torso(env.decoder(obs))))
+        q = agent.head.q(agent.network.output(agent.network.torso(env.decoder(obs))))
         action = masked_argmax(q, env.mask)
         order.append(int(action[0]))
         obs = env.step(action).obs
@@ -62,6 +66,21 @@ def test_it_plans_as_it_plays(maps: bool) -> None:
     problem = Problem(make_landscape(rows=20, columns=20), (Scenario("dry", DRY, 1.0),), stakes)
     plan = plan_by_agent(VALUES, build_ground(problem), 15.0, ONE)
     assert plan.order.tolist() == play(stakes, 15)
+
+
+def test_an_agent_with_scouts_plans_as_it_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_agent(scouts=4)
+    ground = build_ground(
+        Problem(make_landscape(rows=20, columns=20), (Scenario("dry", DRY, 1.0),), Stakes())
+    )
+    given_scouts = torch.from_numpy(FlowMap(ground).ignition)
+    monkeypatch.setattr("flashdqn.envs.fuelbreaks.env.draw_ignitions", lambda *_: given_scouts)
+    order = play(Stakes(), 15, agent, given_scouts.shape[1])
+    plan = plan_by_agent(read_agent(agent), ground, 15.0, ONE)
+    assert plan.order.tolist() == order
+    blind = read_agent(agent)
+    monkeypatch.setattr(FlowMap, "place", lambda self, cells: None)
+    assert plan_by_agent(blind, ground, 15.0, ONE).order.tolist() != order, "what it sees does not matter"
 
 
 @settings(max_examples=8, deadline=None)

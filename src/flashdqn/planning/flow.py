@@ -33,11 +33,12 @@ class FlowMap:
         self.count = min(MOST, max(FEWEST, round(PER_AREA * ground.cells / 2500)))
         random = make_random(seed, PLANNING, "scouts")
         scenarios = len(ground.shares)
+        self.ignition = np.stack([self._draw(s, random) for s in range(scenarios)])  # [S, count]
         self.sums = DownstreamSums(
             ground.tables,
             ground.problem.duration,
             np.repeat(np.arange(scenarios), self.count),
-            np.concatenate([self._draw(s, random) for s in range(scenarios)]),
+            self.ignition.reshape(-1),
             ground.weight,
         )
         self.total = self.sums.total
