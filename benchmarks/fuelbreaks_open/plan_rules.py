@@ -33,7 +33,7 @@ from flashdqn.envs.fuelbreaks.landscape import Landscape
 
 SEED = 1
 FIRES = 100  # that DPV and lookahead look at
-SCOUTS = 1000  # that dpv-scouts looks at: as many as the agent of the package
+SCOUTS = 400  # that dpv-scouts looks at: as many as the agent of the package
 
 Scores = Callable[[], Tensor]
 

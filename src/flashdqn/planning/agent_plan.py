@@ -18,6 +18,8 @@ from flashdqn.planning.plan import Plan
 from flashdqn.planning.purse import Purse, take_best
 from flashdqn.planning.rules import choose_batch
 
+#: Smaller windows would mostly be halo.
+LEAST_WINDOW = 64
 #: The halo of a window, as a share of its side.
 HALO = 0.2
 
@@ -30,12 +32,12 @@ class AgentSettings:
     """Breaks of one forward pass for every 2,500 cells of the landscape, at most; 0: one."""
     apart: int = 8
     """Breaks of one pass are at least this many rows or columns apart."""
-    almost: float = 0.9
+    almost: float = 0.8
     """Breaks of one pass gain at least this share of what the best one gains per cost."""
     whole: int = 128
     """Landscapes of at most this many cells a side go through the network as a whole."""
     window: int = 0
-    """Cells a side of the windows of larger landscapes; 0: as the network was trained."""
+    """Cells a side of the windows of larger landscapes; 0: as the network was trained, and at least 64."""
     halo: int = 0
     """Cells around a window's core that the network only sees; 0: a fifth of the window."""
     seconds: float = 900.0
@@ -88,5 +90,5 @@ def choose_window(ground: Ground, values: NetworkValues, how: AgentSettings) -> 
     longest = max(ground.problem.landscape.shape)
     if longest <= how.whole:
         return longest, 0
-    size = how.window or values.trained_size
+    size = how.window or max(values.trained_size, LEAST_WINDOW)
     return size, min(how.halo or round(HALO * size), (size - 1) // 3)

@@ -20,7 +20,7 @@ from flashdqn.planning.window_view import cut_cells
 
 #: Scouts of a scenario for every 2,500 cells: more than a training has, and spread evenly, so that plans depend
 #: less on chance.
-PER_AREA = 1000
+PER_AREA = 400
 #: Of a small and of a large landscape.
 FEWEST, MOST = 256, 100_000
 
