@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -90,7 +91,7 @@ def build_zone_scenes(landscape: Landscape) -> Scenes:
 
 
 def plan_by_network(landscape: Landscape, scenes: Scenes, hours: int, given: str) -> np.ndarray:
-    """The plan of an agent that sees the landscape, its weather and where fires start, but no fires."""
+    """The plan of an agent that sees the landscape, its weather, where fires start, and scouts of its own."""
     zone = np.zeros(SIZE * SIZE, dtype=np.float32)
     zone[scenes.places[0, : int(scenes.counts[0])].numpy()] = 1.0
     stakes = Stakes(ignition=zone.reshape(SIZE, SIZE))
@@ -167,17 +168,17 @@ def write_cell2fire_folder(folder: Path, landscape: Landscape, hours: int) -> No
     (folder / "Ignitions.csv").write_text(f"Year,Ncell\n1,{middle}\n", encoding="ascii")
 
 
-def judge_by_cell2fire(program: Path, folder: Path, plan: np.ndarray, fires: int) -> np.ndarray:
+def judge_by_cell2fire(program: str, folder: Path, plan: np.ndarray, fires: int) -> np.ndarray:
     """Burned cells of every fire by Cell2Fire; the same seed lights the same cells for every plan."""
     with tempfile.TemporaryDirectory() as out:
         cells = Path(out, "breaks.csv")
         cells.write_text("Year,Ncell\n1," + ",".join(str(cell + 1) for cell in plan) + "\n", encoding="ascii")
         options = f"--sim S --scenario 1 --sim-years 1 --nsims {fires} --ignitions --IgnitionRad {RADIUS}"
         options += " --weather rows --nweathers 1 --Fire-Period-Length 1.0 --ROS-CV 0.0 --seed 7 --nthreads 1"
-        command = [str(program), "--input-instance-folder", f"{folder}/", "--output-folder", f"{out}/out/"]
+        command = [program, "--input-instance-folder", f"{folder}/", "--output-folder", f"{out}/out/"]
         command += options.split() + (["--FirebreakCells", str(cells)] if len(plan) else [])
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    # A fire that was lit where nothing burns is lit again: the last result of a number counts.
+    # The result of a fire that was lit where nothing burns is printed twice, under one number.
     results = re.findall(r"Simulation (\d+) Results:.*?Burnt\s+(\d+)\s", done.stdout, re.DOTALL)
     burned = list({int(number): int(cells) for number, cells in results}.values())
     if len(burned) != fires:
@@ -260,7 +261,7 @@ def main() -> None:
         "--run", help="a run folder, an agent's file, or `package` for the agent that is shipped"
     )
     parser.add_argument("--fires", type=int, default=1000, help="fires that judge")
-    parser.add_argument("--cell2fire", type=Path, help="C2F-W's program")
+    parser.add_argument("--cell2fire", help="C2F-W's program: a path, or its name on the PATH")
     parser.add_argument("--cell2fire-fires", type=int, default=200)
     parser.add_argument("--random-plans", type=int, default=5, help="random plans that Cell2Fire judges")
     parser.add_argument("--write", type=Path, help="write the instances as .npz here, and stop")
@@ -272,6 +273,10 @@ def main() -> None:
         zone = " ".join(f"{cell // SIZE},{cell % SIZE}" for cell in find_zone())
         (asked.write / "ignitions.txt").write_text(zone + "\n", encoding="ascii")
         return
+    if asked.cell2fire and shutil.which(asked.cell2fire) is None:
+        raise SystemExit(
+            f"There is no program {asked.cell2fire}: give its path, or put its folder on the PATH."
+        )
     with limit_threads(1, 2):
         instances = {kind: compare(kind, asked) for kind in HOURS}
     about = {"size": SIZE, "cell_size": CELL_SIZE, "breaks": BREAKS, "zone_radius": RADIUS, "hours": HOURS}

@@ -76,7 +76,7 @@ MANY_WEATHERS = (
 )  # fmt: skip
 
 FULL = Preset(
-    "fuel breaks on landscapes of 50x50 cells, for a GPU: the agent that plans (docs/planning.md)",
+    "fuel breaks on landscapes of 50x50 cells, for a GPU (docs/fuelbreaks.md)",
     {
         "steps": 900_000,
         "train_ratio": 1 / 64,
