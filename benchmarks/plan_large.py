@@ -24,7 +24,7 @@ import numpy as np
 from flashdqn.agent.agent import Agent
 from flashdqn.compute.threads import limit_threads
 from flashdqn.core.errors import EnvError
-from flashdqn.planning.agent_plan import AgentSettings, plan_by_agent
+from flashdqn.planning.agent_plan import AgentSettings, choose_window, plan_by_agent
 from flashdqn.planning.agent_values import NetworkValues, read_agent
 from flashdqn.planning.ground import prepare_ground
 from flashdqn.planning.judge import FireJudge, compare_losses, judge_plans, spread_budgets
@@ -130,7 +130,7 @@ def measure_size(size: int, asked: argparse.Namespace) -> dict[str, Any]:
         "agent": {
             "transitions": agent.steps,
             "weights": sum(weight.numel() for weight in agent.network.parameters()),
-            "window": asked.window or values.trained_size,
+            "window": choose_window(ground, values, how)[0],
             "seconds": asked.seconds,
         },
         "steps": steps,
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--rules", nargs="*", default=["dpv", "domirank", "betweenness-once"])
     parser.add_argument("--share", type=float, default=0.01, help="of the cells that become breaks")
     parser.add_argument("--seconds", type=float, default=900.0, help="for the agent; a rule has at most 60")
-    parser.add_argument("--window", type=int, default=0, help="cells a side; 0: as the network was trained")
+    parser.add_argument("--window", type=int, default=0, help="cells a side; 0: as `plan` chooses")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--one", type=int, help="measure this size here, and print the result as JSON")
     parser.add_argument("--out", type=Path, default=RESULTS)
