@@ -28,12 +28,10 @@ from torch import Tensor
 from flashdqn.core.ops import masked_argmax
 from flashdqn.envs.fuelbreaks.experts import Betweenness, DomiRank, Lookahead
 from flashdqn.envs.fuelbreaks.fire import Spread, Weather, fire_behavior, spread_tables
-from flashdqn.envs.fuelbreaks.fire.downstream_sums import DownstreamSums
 from flashdqn.envs.fuelbreaks.landscape import Landscape
 
 SEED = 1
 FIRES = 100  # that DPV and lookahead look at
-SCOUTS = 400  # that dpv-scouts looks at: as many as the agent of the package
 
 Scores = Callable[[], Tensor]
 
@@ -85,23 +83,6 @@ def downstream_value(board: Any, number: int) -> Scores:
     return scores
 
 
-def score_by_scouts(board: Board, number: int) -> Scores:
-    """DPV again after every break, over as many fires as an agent that plans sees, drawn as it draws them."""
-    burnable = np.flatnonzero(board.scenes.burnable[0].numpy())
-    luck = (np.arange(SCOUTS) + np.random.Generator(np.random.PCG64([SEED, number])).random(SCOUTS)) / SCOUTS
-    ignition = burnable[(luck * len(burnable)).astype(np.int64)]
-    nothing, weight = np.zeros(SCOUTS, dtype=np.int64), np.ones(board.num_actions)
-    sums = DownstreamSums(board.scenes.spread, DURATION, nothing, ignition, weight)
-    known = board.spread.breaks.clone()
-
-    def scores() -> Tensor:
-        sums.place(np.flatnonzero((board.spread.breaks & ~known)[0].numpy()))
-        known.copy_(board.spread.breaks)
-        return torch.from_numpy(sums.total)
-
-    return scores
-
-
 POLICIES: dict[str, Callable[[Any, int], Scores]] = {
     "random": score_at_random,
     "domirank": lambda board, number: DomiRank(board).scores,
@@ -109,7 +90,6 @@ POLICIES: dict[str, Callable[[Any, int], Scores]] = {
     "betweenness": lambda board, number: Betweenness(board).scores,
     "dpv-once": lambda board, number: score_once(downstream_value(board, number)),
     "dpv": downstream_value,
-    "dpv-scouts": score_by_scouts,
     "lookahead": lambda board, number: Lookahead(board, SEED + number, FIRES).scores,
 }
 

@@ -78,4 +78,4 @@ def test_the_network_reads_the_flow_as_one_more_plane() -> None:
 @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=50), st.integers(1, 10**4))
 def test_planning_counts_the_flow_as_the_environment_does(totals: list[int], unit: int) -> None:
     expected = [min(255, scale_by_logarithm(16 * total // unit + 1)) for total in totals]
-    assert flow_bytes(np.array(totals, dtype=np.float64), float(unit)).tolist() == expected
+    assert flow_bytes(np.array(totals, dtype=np.float64) / unit).tolist() == expected

@@ -21,6 +21,7 @@ from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.fire import DRY
 from flashdqn.envs.fuelbreaks.scenes import build_scenes
 from flashdqn.envs.fuelbreaks.stakes import Stakes
+from flashdqn.planning import agent_values
 from flashdqn.planning.agent_plan import AgentSettings, plan_by_agent
 from flashdqn.planning.agent_values import read_agent
 from flashdqn.planning.engine import make_plans
@@ -73,14 +74,32 @@ def test_an_agent_with_scouts_plans_as_it_plays(monkeypatch: pytest.MonkeyPatch)
     ground = build_ground(
         Problem(make_landscape(rows=20, columns=20), (Scenario("dry", DRY, 1.0),), Stakes())
     )
+    monkeypatch.setattr(agent_values, "RESOLVED", 0.0)
     given_scouts = torch.from_numpy(FlowMap(ground).ignition)
     monkeypatch.setattr("flashdqn.envs.fuelbreaks.env.draw_ignitions", lambda *_: given_scouts)
     order = play(Stakes(), 15, agent, given_scouts.shape[1])
     plan = plan_by_agent(read_agent(agent), ground, 15.0, ONE)
     assert plan.order.tolist() == order
-    blind = read_agent(agent)
     monkeypatch.setattr(FlowMap, "place", lambda self, cells: None)
-    assert plan_by_agent(blind, ground, 15.0, ONE).order.tolist() != order, "what it sees does not matter"
+    blind = plan_by_agent(read_agent(agent), ground, 15.0, ONE)
+    assert blind.order.tolist() != order, "what it sees does not matter"
+
+
+def test_what_is_too_little_for_the_network_is_decided_by_what_burns_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ground = build_ground(
+        Problem(make_landscape(rows=20, columns=20), (Scenario("dry", DRY, 1.0),), Stakes())
+    )
+    monkeypatch.setattr(agent_values, "RESOLVED", np.inf)
+    plan = plan_by_agent(read_agent(make_agent(scouts=4)), ground, 15.0, ONE)
+    flow, expected = FlowMap(ground), []
+    for _ in range(15):
+        behind = np.where(ground.allowed, flow.total[0], -1.0)
+        behind[expected] = -1.0
+        expected.append(int(behind.argmax()))
+        flow.place(expected[-1:])
+    assert plan.order.tolist() == expected
 
 
 @settings(max_examples=8, deadline=None)

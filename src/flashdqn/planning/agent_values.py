@@ -28,7 +28,7 @@ from flashdqn.core.errors import EnvError
 from flashdqn.envs.fuelbreaks.observation import CHANNELS
 from flashdqn.networks.cells import DILATIONS, CellNet
 from flashdqn.networks.outputs import apply_output_layer
-from flashdqn.planning.flow import FlowMap
+from flashdqn.planning.flow import FlowMap, flow_bytes
 from flashdqn.planning.ground import Ground
 from flashdqn.planning.tiles import lay_windows
 from flashdqn.planning.window_view import WindowView, cut_cells
@@ -42,6 +42,9 @@ REMEMBERED_BYTES = 500_000_000
 CELLS_AT_ONCE = 40_000
 #: A value is computed again once this share of the budget that it was computed with is left.
 STALE = 0.5
+#: If less than this many cells burn behind every cell, what is left is finer than the network's values are, and
+#: what burns behind a cell is its gain.
+RESOLVED = 1.0
 
 Evaluate = Callable[[Tensor], Tensor]
 
@@ -160,30 +163,38 @@ class GainMap:
     ) -> None:
         shape = self.ground.problem.landscape.shape
         views = [self._view(int(k)) for k in which]
+        flows = [None if self.flow is None else self.flow.measure(self.windows[k]) for k in which]
         seen = [
-            view.observe(cut_cells(breaks, shape, self.windows[k]), share, self._observe_flow(int(k)))
-            for k, view in zip(which, views, strict=True)
+            view.observe(
+                cut_cells(breaks, shape, self.windows[k]), share, None if flow is None else flow_bytes(flow)
+            )
+            for k, view, flow in zip(which, views, flows, strict=True)
         ]
         q = self.values.evaluate(torch.cat(seen)).numpy().astype(np.float64)
         q = q.reshape(len(views), len(self.ground.shares), -1)
-        for k, view, mine in zip(which, views, q, strict=True):
+        for k, view, mine, flow in zip(which, views, q, flows, strict=True):
             window = self.windows[k]
-            gain = self._find_gain(view, mine, cut_cells(free, shape, window)).reshape(view.shape)
+            gain = self._find_gain(view, mine, cut_cells(free, shape, window), flow).reshape(view.shape)
             self.gain[window.core_rows, window.core_columns] = gain[window.inner_core()]
 
-    def _observe_flow(self, k: int) -> NDArray[np.uint8] | None:
-        return None if self.flow is None else self.flow.observe(self.windows[k])
-
     def _find_gain(
-        self, view: WindowView, q: NDArray[np.float64], free: NDArray[np.bool_]
+        self,
+        view: WindowView,
+        q: NDArray[np.float64],
+        free: NDArray[np.bool_],
+        flow: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """The gain of a window's cells, [cells], from its values, [S, cells]."""
+        """The gain of a window's cells, [cells], from its values, [S, cells], and what burns behind each cell."""
         gain = np.zeros(view.cells)
         for s, share in enumerate(self.ground.shares):
             legal = view.burnable[s] & free
-            if legal.any():
-                wasted = self.values.gamma * q[s][legal].max()
-                gain += share * view.importance[s] * np.where(legal, q[s] - wasted, 0.0)
+            if not legal.any():
+                continue
+            if flow is not None and flow[s][legal].max() < RESOLVED:
+                worth = 100.0 * flow[s] / view.cells
+            else:
+                worth = q[s] - self.values.gamma * q[s][legal].max()
+            gain += share * view.importance[s] * np.where(legal, worth, 0.0)
         return gain
 
     def _view(self, k: int) -> WindowView:

@@ -18,9 +18,9 @@ from flashdqn.planning.judge import PLANNING, make_random
 from flashdqn.planning.tiles import MapWindow
 from flashdqn.planning.window_view import cut_cells
 
-#: Scouts of a scenario for every 2,500 cells: more than a training has, and spread evenly, so that plans depend
-#: less on chance.
-PER_AREA = 400
+#: Scouts of a scenario for every 2,500 cells: one for each cell. In a training there is one for three cells; fewer
+#: here would miss what is left when fires have become small.
+PER_AREA = 2500
 #: Of a small and of a large landscape.
 FEWEST, MOST = 256, 100_000
 
@@ -54,23 +54,23 @@ class FlowMap:
         self.sums.place(cells)
         self.total = self.sums.total
 
-    def observe(self, window: MapWindow) -> NDArray[np.uint8]:
-        """The bytes of a window's cells in every scenario, [S, cells of the window]."""
+    def measure(self, window: MapWindow) -> NDArray[np.float64]:
+        """What burns behind each cell of a window in every scenario, [S, cells of the window]: the mean over the
+        fires that start in it, counted in cells of mean worth."""
         shape = self.ground.problem.landscape.shape
         mean = cut_cells(self.ground.weight, shape, window).mean()
-        seen = np.zeros((len(self.total), window.shape[0] * window.shape[1]), dtype=np.uint8)
+        found = np.zeros((len(self.total), window.shape[0] * window.shape[1]))
         for s in range(len(self.total)):
             lit = self.ground.ignition_weight(s)
             share = cut_cells(lit, shape, window).sum() / self.ground.ignition_totals[s]
             if share > 0 and mean > 0:
-                behind = cut_cells(self.total[s], shape, window)
-                seen[s] = flow_bytes(behind, self.count * share * mean)
-        return seen
+                found[s] = cut_cells(self.total[s], shape, window) / (self.count * share * mean)
+        return found
 
 
-def flow_bytes(total: NDArray[np.float64], unit: float) -> NDArray[np.uint8]:
-    """`fire.downstream.flow_byte` for arrays."""
-    amount = np.floor(np.maximum(total, 0.0) * FINEST / unit).astype(np.int64) + 1
+def flow_bytes(behind: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """`fire.downstream.flow_byte` for arrays, in units."""
+    amount = np.floor(np.maximum(behind, 0.0) * FINEST).astype(np.int64) + 1
     power = np.frexp(amount.astype(np.float64))[1] - 1
     found = STEPS * power + ((amount << BITS) >> power) - STEPS
     seen: NDArray[np.uint8] = np.minimum(found, 255).astype(np.uint8)
