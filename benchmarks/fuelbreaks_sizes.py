@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     agent = load_planning_agent(asked.agent, "cpu") if asked.agent else load_shipped_agent("cpu")
-    whole = asked.policies == list(POLICIES)
+    whole = set(asked.policies) == set(POLICIES) and set(asked.sizes) == set(COUNTS)
     old = {} if whole or not asked.out.exists() else json.loads(asked.out.read_text(encoding="utf-8"))
     known: dict[str, list[dict[str, dict[str, float]]]] = old.get("burned", {})
     rows: dict[str, list[dict[str, dict[str, float]]]] = dict(known)

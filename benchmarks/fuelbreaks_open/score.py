@@ -118,6 +118,9 @@ def main() -> None:
     parser.add_argument("--landscapes", type=int, help="only this many, from the first on")
     parser.add_argument("--instances", type=Path, default=INSTANCES)
     parser.add_argument("--out", type=Path, help="write the shares of every landscape as JSON")
+    parser.add_argument(
+        "--keep", action="store_true", help="rows in --out of plans that are not given stay, and are shown"
+    )
     asked = parser.parse_args()
     every = read_instances(asked.instances)
     instances = every[: asked.landscapes]
@@ -125,6 +128,9 @@ def main() -> None:
     nothing = dict.fromkeys(BUDGETS, np.full((len(every), 1), -1))
     given = {"nothing": nothing} | {path.stem: read_orders(path, len(every)) for path in asked.plans}
     found = score(given, instances, burn)
+    if asked.keep:
+        old = json.loads(asked.out.read_text(encoding="utf-8"))["burned"]
+        found = {name: np.array(rows) for name, rows in old.items() if name not in found} | found
     head = "".join(f" {share:.0%} |" for share in BUDGETS)
     print(f"| burned, % of the landscape |{head}\n" + "|---" * (len(BUDGETS) + 1) + "|")
     for name, shares in found.items():
