@@ -33,8 +33,8 @@ MOST_SUMS = 100_000_000
 KEPT_BYTES = 400_000_000
 #: The moves that a break ends begin and end at most this many rows and columns from it.
 NEAR = 2
-# numbers: how many fires and lanes there are, cells a side of a tile, tiles in a row
-FIRES, LANES, SIDE, TILE_COLUMNS = range(4)
+# numbers: how many fires and lanes there are, cells a side of a tile, tiles in a row, and near the new breaks
+FIRES, LANES, SIDE, TILE_COLUMNS, NEAR_TILES = range(5)
 
 
 @inner
@@ -57,13 +57,20 @@ def add_fire_up(
 
 
 @inner
-def passes_near(f: Scalar, size: Array, kept_cell: Array, near: Array) -> Scalar:
-    """Whether a fire burns a cell near a new break; if it does not remember its cells, it may."""
-    found = size[f] > kept_cell.shape[1]
-    i = 0
-    while not found and i < size[f]:
-        found = near[kept_cell[f, i]]
+def passes_near(
+    f: Scalar, numbers: Array, reached: Array, near_tiles: Array, size: Array, kept_cell: Array, near: Array
+) -> Scalar:
+    """Whether a fire burns a cell near a new break; if it does not remember its cells, it is enough that it reaches
+    a tile there."""
+    found, i = False, 0
+    while not found and i < numbers[NEAR_TILES]:
+        found = reached[f, near_tiles[i]]
         i += 1
+    if found and size[f] <= kept_cell.shape[1]:
+        found, i = False, 0
+        while not found and i < size[f]:
+            found = near[kept_cell[f, i]]
+            i += 1
     return found
 
 
@@ -71,17 +78,15 @@ def passes_near(f: Scalar, size: Array, kept_cell: Array, near: Array) -> Scalar
 def take_changed_fires(
     lane: Scalar, numbers: Array, table: Array, ignition: Array, ways: Array, blocked: Array, tree: Array,
     weight: Array, behind: Array, changed: Array, reached: Array, size: Array, kept_cell: Array,
-    kept_behind: Array, near: Array, total: Array, *arrays: Array,
+    kept_behind: Array, near: Array, near_tiles: Array, total: Array, *arrays: Array,
 ) -> None:  # fmt: skip
-    """Take away what those fires of a lane had added that pass near a new break; the others are no longer
-    `changed`."""
+    """Find the fires of a lane that a new break changes, and take away what they had added."""
     fires = Fires(*arrays)
     for f in range(lane, numbers[FIRES], numbers[LANES]):
+        changed[f] = passes_near(f, numbers, reached, near_tiles, size, kept_cell, near)
         if not changed[f]:
             continue
-        if not passes_near(f, size, kept_cell, near):
-            changed[f] = False
-        elif size[f] <= kept_cell.shape[1]:
+        if size[f] <= kept_cell.shape[1]:
             for i in range(size[f]):
                 total[lane, table[f], kept_cell[f, i]] -= np.float64(kept_behind[f, i])
         else:
@@ -95,7 +100,7 @@ def take_changed_fires(
 def add_changed_fires(
     lane: Scalar, numbers: Array, table: Array, ignition: Array, ways: Array, blocked: Array, tree: Array,
     weight: Array, behind: Array, changed: Array, reached: Array, size: Array, kept_cell: Array,
-    kept_behind: Array, near: Array, total: Array, *arrays: Array,
+    kept_behind: Array, near: Array, near_tiles: Array, total: Array, *arrays: Array,
 ) -> None:  # fmt: skip
     """Burn the changed fires of a lane, add the weight behind each cell, and remember what was added."""
     fires = Fires(*arrays)
@@ -134,12 +139,12 @@ class DownstreamSums:
         self._tile_columns = -(-columns // self._side)
         tiles = -(-rows // self._side) * self._tile_columns
         kept = min(cells, KEPT_BYTES // (8 * max(1, count)))
-        self._changed = torch.ones(count, dtype=torch.bool)
-        self._reached = torch.zeros(count, tiles, dtype=torch.bool)
         self._near = torch.zeros(cells, dtype=torch.bool)
+        self._near_tiles = torch.zeros(tiles, dtype=torch.int64)
+        self._numbers = torch.tensor([count, fires.lanes, self._side, self._tile_columns, 0])
         self._total = torch.zeros(fires.lanes, scenes, cells, dtype=torch.float64)
         room = (
-            torch.tensor([count, fires.lanes, self._side, self._tile_columns]),
+            self._numbers,
             torch.tensor(table),
             torch.tensor(ignition),
             fires.ways,
@@ -147,12 +152,13 @@ class DownstreamSums:
             fires.tree,
             torch.tensor(weight),
             torch.zeros(fires.lanes, cells, dtype=torch.float64),
-            self._changed,
-            self._reached,
+            torch.ones(count, dtype=torch.bool),
+            torch.zeros(count, tiles, dtype=torch.bool),
             torch.zeros(count, dtype=torch.int32),
             torch.zeros(count, kept, dtype=torch.int32),
             torch.zeros(count, kept),
             self._near,
+            self._near_tiles,
             self._total,
             *fires.arrays,
         )
@@ -175,7 +181,8 @@ class DownstreamSums:
             return
         near, tiles = self._find_near(added)
         self._near[near] = True
-        torch.any(self._reached[:, tiles], dim=1, out=self._changed)
+        self._near_tiles[: len(tiles)] = tiles
+        self._numbers[NEAR_TILES] = len(tiles)
         self._take_away()
         self._fires.place(added)
         self._add()
