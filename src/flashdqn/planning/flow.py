@@ -22,7 +22,7 @@ from flashdqn.planning.window_view import cut_cells
 #: here would miss what is left when fires have become small.
 PER_AREA = 2500
 #: Of a small and of a large landscape.
-FEWEST, MOST = 256, 100_000
+FEWEST, MOST = 256, 20_000
 
 
 class FlowMap:
