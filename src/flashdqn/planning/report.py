@@ -24,7 +24,7 @@ POLICY_NAMES = {
 }
 #: What they do, in a few words.
 POLICY_WAYS = {
-    "agent": "a network that was trained on other landscapes, and sees what burns behind each cell",
+    "agent": "a network that was trained on other landscapes",
     "random": "any cell where a break may lie",
     "domirank": "cells that dominate their neighbors in the graph of fire spread",
     "betweenness": "cells that most of the fastest paths of fire pass through, counted again as breaks are placed",
