@@ -23,7 +23,7 @@ from flashdqn.compute.kernels import Array, Kernel, Scalar, inner
 from flashdqn.envs.fuelbreaks.fire.layout import COLUMNS, Fires
 from flashdqn.envs.fuelbreaks.fire.single_fires import SingleFires
 from flashdqn.envs.fuelbreaks.fire.tables import SpreadTables
-from flashdqn.envs.fuelbreaks.fire.trees import burn_tree, clear_tree
+from flashdqn.envs.fuelbreaks.fire.trees import burn_tree, clear_tree, weigh_behind
 
 #: A landscape has at most this many tiles along its longer side.
 TILES = 32
@@ -45,13 +45,9 @@ def add_fire_up(
     """Burn a fire, and add the weight behind each of its cells, or take it away; return their number. The cells are
     in the lane's tree, and the weights in `behind`, until the fire is cleared."""
     count = burn_tree(lane, table[f], ignition[f], ways, blocked, tree, fires)
+    weigh_behind(lane, count, tree, weight, behind, fires)
     for i in range(count):
-        behind[lane, tree[lane, i]] = weight[tree[lane, i]]
-    for j in range(count):
-        i = count - 1 - j
         cell = tree[lane, i]
-        if i > 0:
-            behind[lane, cell - fires.step[fires.parent[lane, cell]]] += behind[lane, cell]
         total[lane, table[f], cell] += sign * np.float64(np.float32(behind[lane, cell]))
     return count
 

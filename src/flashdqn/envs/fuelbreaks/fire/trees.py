@@ -125,6 +125,18 @@ def measure_fires(
 
 
 @inner
+def weigh_behind(
+    lane: Scalar, count: Scalar, tree: Array, weight: Array, behind: Array, fires: Fires
+) -> None:
+    """Write the weight of each cell of a lane's fire, and of all cells behind it, into `behind`."""
+    for i in range(count):
+        behind[lane, tree[lane, i]] = weight[tree[lane, i]]
+    for j in range(count - 1):
+        cell = tree[lane, count - 1 - j]
+        behind[lane, cell - fires.step[fires.parent[lane, cell]]] += behind[lane, cell]
+
+
+@inner
 def add_downstream(
     lane: Scalar, numbers: Array, table: Array, ignition: Array, ways: Array, blocked: Array, tree: Array,
     weight: Array, behind: Array, score: Array, *arrays: Array,
@@ -137,13 +149,9 @@ def add_downstream(
     inclusive = numbers[INCLUSIVE] != 0
     for f in range(lane, numbers[COUNT], numbers[LANE_COUNT]):
         count = burn_tree(lane, table[f], ignition[f], ways, blocked, tree, fires)
+        weigh_behind(lane, count, tree, weight, behind, fires)
         for i in range(count):
-            behind[lane, tree[lane, i]] = weight[tree[lane, i]]
-        for j in range(count):
-            i = count - 1 - j
             cell = tree[lane, i]
-            if i > 0:
-                behind[lane, cell - fires.step[fires.parent[lane, cell]]] += behind[lane, cell]
             if inclusive:
                 score[lane, cell] += behind[lane, cell]
             elif i > 0:
