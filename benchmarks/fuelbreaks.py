@@ -6,8 +6,8 @@ no breaks.
     python benchmarks/fuelbreaks.py --policies random betweenness       # without an agent
 
 On landscapes that were held out of the training. Every policy is judged by the same `--fires` fires per
-landscape, which none of them knows: the agent sees no fires at all, and lookahead tries its breaks on others.
-Intervals are 95 % over the landscapes. Experts do not look at the budget, so one plan to 20 % serves all
+landscape, which none of them knows: an agent sees none, or scouts of its own, and lookahead tries its breaks on
+others. Intervals are 95 % over the landscapes. Experts do not look at the budget, so one plan to 20 % serves all
 budgets; the agent plans each budget again.
 """
 

@@ -1,7 +1,7 @@
 """What burns behind each cell, with the breaks so far, as an agent with scouts sees it.
 
-In a training a few scouts burn on one landscape. Here as many for the same area burn on the whole landscape, and a
-window's share of them stands for the fires that start in it.
+In a training a few scouts burn on one small landscape. Here they burn on the whole landscape, one for each cell
+of a small one, and a window's share of them stands for the fires that start in it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from flashdqn.planning.judge import PLANNING, make_random
 from flashdqn.planning.tiles import MapWindow
 from flashdqn.planning.window_view import cut_cells
 
-#: Scouts of a scenario for every 2,500 cells: one for each cell. In a training there is one for three cells; fewer
-#: here would miss what is left when fires have become small.
-PER_AREA = 2500
-#: Of a small and of a large landscape.
+#: Scouts of a scenario: one for each cell, but at least and at most so many. In a training there is one for three
+#: cells; fewer here would miss what is left when fires have become small.
 FEWEST, MOST = 256, 20_000
 
 
@@ -30,7 +28,7 @@ class FlowMap:
 
     def __init__(self, ground: Ground, seed: int = 0) -> None:
         self.ground = ground
-        self.count = min(MOST, max(FEWEST, round(PER_AREA * ground.cells / 2500)))
+        self.count = min(MOST, max(FEWEST, ground.cells))
         random = make_random(seed, PLANNING, "scouts")
         scenarios = len(ground.shares)
         self.ignition = np.stack([self._draw(s, random) for s in range(scenarios)])  # [S, count]
