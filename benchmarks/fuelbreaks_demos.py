@@ -1,12 +1,13 @@
 """Do demonstrations help to place fuel breaks? Equal time for all, what the demonstrations cost included.
 
     python benchmarks/fuelbreaks_demos.py --workers 15                  # all arms, five seeds
-    python benchmarks/fuelbreaks_demos.py --arms none dpv --seeds 0 1 --seconds 100 --workers 2
+    python benchmarks/fuelbreaks_demos.py --arms none dpv --seeds 0 1 --work 20000 --workers 2
     python benchmarks/fuelbreaks_demos.py --summary                     # the table of what is there
 
-Every training is `fuelbreaks-planner` on one core, eager, on 128 landscapes, and ends when it has used `--seconds`
-of the processor: for its start, its demonstrations (an expert's episodes, and gradient steps on them) and its
-training together. So other programs on the machine take nothing away from it.
+Every training is `fuelbreaks-planner` on one core, eager, on 128 landscapes, and ends when it has used the time of
+`--work` transitions: for its start, its demonstrations (an expert's episodes, and gradient steps on them) and its
+training together. Seconds of the processor are turned into transitions by the training's own speed right after
+them. So another program on the machine, which may halve that speed, takes nothing away from any training.
 Agents are judged as in fuelbreaks.py: 128 landscapes of 20x20 cells that no training saw, 200 fires each that no
 policy knows. One file for each training in `--out`; the same command continues where an earlier one stopped.
 """
@@ -22,7 +23,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import flashdqn
+from flashdqn.envs.fuelbreaks import FuelBreaksConfig
 from flashdqn.runs.records import DEMOS_FILE
+from fuelbreaks import measure, stage
 
 RESULTS = Path(__file__).parent / "results"
 SHOW = {"demos.episodes": 64, "demos.chance": 0.1, "demos.pretrain_steps": 300}
@@ -46,23 +50,37 @@ LANDSCAPE_SEED, LANDSCAPES, FIRES = 77, 128, 200
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided, by number of seeds
 
 
-def train_and_judge(arm: str, seed: int, seconds: float, out: str) -> dict[str, Any]:
+class WorkLimit:
+    """Ends a training when it has used the time of `work` transitions, its start and demonstrations included."""
+
+    #: All arms learn from here on, and the speed over so many transitions tells what came before in transitions.
+    FROM, OVER = 3000, 4000
+
+    def __init__(self, work: float) -> None:
+        self.work, self.before = work, 0.0
+        self._began = time.process_time()
+        self._mark: tuple[int, float] | None = None
+
+    def is_over(self, event: flashdqn.ReportEvent) -> bool:
+        """Whether the training has had its time; called at every report."""
+        now = time.process_time()
+        if self._mark is None:
+            self._mark = (event.step, now) if event.step >= self.FROM else None
+            return False
+        steps, seconds = event.step - self._mark[0], now - self._mark[1]
+        if not self.before and steps >= self.OVER:
+            self.before = (self._mark[1] - self._began) * steps / seconds - self._mark[0]
+        return self.before != 0 and self.before + event.step >= self.work
+
+
+def train_and_judge(arm: str, seed: int, work: float, out: str) -> dict[str, Any]:
     """One training on one core in a process of its own, and what burns with its agent's breaks."""
     import numba
     import torch
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
-    import flashdqn
-    from flashdqn.envs.fuelbreaks import FuelBreaksConfig
-    from fuelbreaks import measure, stage
-
-    started = time.process_time()
-
-    def is_over(event: flashdqn.ReportEvent) -> bool:
-        """Whether the training has had its time."""
-        return time.process_time() - started >= seconds
-
+    limit = WorkLimit(work)
     with tempfile.TemporaryDirectory() as folder:
         run = flashdqn.train(
             "fuelbreaks-planner",
@@ -71,7 +89,7 @@ def train_and_judge(arm: str, seed: int, seconds: float, out: str) -> dict[str, 
             out=folder,
             steps=10**9,
             progress=False,
-            on_report=is_over,
+            on_report=limit.is_over,
             **(COMMON | ARMS[arm]),
         )
         agent = flashdqn.load(run.path, "cpu")
@@ -86,7 +104,7 @@ def train_and_judge(arm: str, seed: int, seconds: float, out: str) -> dict[str, 
         burned, _ = measure("agent", env, scene, ignition, agent, argparse.Namespace(look=0))
         summary = json.loads((run.path / "summary.json").read_text(encoding="utf-8"))
         shown = read_demonstration_seconds(run.path)
-    row = {"arm": arm, "seed": seed, "seconds": seconds, "demonstration_seconds": shown}
+    row = {"arm": arm, "seed": seed, "work": work, "before": limit.before, "demonstration_seconds": shown}
     row |= {key: summary[key] for key in ("steps", "updates", "train_ratio")}
     row["burned"] = {f"{share:g}": values for share, values in burned.items()}
     Path(out).write_text(json.dumps(row), encoding="utf-8")
@@ -111,7 +129,7 @@ def run_all(asked: argparse.Namespace) -> None:
         asked.workers, multiprocessing.get_context("spawn"), max_tasks_per_child=1
     ) as pool:
         jobs = [
-            pool.submit(train_and_judge, arm, seed, asked.seconds, str(name_file(asked.out, arm, seed)))
+            pool.submit(train_and_judge, arm, seed, asked.work, str(name_file(asked.out, arm, seed)))
             for arm, seed in left
         ]
         for job in as_completed(jobs):
@@ -143,6 +161,7 @@ def summarize(out: Path) -> dict[str, Any]:
         found[arm] = {
             "seeds": seeds,
             "transitions": sum(row["steps"] for row in some) / len(some),
+            "before": sum(row["before"] for row in some) / len(some),
             "demonstration_seconds": sum(row["demonstration_seconds"] for row in some) / len(some),
             "burned": {
                 share: mean_and_interval([burned[arm, seed, share] for seed in seeds]) for share in shares
@@ -173,11 +192,11 @@ def mean_and_interval(values: list[float]) -> tuple[float, float]:
 def print_table(found: dict[str, Any]) -> None:
     shares = list(next(iter(found.values()))["burned"])
     heads = " | ".join(f"{float(share):.0%}" for share in shares)
-    print(f"| demonstrations by | {heads} | transitions | seconds of demonstrations |")
+    print(f"| demonstrations by | {heads} | transitions | what came before them took the time of |")
     print("|---" * (len(shares) + 3) + "|")
     for arm, row in found.items():
         cells = " | ".join("{:.2f} ± {:.2f}".format(*row["burned"][share]) for share in shares)
-        print(f"| {arm} | {cells} | {row['transitions']:,.0f} | {row['demonstration_seconds']:.1f} |")
+        print(f"| {arm} | {cells} | {row['transitions']:,.0f} | {row['before']:,.0f} |")
     print("\nMore burns than without demonstrations, paired by seed:")
     for arm, row in found.items():
         if arm != "none":
@@ -191,7 +210,7 @@ def main() -> None:
     )
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--seconds", type=float, default=90.0, help="of the processor, for all of a training")
+    parser.add_argument("--work", type=float, default=45_000, help="transitions, for all of a training")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--at-most", type=int, help="trainings in this call")
     parser.add_argument(
