@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import flashdqn
+from flashdqn.compute.threads import limit_threads
 from flashdqn.envs.fuelbreaks import FuelBreaksConfig
 from flashdqn.runs.records import DEMOS_FILE
 from fuelbreaks import measure, stage
@@ -33,6 +34,7 @@ SHOW = {"demos.episodes": 64, "demos.chance": 0.1, "demos.pretrain_steps": 300}
 #: What all arms change in the preset: a start of seconds, reports as often as time is looked at.
 COMMON = {
     "runtime.mode": "eager",
+    "runtime.threads": 1,
     "log.every": 500,
     "eval.every": 0,
     "eval.episodes": 1,
@@ -75,13 +77,8 @@ class WorkLimit:
 
 def train_and_judge(arm: str, seed: int, work: float, out: str) -> dict[str, Any]:
     """One training on one core in a process of its own, and what burns with its agent's breaks."""
-    import numba
-    import torch
-
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
     limit = WorkLimit(work)
-    with tempfile.TemporaryDirectory() as folder:
+    with limit_threads(1, 1), tempfile.TemporaryDirectory() as folder:
         run = flashdqn.train(
             "fuelbreaks-planner",
             seed=seed,
@@ -210,7 +207,7 @@ def main() -> None:
     )
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--work", type=float, default=45_000, help="transitions, for all of a training")
+    parser.add_argument("--work", type=float, default=30_000, help="transitions, for all of a training")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--at-most", type=int, help="trainings in this call")
     parser.add_argument(
