@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from flashdqn.envs.fuelbreaks.fire import DRY, EXTREME, downstream_sums, fire_be
 from flashdqn.envs.fuelbreaks.fire.downstream_sums import TILES, DownstreamSums
 from flashdqn.envs.fuelbreaks.fire.single_fires import SingleFires
 from flashdqn.envs.fuelbreaks.generate import generate_landscape
+from flashdqn.envs.fuelbreaks.landscape import LAYERS, Landscape
 
 DURATION = 120.0
 #: One with a tile for every cell, and one with several cells in a tile.
@@ -52,6 +55,23 @@ def test_after_every_break_they_equal_a_count_of_all_fires(
         sums.place(more)
         breaks += more.tolist()
         assert sums.total.tolist() == count_from_scratch(size, table, ignition, weight, breaks).tolist()
+
+
+def test_where_paths_take_equally_long_the_same_cells_burn() -> None:
+    """On a plane the tree may be another one, but not what burns: all of it lies behind the ignition."""
+    flat = {name: np.zeros((15, 15), dtype=np.float32) for name in LAYERS}
+    plane = Landscape(**flat | {"fuel_model": np.full((15, 15), 101, dtype=np.int16)})
+    tables = spread_tables([fire_behavior(plane, replace(DRY, wind_speed=0.0))])
+    ignition, random = np.array([112]), np.random.default_rng(0)
+    sums = DownstreamSums(tables, DURATION, np.zeros(1, np.int64), ignition, np.ones(225))
+    fires = SingleFires(tables, DURATION)
+    for cell in random.permutation(np.delete(np.arange(225), 112))[:60]:
+        sums.place([int(cell)])
+        fires.place(np.array([cell]))
+        burned, _, hits = fires.measure(np.zeros(1, np.int64), ignition, np.ones(225))
+        assert sums.total[0, 112] == burned[0]
+        assert np.array_equal(sums.total[0] > 0, hits > 0)
+    assert 0 < burned[0] < 165
 
 
 def test_no_breaks_change_nothing() -> None:
