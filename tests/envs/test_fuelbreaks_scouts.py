@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fuelbreaks_stakes import downstream_value_by_walking
 
+from flashdqn.compute.kernels import cuda_available
 from flashdqn.envs.check import check_env
 from flashdqn.envs.fuelbreaks import FuelBreaks, FuelBreaksConfig
 from flashdqn.planning.flow import flow_bytes
@@ -79,3 +81,17 @@ def test_the_network_reads_the_flow_as_one_more_plane() -> None:
 def test_planning_counts_the_flow_as_the_environment_does(totals: list[int], unit: int) -> None:
     expected = [min(255, scale_by_logarithm(16 * total // unit + 1)) for total in totals]
     assert flow_bytes(np.array(totals, dtype=np.float64) / unit).tolist() == expected
+
+
+@pytest.mark.skipif(not cuda_available(), reason="needs a CUDA device and numba-cuda")
+@pytest.mark.parametrize("size", [9, 50, 70])  # the last is too large for the memory on the chip
+def test_on_cuda_the_agent_sees_the_same(size: int) -> None:
+    config = replace(ENV, size=size, budget=40, scouts=20)
+    host, device = FuelBreaks(config, 5), FuelBreaks(config, 5, "cuda")
+    assert torch.equal(host.reset(2), device.reset(2).cpu())
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        action = torch.rand(host.mask.shape, generator=generator).mul(host.mask).argmax(1)
+        seen, expected = device.step(action.cuda()), host.step(action)
+        assert torch.equal(seen.obs.cpu(), expected.obs)
+        assert torch.equal(seen.reward.cpu(), expected.reward)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from flashdqn.compute.kernels import Kernel, board_tensor
+from flashdqn.compute.kernels import BlockKernel, Kernel, board_tensor
 from flashdqn.compute.random_bits import board_keys
 from flashdqn.core.errors import EnvError
 from flashdqn.core.saved import require_range
@@ -110,9 +112,13 @@ class FuelBreaks:
 
     def _bind_flow(self, scouts: Spread, obs: Tensor) -> Callable[[], None]:
         n, cells, device = self.num_envs, self.num_actions, self.device
-        work = [torch.zeros((n, cells), dtype=torch.int32, device=device) for _ in range(2)]
         total = torch.zeros((n, cells), dtype=torch.int64, device=device)
         first = torch.tensor([HEADER + count_break_bytes(cells)], device=device)
+        if device.type == "cuda":
+            blocks = importlib.import_module("flashdqn.envs.fuelbreaks.fire.flow_blocks")
+            if cells <= blocks.MOST_CELLS:
+                return _bind_flow_blocks(blocks, scouts, self.scenes.worth, total, first, obs)
+        work = [torch.zeros((n, cells), dtype=torch.int32, device=device) for _ in range(2)]
         return Kernel(observe_flow, 2, skippable=True).bind(
             n, scouts.table, scouts.ignition, scouts.arrival, scouts.parent, scouts.step, scouts.tables.worth,
             self.scenes.worth, *work, total, first, obs,
@@ -201,3 +207,21 @@ class FuelBreaks:
         names = ("obs", "reward", "terminated", "truncated")
         outputs = dict(zip(names, self._step[:4], strict=True)) | {"mask": self.mask}
         return {"state": self._state, "rng": self._rng} | fire | outputs | {"outcomes": self.outcomes}
+
+
+def _bind_flow_blocks(
+    blocks: ModuleType, scouts: Spread, whole: Tensor, total: Tensor, first: Tensor, obs: Tensor
+) -> Callable[[], None]:
+    """`observe_flow` by a block of threads for each fire, and then for each board."""
+    board = scouts.table, scouts.ignition
+    fire = *board, scouts.arrival, scouts.parent, scouts.step, scouts.tables.worth, total
+    add = BlockKernel(blocks.add_fire, blocks.THREADS).bind(scouts.num_boards * scouts.fires, *fire)
+    write = BlockKernel(blocks.write_flow, blocks.THREADS).bind(
+        scouts.num_boards, *board, whole, total, first, obs
+    )
+
+    def observe() -> None:
+        add()
+        write()
+
+    return observe
