@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,7 @@ def test_an_agent_with_scouts_plans_as_it_plays(monkeypatch: pytest.MonkeyPatch)
         Problem(make_landscape(rows=20, columns=20), (Scenario("dry", DRY, 1.0),), Stakes())
     )
     monkeypatch.setattr(agent_values, "RESOLVED", 0.0)
+    monkeypatch.setattr("flashdqn.planning.flow.COARSE", 1)
     given_scouts = torch.from_numpy(FlowMap(ground).ignition)
     monkeypatch.setattr("flashdqn.envs.fuelbreaks.env.draw_ignitions", lambda *_: given_scouts)
     order = play(Stakes(), 15, agent, given_scouts.shape[1])
@@ -122,6 +124,20 @@ def test_breaks_of_one_pass_lie_apart() -> None:
     first = np.array([divmod(int(cell), 24) for cell in plan.order[:5]])
     distance = np.abs(first[:, None] - first[None]).max(-1)
     assert distance[np.triu_indices(5, 1)].min() >= 5
+
+
+@pytest.mark.parametrize(("at_least", "passes"), [(0.0, 12), (4 * 2500 / 432, 3)])
+def test_a_pass_takes_some_breaks_whatever_they_gain(at_least: float, passes: int) -> None:
+    asked = []
+
+    def evaluate(planes: torch.Tensor) -> torch.Tensor:
+        asked.append(len(planes))
+        return VALUES.evaluate(planes)
+
+    how = AgentSettings(at_once=100.0, at_least=at_least, apart=1, almost=1.0)
+    plan = plan_by_agent(replace(VALUES, evaluate=evaluate), build_ground(make_problem()), 12.0, how)
+    assert len(plan.order) == 12
+    assert len(asked) == passes
 
 
 def test_without_time_more_breaks_come_from_one_pass() -> None:

@@ -30,10 +30,12 @@ class AgentSettings:
 
     at_once: float = 16.0
     """Breaks of one forward pass for every 2,500 cells of the landscape, at most; 0: one."""
+    at_least: float = 2.0
+    """Breaks of one forward pass for every 2,500 cells, whatever they gain."""
     apart: int = 8
     """Breaks of one pass are at least this many rows or columns apart."""
-    almost: float = 0.8
-    """Breaks of one pass gain at least this share of what the best one gains per cost."""
+    almost: float = 0.7
+    """Further breaks of one pass gain at least this share of what the best one gains per cost."""
     whole: int = 128
     """Landscapes of at most this many cells a side go through the network as a whole."""
     window: int = 0
@@ -56,13 +58,14 @@ def plan_by_agent(
     started = time.perf_counter()
     purse = Purse(ground, budget)
     gains = GainMap(ground, values, *choose_window(ground, values, how))
-    normal = max(1, round(how.at_once * ground.cells / 2500))
+    most, least = (max(1, round(each * ground.cells / 2500)) for each in (how.at_once, how.at_least))
     needed, hurried, passes = 1, 1, 0
     while not purse.empty:
         begun = time.perf_counter()
         tell = None if progress is None else _tell_pass(progress, purse)
         score = gains.update(ground.allowed & ~purse.free, purse.free, purse.share_left(), tell)
-        placed = take_best(purse, score, max(normal, needed), how.apart, almost=how.almost, at_least=needed)
+        wanted = max(min(least, most), needed)
+        placed = take_best(purse, score, max(most, needed), how.apart, almost=how.almost, at_least=wanted)
         gains.note_breaks(placed)
         passes += 1
         now = time.perf_counter()

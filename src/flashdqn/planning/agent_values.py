@@ -162,35 +162,38 @@ class GainMap:
         self, which: NDArray[np.int64], breaks: NDArray[np.bool_], free: NDArray[np.bool_], share: float
     ) -> None:
         shape = self.ground.problem.landscape.shape
-        views = [self._view(int(k)) for k in which]
-        flows = [None if self.flow is None else self.flow.measure(self.windows[k]) for k in which]
-        seen = [
-            view.observe(
-                cut_cells(breaks, shape, self.windows[k]), share, None if flow is None else flow_bytes(flow)
-            )
-            for k, view, flow in zip(which, views, flows, strict=True)
-        ]
-        q = self.values.evaluate(torch.cat(seen)).numpy().astype(np.float64)
-        q = q.reshape(len(views), len(self.ground.shares), -1)
-        for k, view, mine, flow in zip(which, views, q, flows, strict=True):
-            window = self.windows[k]
-            gain = self._find_gain(view, mine, cut_cells(free, shape, window), flow).reshape(view.shape)
+        windows, views = [self.windows[k] for k in which], [self._view(int(k)) for k in which]
+        seen, resolved, flows = [], [], []
+        for window, view in zip(windows, views, strict=True):
+            flow = np.full(view.burnable.shape, np.inf) if self.flow is None else self.flow.measure(window)
+            legal = view.burnable & cut_cells(free, shape, window)
+            flows.append(flow)
+            resolved.append(np.where(legal, flow, 0.0).max(1) < RESOLVED)
+            if not resolved[-1].all():
+                behind = None if self.flow is None else flow_bytes(flow)
+                seen.append(view.observe(cut_cells(breaks, shape, window), share, behind))
+        answers = iter(self.values.evaluate(torch.cat(seen)).numpy() if seen else ())
+        for window, view, flow, done in zip(windows, views, flows, resolved, strict=True):
+            q = None if done.all() else np.stack([next(answers) for _ in done]).astype(np.float64)
+            gain = self._find_gain(view, q, cut_cells(free, shape, window), flow, done).reshape(view.shape)
             self.gain[window.core_rows, window.core_columns] = gain[window.inner_core()]
 
     def _find_gain(
         self,
         view: WindowView,
-        q: NDArray[np.float64],
+        q: NDArray[np.float64] | None,
         free: NDArray[np.bool_],
-        flow: NDArray[np.float64] | None = None,
+        flow: NDArray[np.float64],
+        resolved: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
-        """The gain of a window's cells, [cells], from its values, [S, cells], and what burns behind each cell."""
+        """The gain of a window's cells, [cells]: from its values, [S, cells], or, in resolved scenarios, from what
+        burns behind each cell, [S, cells]."""
         gain = np.zeros(view.cells)
         for s, share in enumerate(self.ground.shares):
             legal = view.burnable[s] & free
             if not legal.any():
                 continue
-            if flow is not None and flow[s][legal].max() < RESOLVED:
+            if q is None or resolved[s]:
                 worth = 100.0 * flow[s] / view.cells
             else:
                 worth = q[s] - self.values.gamma * q[s][legal].max()

@@ -18,9 +18,13 @@ from flashdqn.planning.judge import PLANNING, make_random
 from flashdqn.planning.tiles import MapWindow
 from flashdqn.planning.window_view import cut_cells
 
-#: Scouts of a scenario: one for each cell, but at least and at most so many. In a training there is one for three
-#: cells; fewer here would miss what is left when fires have become small.
+#: Scouts of a scenario: one for each cell, but at least and at most so many.
 FEWEST, MOST = 256, 20_000
+#: At first there is one for so many cells. That is enough as long as fires are large; what small ones do, few
+#: scouts would miss.
+COARSE = 4
+#: All scouts burn once less than this many cells burn behind every cell, per fire that starts in 2,500 cells.
+SMALL, AREA = 8.0, 2500
 
 
 class FlowMap:
@@ -28,29 +32,46 @@ class FlowMap:
 
     def __init__(self, ground: Ground, seed: int = 0) -> None:
         self.ground = ground
-        self.count = min(MOST, max(FEWEST, ground.cells))
-        random = make_random(seed, PLANNING, "scouts")
-        scenarios = len(ground.shares)
-        self.ignition = np.stack([self._draw(s, random) for s in range(scenarios)])  # [S, count]
+        self._random = make_random(seed, PLANNING, "scouts")
+        self._breaks: list[int] = []
+        self._all = min(MOST, max(FEWEST, ground.cells))
+        self._light(min(MOST, max(FEWEST, ground.cells // COARSE)))
+        self._refine()
+
+    def _light(self, count: int) -> None:
+        """Burn so many scouts in every scenario, with the breaks so far."""
+        self.count, scenarios = count, len(self.ground.shares)
+        self.ignition = np.stack([self._draw(s) for s in range(scenarios)])  # [S, count]
         self.sums = DownstreamSums(
-            ground.tables,
-            ground.problem.duration,
-            np.repeat(np.arange(scenarios), self.count),
+            self.ground.tables,
+            self.ground.problem.duration,
+            np.repeat(np.arange(scenarios), count),
             self.ignition.reshape(-1),
-            ground.weight,
+            self.ground.weight,
+            self._breaks,
         )
         self.total = self.sums.total
 
-    def _draw(self, scenario: int, random: np.random.Generator) -> NDArray[np.int64]:
+    def _draw(self, scenario: int) -> NDArray[np.int64]:
         reached = np.cumsum(self.ground.ignition_weight(scenario))
-        luck = (np.arange(self.count) + random.random(self.count)) / self.count
+        luck = (np.arange(self.count) + self._random.random(self.count)) / self.count
         cells: NDArray[np.int64] = np.searchsorted(reached, luck * reached[-1], side="right")
         return cells
 
     def place(self, cells: Sequence[int]) -> None:
         """Add breaks."""
+        self._breaks += cells
         self.sums.place(cells)
         self.total = self.sums.total
+        self._refine()
+
+    def _refine(self) -> None:
+        """Burn all scouts if fires have become small."""
+        if self.count < self._all:
+            mean = self.ground.weight.mean()
+            fires = self.count * AREA / self.ground.cells
+            if self.total.max() < SMALL * mean * fires:
+                self._light(self._all)
 
     def measure(self, window: MapWindow) -> NDArray[np.float64]:
         """What burns behind each cell of a window in every scenario, [S, cells of the window]: the mean over the
