@@ -22,7 +22,7 @@ from flashdqn.envs.fuelbreaks.env import FuelBreaks
 from flashdqn.envs.fuelbreaks.fire import DRY
 from flashdqn.envs.fuelbreaks.scenes import build_scenes
 from flashdqn.envs.fuelbreaks.stakes import Stakes
-from flashdqn.planning import agent_values
+from flashdqn.planning import agent_plan, agent_values
 from flashdqn.planning.agent_plan import AgentSettings, plan_by_agent
 from flashdqn.planning.agent_values import read_agent
 from flashdqn.planning.engine import make_plans
@@ -126,16 +126,20 @@ def test_breaks_of_one_pass_lie_apart() -> None:
     assert distance[np.triu_indices(5, 1)].min() >= 5
 
 
-@pytest.mark.parametrize(("at_least", "passes"), [(0.0, 12), (4 * 2500 / 432, 3)])
-def test_a_pass_takes_some_breaks_whatever_they_gain(at_least: float, passes: int) -> None:
+@pytest.mark.parametrize(("at_least", "least", "passes"), [(0.0, 3, 12), (4.0, 3, 3), (4.0, 6, 6)])
+def test_a_pass_takes_some_breaks_whatever_they_gain(
+    at_least: float, least: int, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_plan, "PASSES", least)
     asked = []
 
     def evaluate(planes: torch.Tensor) -> torch.Tensor:
         asked.append(len(planes))
         return VALUES.evaluate(planes)
 
-    how = AgentSettings(at_once=100.0, at_least=at_least, apart=1, almost=1.0)
-    plan = plan_by_agent(replace(VALUES, evaluate=evaluate), build_ground(make_problem()), 12.0, how)
+    ground = build_ground(make_problem())
+    how = AgentSettings(at_once=100.0, at_least=at_least * 2500 / ground.cells, apart=1, almost=1.0)
+    plan = plan_by_agent(replace(VALUES, evaluate=evaluate), ground, 12.0, how)
     assert len(plan.order) == 12
     assert len(asked) == passes
 

@@ -20,6 +20,8 @@ from flashdqn.planning.rules import choose_batch
 
 #: Smaller windows would mostly be halo.
 LEAST_WINDOW = 64
+#: No pass takes more than one in so many of a plan's breaks, whatever they gain.
+PASSES = 60
 #: The halo of a window, as a share of its side.
 HALO = 0.2
 
@@ -31,7 +33,7 @@ class AgentSettings:
     at_once: float = 16.0
     """Breaks of one forward pass for every 2,500 cells of the landscape, at most; 0: one."""
     at_least: float = 2.0
-    """Breaks of one forward pass for every 2,500 cells, whatever they gain."""
+    """Breaks of one forward pass for every 2,500 cells, whatever they gain: of a plan that takes many passes."""
     apart: int = 8
     """Breaks of one pass are at least this many rows or columns apart."""
     almost: float = 0.7
@@ -58,14 +60,16 @@ def plan_by_agent(
     started = time.perf_counter()
     purse = Purse(ground, budget)
     gains = GainMap(ground, values, *choose_window(ground, values, how))
-    most, least = (max(1, round(each * ground.cells / 2500)) for each in (how.at_once, how.at_least))
+    most = max(1, round(how.at_once * ground.cells / 2500))
+    least = min(most, round(how.at_least * ground.cells / 2500), purse.count_remaining() // PASSES)
     needed, hurried, passes = 1, 1, 0
     while not purse.empty:
         begun = time.perf_counter()
         tell = None if progress is None else _tell_pass(progress, purse)
         score = gains.update(ground.allowed & ~purse.free, purse.free, purse.share_left(), tell)
-        wanted = max(min(least, most), needed)
-        placed = take_best(purse, score, max(most, needed), how.apart, almost=how.almost, at_least=wanted)
+        placed = take_best(
+            purse, score, max(most, needed), how.apart, almost=how.almost, at_least=max(least, needed)
+        )
         gains.note_breaks(placed)
         passes += 1
         now = time.perf_counter()
