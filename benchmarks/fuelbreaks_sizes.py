@@ -3,6 +3,7 @@
     python benchmarks/fuelbreaks_sizes.py                                  # the agent of the package
     python benchmarks/fuelbreaks_sizes.py --agent runs/fuelbreaks-… --sizes 20 50
     python benchmarks/fuelbreaks_sizes.py --policies agent                 # the others as they are in the file
+    python benchmarks/fuelbreaks_sizes.py --write docs/fuelbreaks.md
 
 Generated landscapes that no training draws, dry weather, the wind from four sides in turn, 200 fires that no policy
 knows. All policies have the same cells, budget and fires (`flashdqn.planning`). Intervals are 95 % over landscapes;
@@ -38,6 +39,13 @@ from measure import context, write_json
 RESULTS = Path(__file__).parent / "results" / "fuelbreaks-sizes.json"
 FIRST_SEED, SHARE, FIRES = 990_000, 0.05, 200
 COUNTS = {20: 16, 50: 16, 100: 8, 200: 2}
+LABELS = {
+    "betweenness-once": "betweenness, once",
+    "dpv-once": "DPV, once",
+    "betweenness": "betweenness again",
+    "dpv": "DPV again",
+}
+BEGIN, END = "<!-- sizes: begin -->", "<!-- sizes: end -->"
 POLICIES = ("random", "betweenness-once", "dpv-once", "lookahead", "dpv", "betweenness", "agent")
 
 
@@ -59,24 +67,45 @@ def measure_landscape(
 
 
 def describe_interval(values: list[float]) -> str:
-    half = 1.96 * float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{np.mean(values):.2f} ± {half:.2f}"
+    """A mean with its 95 % interval; the mean alone if there is one value."""
+    if len(values) < 2:
+        return f"{np.mean(values):+.2f}"
+    return f"{np.mean(values):+.2f} ± {1.96 * float(np.std(values, ddof=1)) / len(values) ** 0.5:.2f}"
 
 
-def print_table(rows: dict[str, list[dict[str, dict[str, float]]]]) -> None:
-    print("| | " + " | ".join(f"{size}x{size}, {len(some)} landscapes" for size, some in rows.items()) + " |")
-    print("|---" * (len(rows) + 1) + "|")
-    for name in ("nothing", *POLICIES):
-        cells = [describe_interval([row[name]["burned"] for row in some]) for some in rows.values()]
-        print(f"| {name} | {' | '.join(cells)} |")
-    print("\n| points more than the agent; seconds a landscape | " + " | ".join(rows) + " |")
-    print("|---" * (len(rows) + 1) + "|")
-    for name in POLICIES:
-        cells = []
-        for some in rows.values():
-            more = describe_interval([row[name]["burned"] - row["agent"]["burned"] for row in some])
-            cells.append(f"{more}; {np.mean([row[name]['seconds'] for row in some]):.2f}")
-        print(f"| {name} | {' | '.join(cells)} |")
+def make_table(rows: dict[str, list[dict[str, dict[str, float]]]]) -> str:
+    """What burns, what burns more than with the agent, and seconds, for each size: on the landscapes that every
+    policy has planned."""
+    rows = {size: [row for row in some if set(POLICIES) <= set(row)] for size, some in rows.items()}
+    some_landscapes = {size: f"{size}x{size}, {len(some)}" for size, some in rows.items()}
+    names = ("nothing", *POLICIES)
+    lines = ["| burned, % | " + " | ".join(LABELS.get(name, name) for name in names) + " |"]
+    lines.append("|---" * (len(names) + 1) + "|")
+    for size, some in rows.items():
+        cells = [f"{np.mean([row[name]['burned'] for row in some]):.2f}" for name in names]
+        lines.append(f"| {some_landscapes[size]} | {' | '.join(cells)} |")
+    others = [name for name in POLICIES if name != "agent"]
+    lines += ["", "| points more than the agent | " + " | ".join(LABELS.get(n, n) for n in others) + " |"]
+    lines.append("|---" * (len(others) + 1) + "|")
+    for size, some in rows.items():
+        cells = [
+            describe_interval([row[name]["burned"] - row["agent"]["burned"] for row in some])
+            for name in others
+        ]
+        lines.append(f"| {some_landscapes[size]} | {' | '.join(cells)} |")
+    lines += ["", "| seconds a landscape | " + " | ".join(LABELS.get(name, name) for name in POLICIES) + " |"]
+    lines.append("|---" * (len(POLICIES) + 1) + "|")
+    for size, some in rows.items():
+        cells = [f"{np.mean([row[name]['seconds'] for row in some]):.2f}" for name in POLICIES]
+        lines.append(f"| {some_landscapes[size]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def write_table(rows: dict[str, list[dict[str, dict[str, float]]]], page: Path) -> None:
+    """Put the table into a page, between its marks."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n{make_table(rows)}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -88,6 +117,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="landscapes of every size")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--write", type=Path, help="put the tables into this page: docs/fuelbreaks.md")
     asked = parser.parse_args()
     agent = load_planning_agent(asked.agent, "cpu") if asked.agent else load_shipped_agent("cpu")
     whole = set(asked.policies) == set(POLICIES) and set(asked.sizes) == set(COUNTS)
@@ -104,7 +134,9 @@ def main() -> None:
                 row = measure_landscape(FIRST_SEED + k, size, agent, asked.policies)
                 rows[str(size)].append((before[k] if k < len(before) else {}) | row)
                 write_json(asked.out, data)
-    print_table(rows)
+    print(make_table(rows))
+    if asked.write:
+        write_table(rows, asked.write)
 
 
 if __name__ == "__main__":

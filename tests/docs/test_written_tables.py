@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from doc_pages import ROOT
 
@@ -72,3 +73,39 @@ def test_plans(name: str) -> None:
     bench = load_benchmark(name)
     data = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
     assert find_table("planning.md", bench) == bench.make_table(data)
+
+
+LABELS = {
+    "betweenness-once": "betweenness, once",
+    "dpv-once": "DPV, once",
+    "lookahead": "one-step lookahead",
+    "fuelbreaks-0": "`fuelbreaks`, seed 0",
+    "fuelbreaks-1": "`fuelbreaks`, seed 1",
+    "dpv": "DPV, again after every break",
+    "betweenness": "betweenness, again after every break",
+    "domirank": "DomiRank",
+    "agent": "the agent of the package",
+}
+
+
+def test_fuel_breaks_on_the_public_benchmark() -> None:
+    sys.path.insert(0, str(BENCHMARKS / "fuelbreaks_open"))
+    try:
+        score = load_benchmark("fuelbreaks_open/score")
+    finally:
+        sys.path.remove(str(BENCHMARKS / "fuelbreaks_open"))
+    data = json.loads((RESULTS / "fuelbreaks-open.json").read_text(encoding="utf-8"))
+    burned = {name: np.array(rows) for name, rows in data["burned"].items()}
+    page = (ROOT / "docs" / "fuelbreaks-benchmark.md").read_text(encoding="utf-8")
+    assert {len(rows) for rows in burned.values()} == {128}
+    for name, rows in burned.items():
+        label = LABELS.get(name, name)
+        assert f"\n| {label} | {score.interval(rows)} |" in page
+        if name not in ("agent", "nothing"):
+            assert f"\n| {label} | {score.interval(rows - burned['agent'])} |" in page
+
+
+def test_one_agent_of_fuel_breaks_on_several_sizes() -> None:
+    bench = load_benchmark("fuelbreaks_sizes")
+    data = json.loads((RESULTS / "fuelbreaks-sizes.json").read_text(encoding="utf-8"))
+    assert find_table("fuelbreaks.md", bench) == bench.make_table(data["burned"])
