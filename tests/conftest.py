@@ -93,6 +93,14 @@ def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command(*words), text=True, env=environment, **pipes | options)
 
 
+def pytest_configure() -> None:
+    """Signals as on a terminal: in the background of a script, or under nohup, some are ignored, and all that tests
+    start would ignore them too, and run on."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`slow`, `process`, `browser` and `cuda`: see marker_table.py."""
     for item in items:
