@@ -49,6 +49,7 @@ ARMS: dict[str, dict[str, Any]] = {
     },
 }
 LANDSCAPE_SEED, LANDSCAPES, FIRES = 77, 128, 200
+BEGIN, END = "<!-- demonstrations: begin -->", "<!-- demonstrations: end -->"
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided, by number of seeds
 
 
@@ -186,19 +187,37 @@ def mean_and_interval(values: list[float]) -> tuple[float, float]:
     return mean, T_95[count] * deviation / count**0.5
 
 
-def print_table(found: dict[str, Any]) -> None:
+def make_table(found: dict[str, Any]) -> str:
+    """What burns with the agents of each arm, and what burns more than without demonstrations."""
     shares = list(next(iter(found.values()))["burned"])
     heads = " | ".join(f"{float(share):.0%}" for share in shares)
-    print(f"| demonstrations by | {heads} | transitions | what came before them took the time of |")
-    print("|---" * (len(shares) + 3) + "|")
+    lines = [f"| demonstrations by | {heads} | transitions | demonstrations, s |"]
+    lines.append("|---" * (len(shares) + 3) + "|")
     for arm, row in found.items():
         cells = " | ".join("{:.2f} ± {:.2f}".format(*row["burned"][share]) for share in shares)
-        print(f"| {arm} | {cells} | {row['transitions']:,.0f} | {row['before']:,.0f} |")
-    print("\nMore burns than without demonstrations, paired by seed:")
+        lines.append(f"| {arm} | {cells} | {row['transitions']:,.0f} | {row['demonstration_seconds']:.0f} |")
+    lines += ["", f"| burns more than without | {heads} |", "|---" * (len(shares) + 1) + "|"]
     for arm, row in found.items():
         if arm != "none":
             cells = " | ".join("{:+.2f} ± {:.2f}".format(*row["against_none"][share]) for share in shares)
-            print(f"| {arm} | {cells} |")
+            lines.append(f"| {arm} | {cells} |")
+    return "\n".join(lines)
+
+
+def write_table(found: dict[str, Any], page: Path) -> None:
+    """Put the tables into a page, between their marks."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n{make_table(found)}\n{END}{after}", encoding="utf-8")
+
+
+def list_trainings(out: Path) -> list[dict[str, Any]]:
+    """Every training, with the mean burned percent over the landscapes."""
+    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*.json"))]
+    return [
+        row | {"burned": {share: 100 * sum(some) / len(some) for share, some in row["burned"].items()}}
+        for row in rows
+    ]
 
 
 def main() -> None:
@@ -211,8 +230,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--at-most", type=int, help="trainings in this call")
     parser.add_argument(
-        "--out", type=Path, default=RESULTS / "fuelbreaks-demos", help="a file for each training"
+        "--out", type=Path, default=Path("runs/fuelbreaks-demos"), help="a file for each training"
     )
+    parser.add_argument("--write", type=Path, help="put the tables into this page: docs/fuelbreaks.md")
     parser.add_argument(
         "--summary", action="store_true", help="only the table, written to fuelbreaks-demos.json"
     )
@@ -224,9 +244,12 @@ def main() -> None:
     from measure import context, write_json
 
     found = summarize(asked.out)
-    print_table(found)
+    print(make_table(found))
+    if asked.write:
+        write_table(found, asked.write)
     about = {"landscapes": LANDSCAPES, "landscape_seed": LANDSCAPE_SEED, "fires": FIRES, "demos": ARMS}
-    write_json(RESULTS / "fuelbreaks-demos.json", context("cpu") | {"about": about, "arms": found})
+    data = context("cpu") | {"about": about, "arms": found, "trainings": list_trainings(asked.out)}
+    write_json(RESULTS / "fuelbreaks-demos.json", data)
 
 
 if __name__ == "__main__":

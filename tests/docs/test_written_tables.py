@@ -109,3 +109,9 @@ def test_one_agent_of_fuel_breaks_on_several_sizes() -> None:
     bench = load_benchmark("fuelbreaks_sizes")
     data = json.loads((RESULTS / "fuelbreaks-sizes.json").read_text(encoding="utf-8"))
     assert find_table("fuelbreaks.md", bench) == bench.make_table(data["burned"])
+
+
+def test_demonstrations_of_fuel_breaks() -> None:
+    bench = load_benchmark("fuelbreaks_demos")
+    data = json.loads((RESULTS / "fuelbreaks-demos.json").read_text(encoding="utf-8"))
+    assert find_table("fuelbreaks.md", bench) == bench.make_table(data["arms"])
