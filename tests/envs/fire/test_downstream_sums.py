@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flashdqn.compute.threads import limit_threads
 from flashdqn.envs.fuelbreaks.fire import DRY, EXTREME, downstream_sums, fire_behavior, spread_tables
 from flashdqn.envs.fuelbreaks.fire.downstream_sums import TILES, DownstreamSums
 from flashdqn.envs.fuelbreaks.fire.single_fires import SingleFires
@@ -55,6 +57,22 @@ def test_after_every_break_they_equal_a_count_of_all_fires(
         sums.place(more)
         breaks += more.tolist()
         assert sums.total.tolist() == count_from_scratch(size, table, ignition, weight, breaks).tolist()
+
+
+def test_threads_share_the_fires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flashdqn.envs.fuelbreaks.fire.single_fires.PARALLEL_FROM_CELLS", 0)
+    size = SIZES[1]
+    random = np.random.default_rng(1)
+    table, ignition = random.integers(0, 2, 100), random.integers(0, size * size, 100)
+    weight, breaks = random.integers(0, 10, size * size).astype(float), random.choice(size * size, 24, False)
+    with limit_threads(1, 2):
+        if numba.get_num_threads() < 2:
+            pytest.skip("one core")
+        sums = DownstreamSums(TABLES[size], DURATION, table, ignition, weight)
+        for n in range(0, 24, 4):
+            sums.place(breaks[n : n + 4])
+            expected = count_from_scratch(size, table, ignition, weight, breaks[: n + 4].tolist())
+            assert sums.total.tolist() == expected.tolist()
 
 
 def test_where_paths_take_equally_long_the_same_cells_burn() -> None:
