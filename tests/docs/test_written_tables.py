@@ -84,6 +84,7 @@ LABELS = {
     "dpv": "DPV, again after every break",
     "betweenness": "betweenness, again after every break",
     "domirank": "DomiRank",
+    "agent-all-scouts": "the agent of the package, all scouts at once",
     "planner-shown": "`fuelbreaks-planner`, taught by betweenness",
     "agent": "the agent of the package",
 }
