@@ -23,6 +23,7 @@ from flashdqn.core.signals import STOP_SIGNALS
 from flashdqn.runs import checkpoint
 from flashdqn.runs.records import CONFIG_FILE, list_lasting_settings
 from marker_table import find_marks
+from triton_bounds import watch_bounds
 
 #: Which code a training runs must not depend on what other tests have compiled before; for processes, too.
 os.environ["FLASHDQN_COMPILE"] = "always"
@@ -99,6 +100,8 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        watch_bounds()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

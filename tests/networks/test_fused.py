@@ -104,6 +104,24 @@ def test_a_context_is_added_to_every_cell_of_its_sample() -> None:
     assert_close(found[1], wanted[1], 1e-5)
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter")
+@pytest.mark.parametrize("rows", [4, 5])
+def test_the_interpreter_tells_of_a_read_past_the_end(rows: int) -> None:
+    """The context has 4 numbers; the kernel is told that it has one for each of `rows` rows."""
+    from flashdqn.networks.fused import row_kernels
+
+    x, context, out = torch.zeros(5, 1), torch.zeros(4, 1), torch.zeros(5, 1)
+
+    def add() -> None:
+        row_kernels.add_context[(1,)](x, context, out, rows, 1, 1, ROWS=8, WIDTH=1)
+
+    if rows == 4:
+        add()
+    else:
+        with pytest.raises(Exception, match="reads 1 of 5 numbers outside"):
+            add()
+
+
 def test_a_residual_sum_has_the_bias_and_its_gradient() -> None:
     x, y, bias, gradient = draw(1, (2, 3, 5, 7), (2, 3, 5, 7), (7,), (2, 3, 5, 7))
     ours = AddResidual.apply(x, y, bias)

@@ -83,7 +83,9 @@ def add_context(x, context, out, rows, width, cells, ROWS: tl.constexpr, WIDTH: 
     """x + context, where the context has a row for every `cells` rows of x."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     first, inside = _load_rows(x, row, column, rows, width)
-    second, _ = _load_rows(context, row // cells, column, rows, width)
+    # Rows past the end of x lie past the end of the context too, and `rows` counts those of x.
+    told = context + (row // cells)[:, None].to(tl.int64) * width + column[None, :]
+    second = tl.load(told, mask=inside, other=0.0).to(tl.float32)
     place = out + row[:, None].to(tl.int64) * width + column[None, :]
     tl.store(place, (first + second).to(out.dtype.element_ty), mask=inside)
 
