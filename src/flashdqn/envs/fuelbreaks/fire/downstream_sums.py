@@ -261,10 +261,11 @@ class DownstreamSums:
         self._total = torch.zeros(fires.lanes, scenes, cells, dtype=torch.float64)
         kept = Kept(
             size=torch.zeros(count, dtype=torch.int32),
-            cell=torch.zeros(count, most, dtype=torch.int32),
-            parent=torch.zeros(count, most, dtype=torch.int8),
-            arrival=torch.zeros(count, most),
-            behind=torch.zeros(count, most),
+            # only what `size` counts is ever read: what no fire needs never becomes memory
+            cell=torch.empty(count, most, dtype=torch.int32),
+            parent=torch.empty(count, most, dtype=torch.int8),
+            arrival=torch.empty(count, most),
+            behind=torch.empty(count, most),
         )
         room = (
             self._numbers,
