@@ -104,6 +104,7 @@ def test_each_disease(tmp_path: Path, name: str, looks: list[dict[str, Any]], re
     [
         (FINE, {}),
         (FINE, {"dead": 10, "units": 128}),
+        (FINE, {"dead": 55, "units": 128, "dead_at_first": 48}),  # narrow inputs, not dead units
         (FINE[:3], {}),
         (every(epsilon=0.05), {}),  # low enough to stay
         (every(epsilon=None), {}),
@@ -160,8 +161,13 @@ def test_dead_units_are_counted_on_a_copy(functional: bool) -> None:
         first.bias.copy_(torch.tensor([1.0] * 5 + [-1.0] * 3))
     forward = Forward()
     forward.module, forward.data = network, torch.rand(64, 4)
-    relu = torch.nn.functional.relu
-    assert watch.count_dead_units(forward) == (3, 8)
+    relu, state = torch.nn.functional.relu, torch.get_rng_state()
+    counted = watch.count_dead_units(forward)
+    assert counted is not None
+    assert counted[:2] == (3, 8)
+    assert 0 <= counted[2] < 8  # with new weights
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not first.weight.any()  # those of the script stay
     assert torch.nn.functional.relu is relu
     forward.data = torch.rand(3, 4)  # too few rows to say
     assert watch.count_dead_units(forward) is None

@@ -16,6 +16,8 @@ from flashdqn.doctor.watch.health_rows import HealthRecord
 from flashdqn.doctor.watch.kinds import EventKind
 
 LEAST_LOOKS = 5
+DEAD, DIED = 0.4, 0.2
+"""Shares of the units behind a ReLU: zero for every row, and of these at least so many more than at random."""
 EXPLODED, VANISHED = 1e3, 1e-6
 DIVERGED = 100.0
 """How many times as large as at first outputs become when they diverge, and how large at least."""
@@ -33,14 +35,19 @@ def make_health_finding(
 
 @health_rule
 def detect_dead_units(evidence: Evidence, health: HealthRecord) -> Iterator[Finding]:
-    """Units that are zero for every input."""
-    if health.dead is None or not health.units or health.dead < 0.4 * health.units:
+    """Units that are zero for every input, far more than with new random weights."""
+    if health.dead is None or not health.units or health.dead < DEAD * health.units:
+        return
+    if health.dead - health.dead_at_first < DIED * health.units:
         return
     yield make_health_finding(
         "dead-units",
         f"{health.dead / health.units:.0%} of the units behind a ReLU are zero for every row of a batch",
         evidence.update_call(),
-        (f"{health.dead:,} of {health.units:,} units were zero for all rows, on a copy of the network.",),
+        (
+            f"{health.dead:,} of {health.units:,} units were zero for all rows, on a copy of the network; with new "
+            f"random weights {health.dead_at_first:,} are.",
+        ),
         "Such units get no gradient and stay as they are. Lower the learning rate, scale the inputs, use "
         "LayerNorm or a "
         "leaky activation.",

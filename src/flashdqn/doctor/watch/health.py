@@ -157,15 +157,29 @@ def describe_health() -> HealthRecord | None:
         replays=tuple(health.replays.values()),
         dead=None,
         units=0,
+        dead_at_first=0,
     )
 
 
-def count_dead_units(forward: Any) -> tuple[int, int] | None:
-    """How many units behind a ReLU are zero for every row of a batch, and how many there are; on a copy."""
-    torch: Any = sys.modules["torch"]
+def count_dead_units(forward: Any) -> tuple[int, int, int] | None:
+    """How many units behind a ReLU are zero for every row of a batch, how many there are, and how many are zero
+    with new random weights; on a copy."""
     if forward is None or len(forward.data.shape) < 2 or forward.data.shape[0] < LEAST_ROWS:
         return None
     network, data = copy_network(forward.module).eval(), copy_inputs(forward)
+    dead, units = count_silent_units(network, data)
+    random: Any = sys.modules["torch"].random
+    with random.fork_rng():  # the script's own numbers go on as if nothing had been drawn
+        random.manual_seed(0)
+        for part in network.modules():
+            if hasattr(part, "reset_parameters"):
+                part.reset_parameters()
+    return dead, units, count_silent_units(network, data)[0]
+
+
+def count_silent_units(network: Any, data: Any) -> tuple[int, int]:
+    """How many units behind a ReLU are zero for every row, and how many there are."""
+    torch: Any = sys.modules["torch"]
     functional, seen = torch.nn.functional, []
     original, plain, method = functional.relu, torch.relu, torch.Tensor.relu
 
@@ -219,4 +233,6 @@ def add_dead_units(record: WatchRecord) -> WatchRecord:
         found = None
     if found is None:
         return record
-    return replace(record, health=replace(record.health, dead=found[0], units=found[1]))
+    return replace(
+        record, health=replace(record.health, dead=found[0], units=found[1], dead_at_first=found[2])
+    )

@@ -63,3 +63,5 @@ class HealthRecord:
     dead: int | None = None
     """Units behind a ReLU that are zero for a whole batch; None if that was not looked at."""
     units: int = 0
+    dead_at_first: int = 0
+    """The same for the network with new random weights: narrow inputs leave some units zero without any harm."""
