@@ -537,11 +537,23 @@ class TwinNetwork:
                 for key, asked in self.asked(bundle, k).items():
                     kept[key] = kept.get(key, 0) + asked
                 budget = max(0, 10 * percent * (left - (last - bundle * apart - limits[k]) * cpu))
+                turns = 10 * percent * self.turns_until(bundle * apart + limits[k])
                 for key in sorted(kept, reverse=True):
                     excess = sum(rest * n for (rest, _, _), n in kept.items()) - budget
-                    kept[key] -= min(kept[key], max(0, math.ceil(excess / key[0])))
+                    more = sum(self.turns(key) * n for key, n in kept.items()) - turns
+                    removed = max(math.ceil(excess / key[0]), math.ceil(more / self.turns(key)))
+                    kept[key] -= min(kept[key], max(0, removed))
             count += sum(kept.values())
         return count // 3
+
+    def turns(self, key: tuple[int, int, int]) -> int:
+        _, k, position = key
+        return len(self.tables.chains[k].vnfs) - position
+
+    def turns_until(self, slot: int) -> int:
+        """Actions that are left before a part of a step."""
+        ahead = slot - self.clock // self.config.slot_us
+        return max(0, self.config.actions_per_slot * ahead - self.actions)
 
     def asked(self, bundle: int, k: int) -> dict[tuple[int, int, int], int]:
         chain, every = self.tables.chains[k], self.config.bundle_every * self.config.step_us
@@ -552,8 +564,14 @@ class TwinNetwork:
         for r in self.requests:
             if r.chain is chain and r.arrived == bundle * every and not r.fate:
                 key = (self.rest(r), k, len(r.places))
-                found[key] = found.get(key, 0) + 1000
+                found[key] = found.get(key, 0) + self.counts(r)
         return found
+
+    def counts(self, r: Request) -> int:
+        """How much a request counts, in thousandths: less if it can wait no longer."""
+        slack = r.deadline - self.clock - self.least(r, len(r.places))
+        waits = min(16, max(0, slack // 1000))
+        return int(1000 - round(1000 * self.config.bound_urgency) // 2**waits)
 
     def outcomes(self) -> dict[str, float]:
         good = [r for r in self.requests if r.fate == "satisfied"]

@@ -171,6 +171,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         "progress_power": draw(st.sampled_from([1.0, 2.0])),
         "state": draw(st.sampled_from(["paper", "full"])),
         "bound_reward": draw(st.sampled_from([0.0, 1.0])),
+        "bound_urgency": draw(st.sampled_from([0.0, 0.6, 1.0])),
         "discount": draw(st.sampled_from(["action", "time"])),
     }
 

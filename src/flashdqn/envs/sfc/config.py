@@ -122,6 +122,10 @@ class SfcConfig(EnvConfig):
     """Reward for every request by which the number of requests that the network's CPU can still satisfy changes.
     With satisfied_reward 1 an action's reward is then what it costs: 0 at best."""
 
+    bound_urgency: Annotated[float, Between(0, 1)] = 0.0
+    """How much less a request counts among those that can still be satisfied if it can wait no longer; each
+    millisecond that it can still wait halves that. So it pays to serve urgent requests first. 0: all count alike."""
+
     def __post_init__(self) -> None:
         check_values(self, "env.")
         self._check_order()

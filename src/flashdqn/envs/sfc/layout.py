@@ -53,8 +53,9 @@ CPU, STORAGE, RAM, RESOURCES = range(4)
     FULL_STATE,
     LAST_LIMIT_US,
     MOST_CPU,
+    URGENCY,
     PARAMS,
-) = range(23)
+) = range(24)
 MESH, RING, RANDOM, GIVEN = range(4)
 # vnfs: the resources, then
 PROCESSING = RESOURCES

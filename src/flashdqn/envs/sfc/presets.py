@@ -7,7 +7,7 @@ from flashdqn.envs.task import Preset
 BEST = Preset(
     "service function chains over 2 to 8 data centers, one model for all of them (docs/sfc.md)",
     {
-        "steps": 2_000_000,
+        "steps": 6_000_000,
         "envs": 32,
         # Every action is paid for what it costs of the requests that CPU still allows, so its worth shows at once,
         # and the agent sees which request it would serve (docs/sfc-learning.md).
@@ -18,13 +18,14 @@ BEST = Preset(
             "dropped_reward": 0.0,
             "needed_reward": 0.0,
             "bound_reward": 1.0,
+            "bound_urgency": 0.6,
         },
         "network": {"hidden": (256, 256)},
         "replay": {"capacity": 300_000},
         "learn": {
             "starts": 20_000,
-            "lr_end": 5e-5,
-            "lr_over": 2_000_000,
+            "lr_end": 5e-6,
+            "lr_over": 6_000_000,
             "target_every": 0,
             "target_tau": 0.01,
             "v_min": -40.0,

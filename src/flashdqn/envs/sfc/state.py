@@ -121,6 +121,7 @@ def make_params(config: SfcConfig, tables: Tables, largest: dict[str, int]) -> T
     params[layout.FULL_STATE] = int(config.state == "full")
     params[layout.LAST_LIMIT_US] = round(1000 * max(chain.delay_ms for chain in tables.chains))
     params[layout.MOST_CPU] = max(most_cpu(chain, tables) for chain in tables.chains)
+    params[layout.URGENCY] = round(1000 * config.bound_urgency)
     params[layout.CPU_SCALE], params[layout.STORAGE_SCALE] = largest["cpu"], largest["storage"]
     return params
 
