@@ -4,7 +4,7 @@ Each VNF takes its CPU for whole parts of a step. The *budget* is the CPU of all
 last deadline that is not yet promised to anybody. A chain still needs some of it, which follows from its
 stage. With the cheapest requests first, whole ones and a fraction of the last, a budget satisfies at most B
 requests: no policy can do better, whatever the delays, the links and the sizes of the data centers. Actions have a
-budget too: so many for each part of a step, of which every VNF takes one. Where CPU is plenty they are what is short.
+budget too: so many for each part of a step, of which every VNF takes one. Where CPU is plenty, they are short.
 
 The reward of an action can be the change of B, plus 1 for a chain whose last VNF it allocates. Then all
 rewards of an episode add up to the number of satisfied requests minus B at the start, and each one says at
@@ -19,8 +19,8 @@ that a request is lost only when it is. So with `urgency` a request counts less 
 as much less with every millisecond. Serving it in time gives that back at once.
 
 Real networks cannot use all their CPU and actions. So B is the mean for several shares of the budgets: both have a
-price a little before they run out. Bundles that are still to come count with their mean size. What an arrival changes is luck, and
-no action's reward.
+price a little before they run out. Bundles that are still to come count with their mean size. What an arrival
+changes is luck, and no action's reward.
 """
 
 from __future__ import annotations

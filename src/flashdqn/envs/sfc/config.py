@@ -124,7 +124,7 @@ class SfcConfig(EnvConfig):
 
     bound_urgency: Annotated[float, Between(0, 1)] = 0.0
     """How much less a request counts among those that can still be satisfied if it can wait no longer; each
-    millisecond that it can still wait halves that. So it pays to serve urgent requests first. 0: all count alike."""
+    millisecond that it can still wait halves that. So it pays to serve urgent requests first. 0: all are alike."""
 
     def __post_init__(self) -> None:
         check_values(self, "env.")
