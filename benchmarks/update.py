@@ -182,7 +182,7 @@ def tiled_floor(case: Case, plan: LayerPlan | None = None, passes: int = 3) -> U
     sizes = list(itertools.pairwise([case.inputs, *case.hidden, case.actions]))
     layers = [(width, size, i > 0) for i, (width, size) in enumerate(sizes)]
     if plan is not None:
-        layers = [(layer.inputs, layer.outputs, layer.parent >= 0) for layer in plan.layers]
+        layers = [(layer.inputs, layer.outputs, layer.reads.matrix >= 0) for layer in plan.layers]
     for _ in range(passes):
         for width, size, _ in layers:
             add(size, case.batch, width)

@@ -45,6 +45,8 @@ class Variant(Case):
     noisy: bool = False
     layer_norm: bool = False
     shown: int = 0
+    branches: tuple[str, ...] = ()
+    attention: int = 0
 
     @functools.cached_property
     def head(self) -> Head:  # type: ignore[override]
@@ -61,7 +63,9 @@ class Variant(Case):
     def network(self, seed: int, **changes: Any) -> QNetwork:
         """Norms and noise are not those of a new network, where they would be trivial."""
         kinds = {"dueling": self.dueling, "noisy": self.noisy, "layer_norm": self.layer_norm}
-        config = NetworkConfig(torso="mlp", hidden=self.hidden, **kinds | changes)
+        torso = {"branches": self.branches, "attention": self.attention} if self.branches else {}
+        kinds = {"torso": "branches" if self.branches else "mlp"} | torso | kinds
+        config = NetworkConfig(hidden=self.hidden, **kinds | changes)
         g = torch.Generator().manual_seed(self.seed + seed)
         network = build_network(config, ObsSpec(self.shape, self.dtype), self.actions, g, self.head.size)
         for module in network.modules():
@@ -137,8 +141,25 @@ variants = st.builds(
 )
 
 
-@given(variants)
-@settings(max_examples=50, deadline=None)
+#: Branches, and how many numbers they read.
+BRANCHES = {
+    ("14:12,7", "6x13:9/11", "6x10:5/3"): 152,
+    ("3:4", "2x5:/6"): 13,
+    ("4x3:5,6/", "7:8,9"): 19,
+    ("20x2:17/30",): 40,
+}
+branching = st.builds(
+    lambda case, branches, attention: replace(
+        case, shape=(BRANCHES[branches],), branches=branches, attention=attention, layer_norm=False
+    ),
+    variants,
+    st.sampled_from(sorted(BRANCHES)),
+    st.sampled_from([0, 0, 1, 20]),
+)
+
+
+@given(st.one_of(variants, branching))
+@settings(max_examples=80, deadline=None)
 def test_equals_autograd_and_leaves_nothing_behind(case: Variant) -> None:
     """Two batches in a row: gradients are overwritten, not summed, and nothing of the first is in the second."""
     online, target = case.network(1), case.network(2).requires_grad_(False)
@@ -168,6 +189,8 @@ KINDS = {
     "quantile": Variant(kind="quantile", size=8),
     "soft quantile": Variant(kind="quantile", size=8, bootstrap=SOFT, masked=True),
     "rainbow": Variant(kind="categorical", size=50, dueling=True, noisy=True, masked=True),
+    "branches": Variant(shape=(13,), branches=("3:4,20", "2x5:6/9"), attention=5, masked=True),
+    "noisy branches": Variant(shape=(19,), branches=("4x3:5,6/", "7:8,9"), noisy=True, dueling=True),
     "all": Variant(kind="quantile", dueling=True, noisy=True, layer_norm=True, shown=9, dtype=torch.uint8),
 }
 each_kind = pytest.mark.parametrize("case", KINDS.values(), ids=KINDS)
@@ -269,7 +292,7 @@ def test_equal_rivals_share_the_slope_of_the_margin() -> None:
         torch.testing.assert_close(parameter.grad, want, rtol=1e-5, atol=1e-6)
 
 
-@given(variants, st.integers(1, 70), st.floats(0, 1), st.integers(1, 2))
+@given(st.one_of(variants, branching), st.integers(1, 70), st.floats(0, 1), st.integers(1, 2))
 @settings(max_examples=60, deadline=None)
 def test_actions_are_those_of_the_network(case: Variant, num_envs: int, eps: float, threads: int) -> None:
     case = replace(case, shown=0)
@@ -326,7 +349,12 @@ def test_says_which_part_it_does_not_know() -> None:
     assert explain(case.network(1, normalize=True)) == "observations that the network normalizes"
     g = torch.Generator().manual_seed(0)
     planes = build_network(NetworkConfig(torso="cnn"), ObsSpec((2, 5, 5), torch.float32), 3, g)
-    assert explain(planes) == "the torso CNN, only MLPs"
+    assert explain(planes) == "the torso CNN, only MLPs and branches"
+    rows = Variant(shape=(13,), branches=("3:4", "2x5:6/9"))
+    assert explain(rows.network(1)) is None
+    assert explain(rows.network(1, layer_norm=True)) == "layer norm in branches of rows"
+    bare = Variant(shape=(13,), branches=("3:", "2x5:6/9"))
+    assert explain(bare.network(1)) == "branches without layers"
     assert explain(case.network(1).double()) == "weights that are not float32 on the CPU"
     assert explain(nn.Sequential(nn.Linear(4, 3))) == "a network that is not a QNetwork"
     with pytest.raises(ValueError, match="does not support your own head"):

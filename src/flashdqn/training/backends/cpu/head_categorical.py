@@ -26,7 +26,7 @@ from flashdqn.training.backends.cpu.heads import (
     pick_taken,
     write_taken,
 )
-from flashdqn.training.backends.cpu.layers import (
+from flashdqn.training.backends.cpu.layer_columns import (
     ACTIONS,
     BOOTSTRAP,
     CHANCE,

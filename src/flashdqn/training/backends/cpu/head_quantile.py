@@ -19,7 +19,7 @@ from flashdqn.training.backends.cpu.heads import (
     shift_by_reward,
     write_taken,
 )
-from flashdqn.training.backends.cpu.layers import (
+from flashdqn.training.backends.cpu.layer_columns import (
     ACTIONS,
     CHANCE,
     GOAL,

@@ -25,7 +25,7 @@ from flashdqn.compute.kernels import (
     Scalar,
     inner,
 )
-from flashdqn.training.backends.cpu.layers import (
+from flashdqn.training.backends.cpu.layer_columns import (
     ACTIONS,
     BOOTSTRAP,
     GOAL,

@@ -3,18 +3,19 @@ backward."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flashdqn.compute.gemm import LANES, ROWS
 from flashdqn.networks.noisy import NoisyLinear, signed_root
-from flashdqn.training.backends.cpu import layers as columns
+from flashdqn.training.backends.cpu import layer_columns as columns
 from flashdqn.training.backends.cpu import mlp, variants
 from flashdqn.training.backends.cpu.memory import Memory, even_shares
-from flashdqn.training.backends.cpu.networks import LayerPlan, LinearLayer
+from flashdqn.training.backends.cpu.networks import LayerPlan, LinearLayer, Rows
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
@@ -39,7 +40,7 @@ class ByLayers:
         self.rooms = make_rooms(self._memory, online, numbers_per_action, width)
         self.blocks = np.array(list_blocks(online))
         inputs = np.where(self.blocks[:, 3], 1, self.layers[self.blocks[:, 0], mlp.IN])
-        weights = self.blocks[:, 2] * inputs
+        weights = self.blocks[:, 2] * inputs * self.layers[self.blocks[:, 0], columns.REPEAT]
         noise = 2 * len(self.blocks) if online.is_noisy else 0
         self._shares = {}
         for count in range(1, threads + 1):
@@ -65,6 +66,11 @@ def make_rooms(memory: Memory, plan: LayerPlan, size: int, width: int) -> Number
     return np.array([memory.new(heights[k], width) for k in range(c.ROOMS)])
 
 
+def is_unbiased(layer: LinearLayer) -> bool:
+    """Whether a layer has no bias."""
+    return isinstance(layer.linear, nn.Linear) and layer.linear.bias is None
+
+
 def list_blocks(plan: LayerPlan) -> list[tuple[int, int, int, bool]]:
     """Rows whose gradient is computed at a time: layer, first row, rows, and whether they are those of its norm."""
     return [
@@ -80,10 +86,16 @@ def make_table(memory: Memory, plan: LayerPlan) -> Numbers:
     have memory of their own for effective weights, and the place of their noise, in bytes."""
     c = columns
     table = np.zeros((len(plan.layers), c.COLUMNS), dtype=np.int64)
+    gated = {layer.writes.matrix for layer in plan.layers if layer.follows == "relu"}
+    if plan.attention is not None:
+        gated.add(plan.attention.weighted)
     noise = 0
     for line, layer in zip(table, plan.layers, strict=True):
         line[mlp.IN], line[mlp.OUT] = layer.inputs, layer.outputs
-        line[c.PARENT], line[c.HIDDEN] = layer.parent, layer.hidden
+        line[c.IS_FIRST], line[c.INPUTS] = layer.reads.matrix < 0, plan.inputs
+        line[c.FOLLOWS] = {"nothing": c.NOTHING, "relu": c.RELU, "tanh": c.TANH}[layer.follows]
+        line[c.REPEAT], line[c.UNBIASED] = layer.repeat, is_unbiased(layer)
+        line[c.GATED] = layer.reads.matrix in gated
         if isinstance(own := layer.linear, NoisyLinear):
             line[mlp.WEIGHT], line[mlp.BIAS] = memory.new(own.outputs, own.inputs), memory.new(own.outputs)
             line[c.MEAN], line[c.BIAS_MEAN] = find_places(own.weight_mean, own.bias_mean)
@@ -91,9 +103,16 @@ def make_table(memory: Memory, plan: LayerPlan) -> Numbers:
             line[c.NOISE_IN], line[c.NOISE_OUT] = noise, noise + 4 * own.inputs
             noise += 4 * (own.inputs + own.outputs)
         else:
-            line[mlp.WEIGHT], line[mlp.BIAS] = find_places(own.weight, own.bias)
+            line[mlp.WEIGHT], line[mlp.BIAS] = (
+                own.weight.data_ptr(),
+                find_or_make(memory, own.bias, own.out_features),
+            )
         if layer.norm is not None:
             line[c.NORM], line[c.NORM_BIAS] = find_places(layer.norm.weight, layer.norm.bias)
+    if plan.attention is not None:
+        line = table[plan.attention.scores]
+        line[c.BRANCHES] = len(plan.attention.widths)
+        line[c.BOUNDS] = memory.keep(torch.tensor([0, *itertools.accumulate(plan.attention.widths)]))
     return table
 
 
@@ -105,17 +124,21 @@ def add_gradients(table: Numbers, memory: Memory, plan: LayerPlan) -> None:
             line[mlp.WEIGHT_GRAD], line[mlp.BIAS_GRAD] = find_gradients(own.weight_mean, own.bias_mean)
             line[c.SIGMA_GRAD], line[c.BIAS_SIGMA_GRAD] = find_gradients(own.weight_sigma, own.bias_sigma)
         else:
-            line[mlp.WEIGHT_GRAD], line[mlp.BIAS_GRAD] = find_gradients(own.weight, own.bias)
+            line[mlp.WEIGHT_GRAD] = find_gradients(own.weight)[0]
+            bias = None if own.bias is None else own.bias.grad
+            line[mlp.BIAS_GRAD] = find_or_make(memory, bias, own.out_features)
         if layer.norm is not None:
             line[c.NORM_GRAD], line[c.NORM_BIAS_GRAD] = find_gradients(layer.norm.weight, layer.norm.bias)
         padded = line[mlp.LINE] = -(-layer.inputs // LANES) * LANES
-        line[mlp.SCRATCH] = memory.new(layer.outputs, int(padded)) if padded > layer.inputs else 0
+        needs_scratch = padded > layer.inputs or layer.repeat > 1 or line[c.UNBIASED]
+        line[mlp.SCRATCH] = memory.new(layer.outputs, int(padded)) if needs_scratch else 0
 
 
 def add_target(table: Numbers, memory: Memory, online: LayerPlan, target: LayerPlan) -> None:
     """The addresses of the target network's parameters; its noise comes after that of the online network."""
     c = columns
-    noise = sum(4 * (layer.inputs + layer.outputs) for layer in online.layers)
+    noisy = [layer for layer in online.layers if isinstance(layer.linear, NoisyLinear)]
+    noise = sum(4 * (layer.inputs + layer.outputs) for layer in noisy)
     if target.layers[0].linear is online.layers[0].linear:  # there is no separate target
         noise = 0
     for line, layer in zip(table, target.layers, strict=True):
@@ -128,35 +151,80 @@ def add_target(table: Numbers, memory: Memory, online: LayerPlan, target: LayerP
             line[c.OLD_NOISE_IN], line[c.OLD_NOISE_OUT] = noise, noise + 4 * layer.inputs
             noise += 4 * (layer.inputs + layer.outputs)
         else:
-            line[mlp.OLD_WEIGHT], line[mlp.OLD_BIAS] = find_places(layer.linear.weight, layer.linear.bias)
+            line[mlp.OLD_WEIGHT] = layer.linear.weight.data_ptr()
+            line[mlp.OLD_BIAS] = find_or_make(memory, layer.linear.bias, layer.outputs)
         if layer.norm is not None:
             line[c.OLD_NORM], line[c.OLD_NORM_BIAS] = find_places(layer.norm.weight, layer.norm.bias)
+
+
+#: The columns for a pass that goes back later, and for one that does not: input, output, and those of attention.
+SEEN = mlp.X, mlp.Y, columns.JOINED, columns.WEIGHTED
+NEXT = mlp.NEXT_X, mlp.NEXT_Y, columns.NEXT_JOINED, columns.NEXT_WEIGHTED
+
+
+def make_matrices(memory: Memory, plan: LayerPlan, width: int) -> list[int]:
+    """The addresses of the matrices that a network's layers read and write; last: the observations."""
+    return [memory.new(height, width) for height in (*plan.heights, plan.inputs)]
+
+
+def place_outputs(
+    table: Numbers, plan: LayerPlan, matrices: list[int], width: int, into: tuple[int, ...]
+) -> None:
+    """Where each layer reads and writes, for one kind of pass: `SEEN` or `NEXT`."""
+    x, y, joined, weighted = into
+    for line, layer in zip(table, plan.layers, strict=True):
+        line[x], line[y] = find_rows(matrices, layer.reads, width), find_rows(matrices, layer.writes, width)
+    if plan.attention is not None:
+        line = table[plan.attention.scores]
+        line[joined], line[weighted] = matrices[plan.attention.joined], matrices[plan.attention.weighted]
+
+
+def find_rows(matrices: list[int], rows: Rows, width: int) -> int:
+    """The address of the first of some rows."""
+    return matrices[rows.matrix] + 4 * rows.first * width
 
 
 def add_activations(table: Numbers, memory: Memory, plan: LayerPlan, rows: int, width: int) -> None:
     """Memory for inputs, outputs and slopes of every layer."""
     c = columns
-    table[0, mlp.X], table[0, mlp.NEXT_X] = (memory.new(plan.layers[0].inputs, width) for _ in range(2))
-    readers: dict[int, int] = {}  # by parent: the first layer that reads its output
+    seen, following, slopes = (make_matrices(memory, plan, width) for _ in range(3))
+    place_outputs(table, plan, seen, width, SEEN)
+    place_outputs(table, plan, following, width, NEXT)
+    readers: dict[Rows, int] = {}  # the first layer that reads them
     for k, layer in enumerate(plan.layers):
         line = table[k]
-        line[mlp.Y], line[mlp.NEXT_Y], line[mlp.DELTA] = (memory.new(layer.outputs, width) for _ in range(3))
-        first = readers.setdefault(layer.parent, k)
+        line[c.BACK], line[mlp.DELTA] = (
+            find_rows(slopes, place, width) for place in (layer.reads, layer.writes)
+        )
+        first = readers.setdefault(layer.reads, k)
         line[c.ROWS_SHARED] = first != k
-        line[mlp.BY_ROWS] = memory.new(rows, int(line[mlp.LINE])) if first == k else table[first, mlp.BY_ROWS]
+        line[mlp.BY_ROWS] = (
+            memory.new(rows * layer.repeat, int(line[mlp.LINE])) if first == k else table[first, mlp.BY_ROWS]
+        )
         if layer.norm is not None:
-            line[c.NORMAL], line[c.NORM_DELTA] = (memory.new(layer.outputs, width) for _ in range(2))
+            line[c.NORM_DELTA] = line[mlp.DELTA]
+            line[c.NORMAL], line[mlp.DELTA] = (memory.new(layer.outputs, width) for _ in range(2))
             line[c.SCALE] = memory.new(1, width)
-    writers: set[int] = set()
+    weighed = plan.attention
+    if weighed is not None:
+        line = table[weighed.scores]
+        line[c.JOINED_DELTA], line[c.WEIGHTED_DELTA] = slopes[weighed.joined], slopes[weighed.weighted]
+    writers: set[Rows] = set()
     for k in reversed(range(len(plan.layers))):  # in the order of the backward pass
-        parent = plan.layers[k].parent
-        table[k, c.ADDS] = parent in writers
-        writers.add(parent)
+        reads = plan.layers[k].reads
+        by_attention = weighed is not None and reads.matrix == weighed.joined
+        table[k, c.ADDS] = reads in writers or by_attention
+        writers.add(reads)
 
 
 def find_places(*tensors: Tensor) -> list[int]:
     """The addresses of tensors."""
     return [tensor.data_ptr() for tensor in tensors]
+
+
+def find_or_make(memory: Memory, bias: Tensor | None, length: int) -> int:
+    """The address of a bias, or of zeros where a layer has none."""
+    return memory.new(length) if bias is None else bias.data_ptr()
 
 
 def find_gradients(*parameters: Tensor) -> list[int]:

@@ -1,7 +1,8 @@
-"""Forward and backward through the layers of any MLP: streams of a dueling network, noisy layers, layer norm.
+"""Forward and backward through the layers of any MLP, and of branches: streams of a dueling network, noisy layers,
+layer norm.
 
-Layers are lines of a table, parents before children. Matrices lie as in `mlp.py`, [features, width], and every
-function works on `count` samples from `first` on. A noisy layer has effective weights of its own, which are
+Layers are lines of a table, each after those that it reads. Matrices lie as in `mlp.py`, [features, width], and
+every function works on `count` samples from `first` on. A noisy layer has effective weights of its own, which are
 formed once for an update; so all products see plain layers.
 """
 
@@ -18,6 +19,56 @@ from flashdqn.compute.gemm import (
     with_fast_sums,
 )
 from flashdqn.compute.kernels import Array, Scalar, inner
+from flashdqn.training.backends.cpu.attention import (
+    back_through_tanh,
+    back_through_weights,
+    bend_layer,
+    weigh_branches,
+)
+from flashdqn.training.backends.cpu.layer_columns import (
+    ACTIONS,
+    ADDS,
+    BACK,
+    BIAS_MEAN,
+    BIAS_SIGMA,
+    BIAS_SIGMA_GRAD,
+    BRANCHES,
+    FOLLOWS,
+    GATED,
+    IS_FIRST,
+    MEAN,
+    NOISE_IN,
+    NOISE_OUT,
+    NORM,
+    NORM_BIAS,
+    NORM_BIAS_GRAD,
+    NORM_DELTA,
+    NORM_GRAD,
+    NORMAL,
+    OLD_BIAS_MEAN,
+    OLD_BIAS_SIGMA,
+    OLD_MEAN,
+    OLD_NOISE_IN,
+    OLD_NORM,
+    OLD_NORM_BIAS,
+    OLD_SIGMA,
+    RELU,
+    REPEAT,
+    ROWS_SHARED,
+    SCALE,
+    SIGMA,
+    SIGMA_GRAD,
+    SIZE,
+    SPARE,
+    SUMS,
+    TANH,
+    UNBIASED,
+    VALUE,
+    add_matrix,
+    add_row,
+    copy_row,
+    fill_row,
+)
 from flashdqn.training.backends.cpu.mlp import (
     AT_ONCE,
     BIAS,
@@ -25,7 +76,6 @@ from flashdqn.training.backends.cpu.mlp import (
     BY_ROWS,
     DELTA,
     IN,
-    LAYER_COLUMNS,
     LINE,
     NEXT_X,
     NEXT_Y,
@@ -34,6 +84,7 @@ from flashdqn.training.backends.cpu.mlp import (
     OLD_WEIGHT,
     OUT,
     SAMPLES,
+    SCRATCH,
     SINGLE,
     WEIGHT,
     WEIGHT_GRAD,
@@ -42,55 +93,10 @@ from flashdqn.training.backends.cpu.mlp import (
     Y,
     sum_row,
     sum_squares,
-)  # fmt: skip
-
-# More columns of the table of layers. PARENT: the layer whose output is the input; −1: the observations.
-PARENT = LAYER_COLUMNS
-ADDS = PARENT + 1  # another child of the same parent has written ∂loss / ∂input before: add to it
-ROWS_SHARED = PARENT + 2  # another layer has the same input, and stores it by rows
-HIDDEN = PARENT + 3  # ReLU follows
-# LinearLayer norm; addresses, 0 where there is none. NORMAL: normalized numbers, [out, width]; NORM_DELTA: ∂loss /
-# ∂output.
-NORM, NORM_BIAS, OLD_NORM, OLD_NORM_BIAS, NORM_GRAD, NORM_BIAS_GRAD, NORMAL, NORM_DELTA, SCALE = range(
-    PARENT + 4, PARENT + 13
 )
-# Noisy layers; addresses, 0 where there is none. Noise: bytes from the beginning of an update's noise.
-MEAN, SIGMA, BIAS_MEAN, BIAS_SIGMA, SIGMA_GRAD, BIAS_SIGMA_GRAD = range(PARENT + 13, PARENT + 19)
-OLD_MEAN, OLD_SIGMA, OLD_BIAS_MEAN, OLD_BIAS_SIGMA = range(PARENT + 19, PARENT + 23)
-NOISE_IN, NOISE_OUT, OLD_NOISE_IN, OLD_NOISE_OUT = range(PARENT + 23, PARENT + 27)
-COLUMNS = PARENT + 27
-
-# More entries of `sizes`: choices, numbers for each of them, the layer that gives the value of a dueling network
-# (or −1), and the bootstrap.
-ACTIONS, SIZE, VALUE, BOOTSTRAP = range(6, 10)
-
-# Entries of `rooms`: addresses of matrices, [rows, width], that a part needs for itself.
-SPARE, SUMS, Q, POLICY, GOAL, PICKED, CHANCE, REWARDS = range(8)
-ROOMS = 8
 
 #: PyTorch's ε of layer norm.
 NORM_EPS = SINGLE(1e-5)
-
-
-@inner
-def fill_row(row: Array, value: Scalar) -> None:
-    """Write one value everywhere."""
-    for b in range(len(row)):
-        row[b] = value
-
-
-@inner
-def copy_row(to: Array, row: Array) -> None:
-    """to = row."""
-    for b in range(len(to)):
-        to[b] = row[b]
-
-
-@inner
-def add_row(to: Array, row: Array, factor: Scalar) -> None:
-    """to += factor · row."""
-    for b in range(len(to)):
-        to[b] += factor * row[b]
 
 
 # ---- noise
@@ -166,17 +172,23 @@ def forward_layers(
     is `seen` goes back later: the others use the columns of next observations."""
     width, count = sizes[WIDTH], sizes[AT_ONCE]
     weight, bias = (OLD_WEIGHT, OLD_BIAS) if old else (WEIGHT, BIAS)
-    y = Y if seen else NEXT_Y
     for k in range(len(layers)):
-        parent = layers[k, PARENT]
-        x = layers[parent, y] if parent >= 0 else layers[0, NEXT_X] if next_obs else layers[0, X]
-        low = SINGLE(0.0) if layers[k, HIDDEN] and not layers[k, NORM] else NO_LIMIT
-        multiply_matrices(
-            layers[k, weight], layers[k, IN], 1, x + 4 * first, width, layers[k, y] + 4 * first, width,
-            layers[k, OUT], count, layers[k, IN], layers[k, bias], 1, low, 0,
-        )  # fmt: skip
+        of_next = next_obs if layers[k, IS_FIRST] else not seen
+        x, y = layers[k, NEXT_X] if of_next else layers[k, X], layers[k, Y] if seen else layers[k, NEXT_Y]
+        low = SINGLE(0.0) if layers[k, FOLLOWS] == RELU and not layers[k, NORM] else NO_LIMIT
+        for r in range(layers[k, REPEAT]):
+            multiply_matrices(
+                layers[k, weight], layers[k, IN], 1, x + 4 * (first + r * layers[k, IN] * width), width,
+                y + 4 * (first + r * layers[k, OUT] * width), width,
+                layers[k, OUT], count, layers[k, IN], layers[k, bias], 1, low, 0,
+            )  # fmt: skip
         if layers[k, NORM]:
             normalize_layer(layers[k], seen, old, width, first, count, rooms[SUMS])
+        if layers[k, FOLLOWS] == TANH:
+            bend_layer(layers[k], y, width, first, count)
+        if layers[k, BRANCHES]:
+            weigh_branches(layers[k], sizes, rooms[SUMS], seen, first)
+    y = Y if seen else NEXT_Y
     if sizes[VALUE] >= 0:
         join_streams(layers[sizes[VALUE], y], layers[len(layers) - 1, y], sizes, rooms[SUMS], first)
 
@@ -260,25 +272,56 @@ def backward_layers(
     if sizes[VALUE] >= 0:
         split_slopes(layers[sizes[VALUE], DELTA], layers[last, DELTA], sizes, first)
     for k in range(last, -1, -1):
-        parent = layers[k, PARENT]
-        x = layers[parent, Y] if parent >= 0 else layers[0, X]
+        inputs, x = layers[k, IN], layers[k, X]
+        if layers[k, BRANCHES]:
+            back_through_weights(layers[k], sizes, rooms[SUMS], first)
         if layers[k, NORM]:
             back_through_norm(layers[k], width, first, count, rooms[SUMS])
-        if parent >= 0:
-            to = layers[parent, NORM_DELTA] if layers[parent, NORM] else layers[parent, DELTA]
-            written = rooms[SPARE] if layers[k, ADDS] else to
-            multiply_matrices(
-                layers[k, WEIGHT], 1, layers[k, IN], layers[k, DELTA] + 4 * first, width, written + 4 * first,
-                width, layers[k, IN], count, layers[k, OUT], zero, 0, NO_LIMIT, x + 4 * first,
-            )  # fmt: skip
-            if layers[k, ADDS]:
-                for i in range(layers[k, IN]):
-                    row = view_float_row(rooms[SPARE], i, width, first, count)
-                    add_row(view_float_row(to, i, width, first, count), row, SINGLE(1.0))
-        if not layers[k, ROWS_SHARED]:
-            line = layers[k, LINE]
-            by_rows = layers[k, BY_ROWS] + 4 * first * line
-            transpose_matrix(x + 4 * first, layers[k, IN], width, end - first, by_rows, line)
+        if layers[k, FOLLOWS] == TANH:
+            back_through_tanh(layers[k], width, first, count)
+        for r in range(layers[k, REPEAT]):
+            place = first + r * inputs * width
+            if not layers[k, IS_FIRST]:
+                delta = layers[k, DELTA] + 4 * (first + r * layers[k, OUT] * width)
+                to = rooms[SPARE] + 4 * first if layers[k, ADDS] else layers[k, BACK] + 4 * place
+                multiply_matrices(
+                    layers[k, WEIGHT], 1, inputs, delta, width, to, width, inputs, count, layers[k, OUT],
+                    zero, 0, NO_LIMIT, x + 4 * place if layers[k, GATED] else 0,
+                )  # fmt: skip
+                if layers[k, ADDS]:
+                    add_matrix(layers[k, BACK] + 4 * place, to, inputs, width, count)
+            if not layers[k, ROWS_SHARED]:
+                by_rows = layers[k, BY_ROWS] + 4 * (first + r * sizes[SAMPLES]) * layers[k, LINE]
+                transpose_matrix(x + 4 * place, inputs, width, end - first, by_rows, layers[k, LINE])
+
+
+@never_inlined
+def gradient_of_parts(layer: Array, first: Scalar, rows: Scalar, sizes: Array, zero: Scalar) -> Scalar:
+    """As `mlp.gradient_of_rows`, for a layer that reads several parts, or has no bias: a sum over the parts."""
+    samples, width, inputs, line = sizes[SAMPLES], sizes[WIDTH], layer[IN], layer[LINE]
+    gradient = view_float_matrix(layer[WEIGHT_GRAD] + 4 * first * inputs, rows, inputs)
+    bias = view_float_matrix(layer[BIAS_GRAD] + 4 * first, 1, rows)[0]
+    scratch = layer[SCRATCH] + 4 * first * line
+    found = view_float_matrix(scratch, rows, line)
+    for i in range(rows):
+        fill_row(gradient[i], SINGLE(0.0))
+        bias[i] = SINGLE(0.0)
+    for r in range(layer[REPEAT]):
+        delta = layer[DELTA] + 4 * (first + r * layer[OUT]) * width
+        by_rows = layer[BY_ROWS] + 4 * r * samples * line
+        multiply_matrices(
+            delta, width, 1, by_rows, line, scratch, line, rows, line, samples, zero, 0, NO_LIMIT, 0
+        )
+        deltas = view_float_matrix(delta, rows, width)
+        for i in range(rows):
+            add_row(gradient[i], found[i, :inputs], SINGLE(1.0))
+            bias[i] += sum_row(deltas[i, :samples])
+    square = 0.0
+    for i in range(rows):
+        square += sum_squares(gradient[i])
+        if not layer[UNBIASED]:
+            square += bias[i] * bias[i]
+    return square
 
 
 @never_inlined

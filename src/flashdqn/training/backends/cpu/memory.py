@@ -124,8 +124,12 @@ class Memory:
     def new(self, *shape: int, dtype: torch.dtype = torch.float32) -> int:
         """The address of a new tensor of zeros."""
         gap = GAP // dtype.itemsize
-        self._tensors.append(torch.zeros(math.prod(shape) + gap, dtype=dtype))
-        return self._tensors[-1].data_ptr()
+        return self.keep(torch.zeros(math.prod(shape) + gap, dtype=dtype))
+
+    def keep(self, tensor: Tensor) -> int:
+        """The address of a tensor, which is kept."""
+        self._tensors.append(tensor)
+        return tensor.data_ptr()
 
 
 def make_layer_table(memory: Memory, online: list[nn.Linear], target: list[nn.Linear]) -> Numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from flashdqn.learn.bootstraps import Bootstrap, Munchausen, double_target, give
 from flashdqn.learn.branching import BranchingHead
 from flashdqn.learn.distributional import CategoricalHead, ImplicitQuantileHead, QuantileHead
 from flashdqn.learn.heads import Head, ScalarHead
+from flashdqn.networks.branches import Branch, BranchAttention, Branches
 from flashdqn.networks.build import QNetwork
 from flashdqn.networks.implicit import ImplicitQuantiles
 from flashdqn.networks.noisy import NoisyLinear
@@ -18,13 +19,22 @@ from flashdqn.networks.outputs import BranchingDueling, Dueling, Stream
 from flashdqn.networks.torsos import MLP
 
 
+class Rows(NamedTuple):
+    """Rows of a matrix of samples, [features, samples], from `first` on; matrix −1 holds the observations."""
+
+    matrix: int
+    first: int = 0
+
+
 class LinearLayer(NamedTuple):
     """A layer and what follows it."""
 
     linear: nn.Linear | NoisyLinear
-    parent: int  # the layer whose output is its input; −1: the observations
+    reads: Rows
+    writes: Rows
     norm: nn.LayerNorm | None = None
-    hidden: bool = True  # ReLU follows
+    follows: Literal["relu", "tanh", "nothing"] = "relu"
+    repeat: int = 1  # how many parts it reads, one below the other, all with the same weights
 
     @property
     def inputs(self) -> int:
@@ -37,11 +47,24 @@ class LinearLayer(NamedTuple):
         return self.linear.outputs if isinstance(self.linear, NoisyLinear) else self.linear.out_features
 
 
+class Attention(NamedTuple):
+    """Branches are weighted: those of matrix `joined`, by the scores of a layer, into matrix `weighted`."""
+
+    scores: int  # the layer; the network goes on after it
+    widths: tuple[int, ...]
+    joined: int
+    weighted: int
+
+
 class LayerPlan(NamedTuple):
-    """The layers of a network, parents first; the last one gives the head's numbers, or the advantages."""
+    """The layers of a network, each after those that it reads; the last one gives the head's numbers, or the
+    advantages."""
 
     layers: list[LinearLayer]
+    heights: list[int]  # rows of the matrices that layers write
+    inputs: int  # numbers in an observation
     value: int = -1  # the layer that gives the values of a dueling network
+    attention: Attention | None = None
 
     @property
     def is_noisy(self) -> bool:
@@ -51,8 +74,11 @@ class LayerPlan(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether it is a chain of plain layers."""
-        chain = all(layer.parent == k - 1 and layer.norm is None for k, layer in enumerate(self.layers))
-        return chain and not self.is_noisy
+        chain = all(
+            (layer.reads, layer.writes, layer.norm, layer.repeat) == (Rows(k - 1), Rows(k), None, 1)
+            for k, layer in enumerate(self.layers)
+        )
+        return chain and self.attention is None and not self.is_noisy
 
 
 class UnknownPart(Exception):  # noqa: N818
@@ -60,56 +86,119 @@ class UnknownPart(Exception):  # noqa: N818
 
 
 def plan_layers(network: nn.Module) -> LayerPlan:
-    """The layers of an MLP with its output; UnknownPart if the network is anything else. Types must match exactly,
-    because a subclass may compute something else."""
+    """The layers of an MLP or of branches, with the output; UnknownPart if the network is anything else. Types must
+    match exactly, because a subclass may compute something else."""
     if type(network) is not QNetwork:
         raise UnknownPart("a network that is not a QNetwork")
-    if type(network.torso) is not MLP:
-        raise UnknownPart(f"the torso {type(network.torso).__name__}, only MLPs")
+    if type(network.torso) not in (MLP, Branches):
+        raise UnknownPart(f"the torso {type(network.torso).__name__}, only MLPs and branches")
     if network.decoder is not None:
         raise UnknownPart("observations that the network decodes")
     if network.normalizer is not None:
         raise UnknownPart("observations that the network normalizes")
     if not all(p.dtype == torch.float32 and p.device.type == "cpu" for p in network.parameters()):
         raise UnknownPart("weights that are not float32 on the CPU")
-    layers: list[LinearLayer] = []
-    end = add_chain(layers, list(network.torso.layers), -1)
-    output = network.output
+    planner, output = Planner(), network.output
+    if type(network.torso) is MLP:
+        end = planner.add_chain(list(network.torso.layers), Rows(-1))
+    else:
+        end = planner.add_branches(cast(Branches, network.torso))
     if type(output) is Dueling:
-        value = add_stream(layers, output.value, end)
-        add_stream(layers, output.advantage, end)
-        return LayerPlan(layers, value)
+        value = planner.add_stream(output.value, end)
+        planner.add_stream(output.advantage, end)
+        return planner.finish(value)
     if isinstance(output, ImplicitQuantiles):
         raise UnknownPart("implicit quantiles")
     if isinstance(output, BranchingDueling):
         raise UnknownPart("actions in branches")
-    add_stream(layers, output, end)
-    return LayerPlan(layers)
+    planner.add_stream(output, end)
+    return planner.finish()
 
 
-def add_stream(layers: list[LinearLayer], stream: nn.Module, parent: int) -> int:
-    """Add hidden layers and a last one; returns its number."""
-    *hidden, last = list(stream) if type(stream) is Stream else [stream]
-    parent = add_chain(layers, hidden, parent)
-    layers.append(LinearLayer(check_linear(last), parent, hidden=False))
-    return len(layers) - 1
+class Planner:
+    """Collects the layers of a network."""
 
+    def __init__(self) -> None:
+        self.layers: list[LinearLayer] = []
+        self.heights: list[int] = []
+        self.attention: Attention | None = None
 
-def add_chain(layers: list[LinearLayer], modules: list[nn.Module], parent: int) -> int:
-    """Add layers that each end with ReLU; returns the number of the last one."""
-    while modules:
-        linear, *modules = modules
-        norm: nn.LayerNorm | None = None
-        if modules and type(modules[0]) is nn.LayerNorm:
-            norm, modules = modules[0], modules[1:]
-            if len(norm.normalized_shape) != 1 or not norm.elementwise_affine or norm.eps != 1e-5:
-                raise UnknownPart("a layer norm that is not PyTorch's default")
-        if not modules or type(modules[0]) is not nn.ReLU:
-            raise UnknownPart("hidden layers that do not end with ReLU")
-        modules = modules[1:]
-        layers.append(LinearLayer(check_linear(linear), parent, norm))
-        parent = len(layers) - 1
-    return parent
+    def finish(self, value: int = -1) -> LayerPlan:
+        """All of them."""
+        ends = [k.reads.first + k.inputs * k.repeat for k in self.layers if k.reads.matrix < 0]
+        return LayerPlan(self.layers, self.heights, max(ends), value, self.attention)
+
+    def add_matrix(self, height: int) -> int:
+        """One more matrix that layers write."""
+        self.heights.append(height)
+        return len(self.heights) - 1
+
+    def add_layer(
+        self, linear: nn.Linear | NoisyLinear, reads: Rows, to: Rows | None = None, **more: Any
+    ) -> Rows:
+        """One more layer; returns where its output is: at `to`, or in a matrix of its own."""
+        layer = LinearLayer(linear, reads, reads, **more)
+        writes = Rows(self.add_matrix(layer.outputs * layer.repeat)) if to is None else to
+        self.layers.append(layer._replace(writes=writes))
+        return writes
+
+    def add_stream(self, stream: nn.Module, reads: Rows) -> int:
+        """Add hidden layers and a last one; returns its number."""
+        *hidden, last = list(stream) if type(stream) is Stream else [stream]
+        reads = self.add_chain(hidden, reads)
+        self.add_layer(check_linear(last), reads, follows="nothing")
+        return len(self.layers) - 1
+
+    def add_chain(
+        self, modules: list[nn.Module], reads: Rows, repeat: int = 1, to: Rows | None = None
+    ) -> Rows:
+        """Add layers that each end with ReLU; returns where the output of the last one is: at `to` if given."""
+        while modules:
+            linear, *modules = modules
+            norm: nn.LayerNorm | None = None
+            if modules and type(modules[0]) is nn.LayerNorm:
+                norm, modules = modules[0], modules[1:]
+                if len(norm.normalized_shape) != 1 or not norm.elementwise_affine or norm.eps != 1e-5:
+                    raise UnknownPart("a layer norm that is not PyTorch's default")
+                if repeat > 1:
+                    raise UnknownPart("layer norm in branches of rows")
+            if not modules or type(modules[0]) is not nn.ReLU:
+                raise UnknownPart("hidden layers that do not end with ReLU")
+            modules = modules[1:]
+            place = None if modules else to
+            reads = self.add_layer(check_linear(linear), reads, place, norm=norm, repeat=repeat)
+        return reads
+
+    def add_branches(self, torso: Branches) -> Rows:
+        """Add branches, the attention over them, and the MLP after them."""
+        widths = [int(cast(Branch, branch).features) for branch in torso.branches]
+        joined = self.add_matrix(sum(widths))
+        places = [Rows(joined, sum(widths[:k])) for k in range(len(widths))]
+        begin = 0
+        for branch, place in zip(cast("list[Branch]", torso.branches), places, strict=True):
+            by_row, after = list(branch.by_row), list(branch.joined)
+            if not by_row and not after:
+                raise UnknownPart("branches without layers")
+            rows = max(1, branch.spec.rows)
+            reads = self.add_chain(by_row, Rows(-1, begin), rows, None if after else place)
+            self.add_chain(after, reads, to=place)
+            begin += branch.spec.size
+        if torso.attention is not None:
+            joined = self.add_attention(torso.attention, widths, places, joined)
+        return self.add_chain(list(torso.mlp.layers), Rows(joined))
+
+    def add_attention(
+        self, attention: BranchAttention, widths: list[int], places: list[Rows], joined: int
+    ) -> int:
+        """Add keys and scores; returns the matrix of the weighted branches."""
+        units = attention.score.in_features
+        keys = self.add_matrix(units * len(widths))
+        for k, (key, place) in enumerate(zip(attention.keys, places, strict=True)):
+            self.add_layer(check_linear(key), place, Rows(keys, units * k), follows="tanh")
+        self.add_layer(attention.score, Rows(keys), follows="nothing", repeat=len(widths))
+        weighted = self.add_matrix(sum(widths))
+        self.attention = Attention(len(self.layers) - 1, tuple(widths), joined, weighted)
+        return weighted
 
 
 def check_linear(module: nn.Module) -> nn.Linear | NoisyLinear:

@@ -22,8 +22,17 @@ from flashdqn.training.backends.cpu import mlp as mlp_cpu
 from flashdqn.training.backends.cpu.head_categorical import categorical_q
 from flashdqn.training.backends.cpu.head_quantile import quantile_q
 from flashdqn.training.backends.cpu.heads import scalar_q
-from flashdqn.training.backends.cpu.layer_memory import find_places, list_blocks, make_rooms, make_table
-from flashdqn.training.backends.cpu.layers import ACTIONS, BOOTSTRAP, NOISE_IN, NOISE_OUT, Q, forward_layers
+from flashdqn.training.backends.cpu.layer_columns import ACTIONS, BOOTSTRAP, INPUTS, NOISE_IN, NOISE_OUT, Q
+from flashdqn.training.backends.cpu.layer_memory import (
+    NEXT,
+    find_places,
+    list_blocks,
+    make_matrices,
+    make_rooms,
+    make_table,
+    place_outputs,
+)
+from flashdqn.training.backends.cpu.layers import forward_layers
 from flashdqn.training.backends.cpu.losses import plan_loss
 from flashdqn.training.backends.cpu.memory import Memory
 from flashdqn.training.backends.cpu.mlp import APART, forward_pass, load_observations, take_next_part
@@ -106,10 +115,10 @@ def make_variant_policy(name: str, find_q: Any) -> Any:
     def run(
         worker: Scalar,
         threads: Scalar,
-        layers: Array,  # [L, layers.COLUMNS]; only the columns of next observations are used
+        layers: Array,  # [L, layer_columns.COLUMNS]; only the columns of next observations are used
         blocks: Array,  # [blocks, 4], as in `variants.py`
         shares: Array,  # [2, threads + 1]
-        sizes: Array,  # by mlp.SAMPLES … APPLY, layers.ACTIONS … BOOTSTRAP, VARIANT_COUNTERS
+        sizes: Array,  # by mlp.SAMPLES … APPLY, layer_columns.ACTIONS … BOOTSTRAP, VARIANT_COUNTERS
         rooms: Array,
         atoms: Array,
         obs: Array,
@@ -126,7 +135,7 @@ def make_variant_policy(name: str, find_q: Any) -> Any:
             part = take_next_part(counters, shares[0], worker, threads)
         finish_stage(counters, finished, shares[0, threads])
         counters += (threads + 1) * APART
-        x = view_float_matrix(layers[0, mlp_cpu.NEXT_X], layers[0, mlp_cpu.IN], width)
+        x = view_float_matrix(layers[0, mlp_cpu.NEXT_X], layers[0, INPUTS], width)
         q = view_float_matrix(rooms[Q], sizes[ACTIONS], width)
         finished, part = 0, take_next_part(counters, shares[1], worker, threads)
         while part >= 0:
@@ -233,9 +242,8 @@ def make_plain_table(memory: Memory, plan: LayerPlan, width: int) -> np.ndarray[
 def make_policy_table(memory: Memory, plan: LayerPlan, width: int) -> np.ndarray[Any, Any]:
     """The table of layers of the other kernels; noisy layers use the noise that they have."""
     table = make_table(memory, plan)
-    table[0, mlp_cpu.NEXT_X] = memory.new(plan.layers[0].inputs, width)
+    place_outputs(table, plan, make_matrices(memory, plan, width), width, NEXT)
     for line, layer in zip(table, plan.layers, strict=True):
-        line[mlp_cpu.NEXT_Y] = memory.new(layer.outputs, width)
         if isinstance(own := layer.linear, NoisyLinear):
             line[NOISE_IN], line[NOISE_OUT] = find_places(own.noise_in, own.noise_out)
     return table

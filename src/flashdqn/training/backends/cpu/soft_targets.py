@@ -29,7 +29,7 @@ from flashdqn.training.backends.cpu.heads import (
     SEEN_LEGAL,
     SHOWN,
 )
-from flashdqn.training.backends.cpu.layers import (
+from flashdqn.training.backends.cpu.layer_columns import (
     ACTIONS,
     POLICY,
     REWARDS,

@@ -52,17 +52,23 @@ from flashdqn.training.backends.cpu.heads import (
     scalar_q,
     scalar_slopes,
 )
-from flashdqn.training.backends.cpu.layers import (
+from flashdqn.training.backends.cpu.layer_columns import (
     ACTIONS,
     BOOTSTRAP,
     GOAL,
+    INPUTS,
+    REPEAT,
     REWARDS,
     SIGMA,
+    UNBIASED,
     Q,
+)
+from flashdqn.training.backends.cpu.layers import (
     backward_layers,
     form_noisy_rows,
     forward_layers,
     gradient_of_norm,
+    gradient_of_parts,
     gradient_of_sigmas,
 )
 from flashdqn.training.backends.cpu.mlp import (
@@ -73,7 +79,6 @@ from flashdqn.training.backends.cpu.mlp import (
     BYTES,
     COUNTERS,
     DELTA,
-    IN,
     LEGAL,
     NEXT_OBS,
     NEXT_X,
@@ -121,8 +126,11 @@ def gradient_of_block(
     layer, first, rows = layers[blocks[part, 0]], blocks[part, 1], blocks[part, 2]
     if blocks[part, 3]:
         return gradient_of_norm(layer, first, rows, sizes)
-    delta = layer[DELTA] + 4 * first * sizes[WIDTH]
-    square = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, zero)
+    if layer[REPEAT] > 1 or layer[UNBIASED]:
+        square = gradient_of_parts(layer, first, rows, sizes, zero)
+    else:
+        delta = layer[DELTA] + 4 * first * sizes[WIDTH]
+        square = gradient_of_rows(layer, layer[BY_ROWS], delta, first, rows, sizes, zero)
     if layer[SIGMA]:
         square += gradient_of_sigmas(layer, noise, first, rows)
     return square
@@ -133,7 +141,7 @@ def load_part(
     layers: Array, batch: Array, sizes: Array, like: Array, rooms: Array, first: Scalar, end: Scalar
 ) -> None:
     """Observations, next observations and rewards of some samples."""
-    samples, width, inputs = sizes[SAMPLES], sizes[WIDTH], layers[0, IN]
+    samples, width, inputs = sizes[SAMPLES], sizes[WIDTH], layers[0, INPUTS]
     x, next_x = (
         view_float_matrix(layers[0, X], inputs, width),
         view_float_matrix(layers[0, NEXT_X], inputs, width),
@@ -193,15 +201,15 @@ def make_updates(name: str, find_q: Any, make_goal: Any, find_slopes: Any, add_s
     def run_updates(
         worker: Scalar,
         threads: Scalar,
-        layers: Array,  # [L, layers.COLUMNS]
+        layers: Array,  # [L, layer_columns.COLUMNS]
         blocks: Array,  # [blocks, 4]: layer, first row, rows, whether it is the layer's norm
         shares: Array,  # [STAGES, threads + 1]
         chosen: Array,  # as in `mlp.run_updates`
         terms: Array,
         squares: Array,
-        rooms: Array,  # by layers.SPARE … REWARDS
+        rooms: Array,  # by layer_columns.SPARE … REWARDS
         batches: Array,  # [updates, VARIANT_BATCH_COLUMNS]
-        sizes: Array,  # by mlp.SAMPLES … APPLY, layers.ACTIONS … BOOTSTRAP
+        sizes: Array,  # by mlp.SAMPLES … APPLY, layer_columns.ACTIONS … BOOTSTRAP
         places: Array,
         lengths: Array,
         settings: Array,
