@@ -1,6 +1,7 @@
 """Speed of service function chains: the environment alone, and training beside an eager loop at stated ratios.
 
     python benchmarks/sfc_speed.py [--device cuda] [--networks 256 4096] [--seconds 20] [--json FILE]
+    python benchmarks/sfc_speed.py --device cuda --presets sfc sfc-shown --envs 1024 4096     # trainings alone
 
 Training: the paper's network, batch 32. Ours has one update per 5 actions; the loop that a user would write first
 (one network, eager PyTorch, a ring of NumPy arrays) has one after every action, and one after every 5. Every figure
@@ -14,6 +15,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +57,23 @@ def environment(networks: int, device: str, player: str, seconds: float) -> dict
     return {"networks": networks, "player": player, "actions_per_second": networks / mean}
 
 
-def ours(device: str, seconds: float, envs: int, mode: str) -> dict[str, Any]:
-    """The preset `sfc-paper` at its ratio of 1/5: the median of its windows."""
-    settings = {"max_time": seconds, "device": device, "envs": envs, "eval.episodes": 4, "eval.every": 0}
-    settings |= {
-        "log.every": 2_000,
-        "log.tensorboard": False,
-        "learn.batch_size": BATCH,
-        "runtime.mode": mode,
-    }
+def ours(device: str, seconds: float, envs: int, mode: str, preset: str = "sfc-paper") -> dict[str, Any]:
+    """A preset at its own ratio: the median of its windows."""
+    settings: dict[str, Any] = {"max_time": seconds, "device": device, "envs": envs, "runtime.mode": mode}
+    settings |= {"log.tensorboard": False, "eval.episodes": 4, "eval.every": 0}
+    settings["log.every"] = 2_000 if preset == "sfc-paper" else 50 * envs
+    if preset == "sfc-paper":
+        settings["learn.batch_size"] = BATCH
+    else:
+        settings["steps"] = 2_000_000_000  # the time ends it
     with tempfile.TemporaryDirectory() as out:
-        run = train_apart("sfc-paper", settings, out)
+        run = train_apart(preset, settings, out)
         rows = read_metrics(run)
         used = json.loads((run / "summary.json").read_text(encoding="utf-8"))["mode"]
         wall = read_rates(run)["wall_steps_per_second"]
     speeds = [row.steps_per_second for row in rows[1:] or rows]
     return {
-        "who": f"flashdqn, {envs} networks, {used}",
+        "who": f"{preset}, {envs} networks, {used}",
         "steps_per_second": statistics.median(speeds),
         "ratio": rows[-1].ratio,
         "wall_steps_per_second": wall,
@@ -141,12 +143,26 @@ def update(
     optimizer.step()
 
 
+def train_all(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One round: ours, and the eager loop beside the paper's network."""
+    for preset in asked.presets or ["sfc-paper"]:
+        for envs in asked.envs:
+            row = ours(asked.device, asked.seconds, envs, asked.mode, preset)
+            yield row | {"batch": BATCH if preset == "sfc-paper" else base_config(preset).learn.batch_size}
+    if not asked.presets:
+        for every in (1, 5):
+            yield eager(asked.device, asked.seconds, every)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--networks", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--envs", type=int, nargs="+", default=[32, 256], help="networks of a training")
     parser.add_argument("--mode", default="auto", help="ours: as --runtime.mode")
+    parser.add_argument(
+        "--presets", nargs="+", default=[], help="only trainings of these, at their own ratios"
+    )
     parser.add_argument("--rounds", type=int, default=1, help="of all trainings, in turns; the median counts")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's, for the eager loop")
@@ -154,7 +170,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     data: dict[str, Any] = {**context(asked.device), "environment": [], "training": []}
-    for networks in asked.networks:
+    for networks in [] if asked.presets else asked.networks:
         for player in ("random", "rule"):
             row = environment(networks, asked.device, player, asked.seconds / 2)
             data["environment"].append(row)
@@ -162,22 +178,19 @@ def main() -> None:
                 f"{networks:>6} networks, {player:<6}  {row['actions_per_second']:>12,.0f} actions/s",
                 flush=True,
             )
-    if not asked.skip_training:
-        torch.set_num_threads(asked.threads)
-        rounds = []
-        for _ in range(asked.rounds):
-            rounds.append([ours(asked.device, asked.seconds, envs, asked.mode) for envs in asked.envs])
-            rounds[-1] += [eager(asked.device, asked.seconds, every) for every in (1, 5)]
-        for rows in zip(*rounds, strict=True):
-            speeds = sorted(row["steps_per_second"] for row in rows)
-            row = rows[0] | {"steps_per_second": statistics.median(speeds), "rounds": speeds}
-            data["training"].append(row)
-            whole = row.get("wall_steps_per_second")  # the eager loop has only its window
-            wall = f"  {whole:,.0f} since its start" if whole else ""
-            print(
-                f"{row['who']:<32} {describe_work(row['ratio'], BATCH)}  "
-                f"{row['steps_per_second']:>10,.0f} steps/s  {speeds}{wall}"
-            )
+    torch.set_num_threads(asked.threads)
+    rounds = [] if asked.skip_training else [list(train_all(asked)) for _ in range(asked.rounds)]
+    for rows in zip(*rounds, strict=True):
+        speeds = sorted(row["steps_per_second"] for row in rows)
+        row = rows[0] | {"steps_per_second": statistics.median(speeds), "rounds": speeds}
+        data["training"].append(row)
+        whole = row.get("wall_steps_per_second")  # the eager loop has only its window
+        wall = f"  {whole:,.0f} since its start" if whole else ""
+        batch = row.get("batch", BATCH)
+        print(
+            f"{row['who']:<40} {describe_work(row['ratio'], batch)}  "
+            f"{row['steps_per_second']:>10,.0f} steps/s  {speeds}{wall}"
+        )
     if asked.json:
         write_json(asked.json, data)
 
