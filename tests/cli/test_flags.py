@@ -72,6 +72,20 @@ def test_values_can_be_written_shortly() -> None:
     assert resolve("snake", "--network", "mlp", "--log.no-game").network.torso == "mlp"
 
 
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--log.tensorboard", "false"], False),
+        (["--log.tensorboard=False"], False),
+        (["--log.no-tensorboard=false"], True),
+        (["--log.tensorboard", "true", "--seed", "3"], True),
+        (["--no-log.tensorboard"], False),
+    ],
+)
+def test_switches_are_understood_as_other_programs_write_them(words: list[str], value: bool) -> None:
+    assert resolve("snake", *words).log.tensorboard is value
+
+
 def test_a_new_budget_replaces_the_old_one_also_in_short() -> None:
     assert resolve("snake", "--max-time", "9").steps is None
     assert resolve("snake", "--steps=5e3").steps == 5000

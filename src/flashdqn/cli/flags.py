@@ -166,7 +166,13 @@ def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list
     words: list[str] = []
     current: tuple[Flag, str] | None = None  # the flag whose values come now, and how it was written
     waiting = False  # for the first value
+    switch = ""  # the switch before this word
     for word in arguments:
+        if switch and word.lower() in ("true", "false"):
+            words[-1] = f"--{turn_switch(switch, word, by_name)}"
+            switch = ""
+            continue
+        switch = ""
         if not is_flag(word):
             words += current[0].read_value(word, current[1]) if current is not None else [word]
             current = current if current is not None and current[0].rule.listed else None
@@ -176,10 +182,19 @@ def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list
         given, equals, value = word.partition("=")
         name = given[2:].replace("_", "-") if given.startswith("--") else ""
         name = name if name in by_name else other_names.get(name, name)
+        name = (
+            turned_off
+            if (turned_off := re.sub(r"^no-(.*\.)([^.]+)$", r"\1no-\2", name)) in switches
+            else name
+        )
         if name not in by_name and name not in switches:
             refuse(given)
         current = (by_name[name], given) if name in by_name and name not in switches else None
         waiting = current is not None and not equals
+        switch = name if current is None and not equals and name != "trust" else ""
+        if equals and current is None and name != "trust" and value.lower() in ("true", "false"):
+            words.append(f"--{turn_switch(name, value, by_name)}")
+            continue
         words.append(f"--{name}")
         if equals and current is not None:
             words += current[0].read_value(value, given)
@@ -194,6 +209,14 @@ def refuse_missing_value(flag: tuple[Flag, str] | None) -> None:
     """Refuse a flag at the end, or before another flag, that needs a value; a list may be empty."""
     if flag is not None and not flag[0].rule.listed:
         raise ConfigError(f"{flag[1]} needs a value: {flag[0].describe_needs()}.")
+
+
+def turn_switch(name: str, word: str, flags: Mapping[str, Flag]) -> str:
+    """The switch that means the same as this one with `true` or `false` behind it."""
+    if word.lower() == "true":
+        return name
+    pattern, other = (r"([^.]+)$", r"no-\1") if name in flags else (r"no-([^.]+)$", r"\1")
+    return re.sub(pattern, other, name)
 
 
 def explain_switch(name: str, flags: Mapping[str, Flag]) -> str:
