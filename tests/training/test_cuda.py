@@ -124,3 +124,18 @@ def test_tasks_with_masks_compile_on_cuda(task: str, tmp_path: Path) -> None:
     run = flashdqn.train(task, steps=2000, out=str(tmp_path), **settings)
     assert run.finished
     assert run.summary["mode"] == "compile"
+
+
+@pytest.mark.skipif(not cuda_available(), reason="needs numba-cuda")
+def test_graphs_learn_from_kept_demonstrations_as_eager_updates_do(tmp_path: Path) -> None:
+    """The margin loss and the mixed batches, as replays of a CUDA graph: the same values within rounding."""
+    demos = {"source": "makes-room", "episodes": 64, "pretrain_steps": 50, "keep": 5000, "share": 0.5}
+    settings = TINY | {"demos": demos | {"margin": 0.2, "margin_weight": 0.5}}
+    settings["env"] = {"max_dcs": 3, "max_bundles": 1}
+    values, obs = [], flashdqn.make_env("sfc", 8, "cpu", **settings["env"]).reset(3)
+    for mode in ("eager", "graph"):
+        settings["runtime"] = {"mode": mode}
+        run = flashdqn.train("sfc-shown", steps=1300, out=str(tmp_path / mode), **settings)
+        assert run.summary["mode"].startswith(mode)
+        values.append(flashdqn.load(run.path, "cpu").q(obs))
+    torch.testing.assert_close(values[0], values[1], rtol=1e-2, atol=1e-2)
