@@ -3,6 +3,7 @@
     python benchmarks/sfc.py --policies random random-may-wait heuristic makes-room    # the rules: a minute
     python benchmarks/sfc.py --policies learned shown learned-may-wait --resume        # five trainings of each
     python benchmarks/sfc.py --policies paper --steps 200000 --resume
+    python benchmarks/sfc.py --bundles 5 --episodes 128 --json FILE                    # more episodes, full load
     python benchmarks/sfc.py --write docs/images/sfc.png                               # only tables and picture
 
 One model of each training, with 2 to 8 data centers and 1 to 5 bundles at random, serves all cells of the table.
@@ -116,7 +117,7 @@ def measure(name: str, seed: int, base: SfcConfig, asked: argparse.Namespace) ->
         # What an agent sees is its own, the rules are everybody's.
         base = dataclasses.replace(base, state=seen.state, waiting=TRAINED[name].waiting)
     for dcs in DCS:
-        for bundles in BUNDLES:
+        for bundles in asked.bundles:
             env = cell_env(base, dcs, bundles, asked.episodes, device)
             policy: Any = make_rule(name, env, seed) if agent is None else agent.network
             head: Any = ScalarHead(0.0) if agent is None else agent.head
@@ -201,6 +202,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--no-bounds", action="store_true", help="leave the bounds by CPU out")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="result files to add to this one")
     parser.add_argument("--episodes", type=int, default=32, help="per cell and seed")
+    parser.add_argument("--bundles", type=int, nargs="+", default=list(BUNDLES), help="of an episode")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--steps", type=int, help="steps of a training, instead of the preset's")
@@ -241,7 +243,7 @@ def main() -> None:
         base = SfcConfig(slots=asked.slots)
         if not asked.no_bounds:
             data["bounds"][str(asked.slots)] = old_bounds(old, asked) or {
-                str(d): [mean_bound(base, d, b, asked) for b in BUNDLES] for d in DCS
+                str(d): [mean_bound(base, d, b, asked) for b in asked.bundles] for d in DCS
             }
             data["bounds_of"] = {"seeds": asked.seeds, "episodes": asked.episodes}
         merge(asked, data)

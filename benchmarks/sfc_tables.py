@@ -117,7 +117,9 @@ def tables(data: dict[str, Any], slots: int) -> str:
     """The tables of docs/sfc.md from the results."""
     results = Results(data, slots)
     parts = list_policies(results) + list_differences(results) + list_chains(results)
-    return "\n".join(parts + list_loads(results) + list_others(results))
+    if {row["bundles"] for row in results.rows} == set(BUNDLES):
+        parts += list_loads(results)
+    return "\n".join(parts + list_others(results))
 
 
 def draw(data: dict[str, Any], slots: int, path: Path) -> None:
