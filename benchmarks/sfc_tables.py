@@ -128,7 +128,7 @@ def draw(data: dict[str, Any], slots: int, path: Path) -> None:
     from matplotlib.figure import Figure
 
     results = Results(data, slots)
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    figure = Figure(figsize=(11, 3.2), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, dcs in zip(figure.subplots(1, len(DCS), sharey=True), sorted(DCS), strict=True):
         for k, policy in enumerate(results.policies):
@@ -140,6 +140,7 @@ def draw(data: dict[str, Any], slots: int, path: Path) -> None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("accepted requests, %")
-    figure.axes[-2].legend(frameon=False, fontsize=8, loc="lower left")
+    lines, names = figure.axes[-1].get_legend_handles_labels()
+    figure.legend(lines, names, frameon=False, fontsize=8, loc="outside right center")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
