@@ -2,7 +2,7 @@
 
     python benchmarks/sfc.py --policies random random-may-wait heuristic makes-room    # the rules: a minute
     python benchmarks/sfc.py --policies learned shown learned-may-wait --resume        # five trainings of each
-    python benchmarks/sfc.py --policies paper --steps 200000 --resume
+    python benchmarks/sfc.py --policies paper --resume
     python benchmarks/sfc.py --bundles 5 --episodes 128 --json FILE                    # more episodes, full load
     python benchmarks/sfc.py --write docs/images/sfc.png                               # only tables and picture
 

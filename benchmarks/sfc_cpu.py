@@ -4,7 +4,8 @@
 
 All CPU of a network until the last deadline of an episode is one of four things: *useful*, it served a VNF of a
 request that was satisfied; *wasted*, of one that was dropped; *travel*, an instance waited for data on its way; or
-*unused*. With 5 bundles and 2, 4, 6 and 8 data centers. The searched rule needs `results/sfc-search.json`.
+*unused*. With 5 bundles and 2, 4, 6 and 8 data centers, and for all the rule that a data center may wait only if it
+can serve nobody. The searched rule needs `results/sfc-search.json`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Account:
         self.served[rows, net.stages[stage, layout.STAGE_CHAIN].long()] += serves * cpu
         self.travel += serves * cpu * (held - 1)
 
-    def shares(self, score: Tensor, slots: float) -> dict[str, float]:
+    def shares(self, score: Tensor, slots: float) -> dict[str, Any]:
         """Means over the networks, as shares of all CPU."""
         everything = self.capacity * slots
         useful = (self.satisfied * self.work).sum(1)
@@ -85,11 +86,11 @@ class Account:
         wasted = (self.served - self.satisfied * self.work) / everything[:, None]
         chains = [chain.name for chain in self.env.tables.chains]
         by_chain = dict(zip(chains, wasted.mean(0).tolist(), strict=True))
-        return {"score": float(score.mean()), **found, "wasted_by_chain": by_chain}  # type: ignore[dict-item]
+        return {"score": float(score.mean()), **found, "wasted_by_chain": by_chain}
 
 
 @torch.no_grad()
-def follow_cpu(env: ServiceChains, policy: Any, seed: int) -> dict[str, float]:
+def follow_cpu(env: ServiceChains, policy: Any, seed: int) -> dict[str, Any]:
     """One episode in every network; `policy` gives values of the actions."""
     obs = env.reset(1_000 + seed)
     account, score = Account(env), torch.zeros(env.num_envs)
@@ -111,15 +112,22 @@ def follow_cpu(env: ServiceChains, policy: Any, seed: int) -> dict[str, float]:
     return account.shares(score, last / config.slot_us)
 
 
-def judge(name: str, dcs: int, asked: argparse.Namespace) -> dict[str, float]:
+def judge(name: str, dcs: int, asked: argparse.Namespace) -> dict[str, Any]:
     """A rule or a run with this many data centers."""
-    size = {"min_dcs": dcs, "max_dcs": dcs, "min_bundles": 5, "max_bundles": 5, "slots": asked.slots}
+    size: dict[str, Any] = {
+        "min_dcs": dcs,
+        "max_dcs": dcs,
+        "min_bundles": 5,
+        "max_bundles": 5,
+        "slots": asked.slots,
+    }
     base = SfcConfig(state="full", waiting="idle")
     agent = None if name in ("makes-room", "searched") else flashdqn.load(name, "cpu")
     if agent is not None:
         assert isinstance(agent.config.env, SfcConfig)
-        base = agent.config.env
-    env = ServiceChains(dataclasses.replace(base, **size), asked.episodes)  # type: ignore[arg-type]
+        if agent.config.env.state != "full":
+            raise SystemExit(f"{name} does not have --env.state full, which says where each request waits.")
+    env = ServiceChains(dataclasses.replace(base, **size), asked.episodes)
     if agent is not None:
         return follow_cpu(env, agent.q, 0)
     if name == "makes-room":
@@ -149,8 +157,8 @@ def main() -> None:
             rows += [{"who": who, "dcs": dcs, "slots": asked.slots, **one} for one in found]
             means = [interval([one[kind] for one in found]) for kind in KINDS]
             worst = found[0]["wasted_by_chain"]
-            most = max(worst, key=worst.get)  # type: ignore[arg-type, attr-defined]
-            share = statistics.fmean(one["wasted_by_chain"][most] for one in found)  # type: ignore[index]
+            most = max(worst, key=worst.get)
+            share = statistics.fmean(one["wasted_by_chain"][most] for one in found)
             lines.append([who, str(dcs), *means, f"{most}, {100 * share:.1f}"])
             print(*lines[-1], flush=True)
     write_json(asked.json, {**context("cpu"), "episodes": asked.episodes, "results": rows})

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
+import flashdqn
 from flashdqn.config.presets import base_config
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.baselines import Heuristic
@@ -143,6 +144,15 @@ def update(
     optimizer.step()
 
 
+def evaluation(run: Path) -> float:
+    """Seconds that a trained agent takes to play one episode in each of 64 networks."""
+    agent = flashdqn.load(run, "cpu")
+    agent.evaluate(64, seed=0)  # compiles
+    began = time.perf_counter()
+    agent.evaluate(64, seed=1)
+    return time.perf_counter() - began
+
+
 def train_all(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One round: ours, and the eager loop beside the paper's network."""
     for preset in asked.presets or ["sfc-paper"]:
@@ -167,6 +177,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's, for the eager loop")
     parser.add_argument("--skip-training", action="store_true")
+    parser.add_argument("--evaluate", type=Path, metavar="RUN", help="also time an evaluation of 64 networks")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     data: dict[str, Any] = {**context(asked.device), "environment": [], "training": []}
@@ -178,6 +189,9 @@ def main() -> None:
                 f"{networks:>6} networks, {player:<6}  {row['actions_per_second']:>12,.0f} actions/s",
                 flush=True,
             )
+    if asked.evaluate:
+        data["evaluation_seconds"] = [evaluation(asked.evaluate) for _ in range(3)]
+        print(f"64 networks evaluated in {data['evaluation_seconds']} s", flush=True)
     torch.set_num_threads(asked.threads)
     rounds = [] if asked.skip_training else [list(train_all(asked)) for _ in range(asked.rounds)]
     for rows in zip(*rounds, strict=True):

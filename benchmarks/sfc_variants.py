@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 import flashdqn
+from flashdqn.config.presets import base_config
 from flashdqn.envs.sfc import ServiceChains, SfcConfig
 from flashdqn.envs.sfc.baselines import Chance, Heuristic
 from flashdqn.learn.heads import ScalarHead
@@ -80,7 +81,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "quantiles": ("sfc", {"learn.head": "quantile"}),
     "three to six bundles": ("sfc", {"env.min_bundles": 3, "env.max_bundles": 6}),
     "may wait": ("sfc", {"env.waiting": "always"}),
-    "with demonstrations": ("sfc-shown", {"steps": None}),
+    "with demonstrations": ("sfc-shown", {}),
     "paper": ("sfc-paper", {}),
     "paper, waits only if idle": ("sfc-paper", IDLE),
     "paper, and the bound as reward": ("sfc-paper", IDLE | BOUND_REWARD),
@@ -111,10 +112,9 @@ def run_variant(name: str, seed: int, slots: int, asked: argparse.Namespace) -> 
     preset, others = VARIANTS[name]
     settings = {"seed": seed, "device": "cpu", "env.slots": slots, "eval.every": 0, "log.tensorboard": False}
     settings |= {"runtime.threads": 1, "runtime.mode": "native", "max_time": asked.seconds} | others
-    if asked.steps and settings.get("steps", 0) is not None:
+    settings["steps"] = base_config(preset).steps  # a limit of time alone would replace it
+    if asked.steps and preset == "sfc":
         settings |= {"steps": asked.steps, "learn.lr_over": asked.steps}
-    if settings.get("steps", 0) is None:
-        del settings["steps"]
     folder = asked.runs / f"{name.replace(' ', '-').replace(',', '')}-slots{slots}-seed{seed}"
     path = train_apart(preset, settings, str(folder))
     summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
@@ -158,7 +158,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--slots", type=int, nargs="+", default=[1])
-    parser.add_argument("--steps", type=int, help="transitions of each training, instead of the preset's")
+    parser.add_argument("--steps", type=int, help="transitions of the variants of `sfc`, instead of its own")
     parser.add_argument("--seconds", type=float, default=300.0, help="the longest that a training may take")
     parser.add_argument("--episodes", type=int, default=32, help="for each number of data centers")
     parser.add_argument("--jobs", type=int, default=1)

@@ -155,6 +155,31 @@ def replace_accepted_names(arguments: list[str], by_name: Mapping[str, Flag]) ->
     return words
 
 
+def turn_off(switch: str) -> str:
+    """The name that turns a switch off."""
+    return re.sub(r"([^.]+)$", r"no-\1", switch)
+
+
+def replace_switch_values(arguments: list[str], opposites: Mapping[str, str]) -> list[str]:
+    """The words with our switch in place of what other programs write: `--log.x false`, `--log.x=false` and
+    `--no-log.x` are `--log.no-x`."""
+    words, rest = [], list(arguments)
+    while rest:
+        word = rest.pop(0)
+        given, _, value = word.partition("=")
+        name = re.sub(r"^no-(.*\.)([^.]+)$", r"\1no-\2", given.removeprefix("--").replace("_", "-"))
+        if not given.startswith("--") or name not in opposites:
+            words.append(word)
+            continue
+        if "=" not in word and rest and rest[0].lower() in ("true", "false"):
+            value = rest.pop(0)
+        if word.endswith("=") or value.lower() not in ("", "true", "false"):
+            words.append(word)  # `read_arguments` says what is wrong with it
+        else:
+            words.append(f"--{opposites[name] if value.lower() == 'false' else name}")
+    return words
+
+
 def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list[str]:
     """The words as the parser of the flags expects them: full names, plain numbers, lists as separate words.
     `refuse` is called with the first word that looks like a flag and is not one."""
@@ -162,17 +187,13 @@ def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list
     arguments = replace_accepted_names(arguments, by_name)
     other_names = SHORT_NAMES | {alias: flag.name for flag in flags for alias in flag.aliases}
     switches = {flag.name for flag in flags if flag.rule.kind is bool}
-    switches |= {re.sub(r"([^.]+)$", r"no-\1", name) for name in switches}
+    opposites = {name: turn_off(name) for name in switches - {"trust"}}
+    arguments = replace_switch_values(arguments, opposites | {off: on for on, off in opposites.items()})
+    switches |= {turn_off(name) for name in switches}
     words: list[str] = []
     current: tuple[Flag, str] | None = None  # the flag whose values come now, and how it was written
     waiting = False  # for the first value
-    switch = ""  # the switch before this word
     for word in arguments:
-        if switch and word.lower() in ("true", "false"):
-            words[-1] = f"--{turn_switch(switch, word, by_name)}"
-            switch = ""
-            continue
-        switch = ""
         if not is_flag(word):
             words += current[0].read_value(word, current[1]) if current is not None else [word]
             current = current if current is not None and current[0].rule.listed else None
@@ -182,19 +203,10 @@ def read_arguments(arguments: list[str], flags: list[Flag], refuse: Any) -> list
         given, equals, value = word.partition("=")
         name = given[2:].replace("_", "-") if given.startswith("--") else ""
         name = name if name in by_name else other_names.get(name, name)
-        name = (
-            turned_off
-            if (turned_off := re.sub(r"^no-(.*\.)([^.]+)$", r"\1no-\2", name)) in switches
-            else name
-        )
         if name not in by_name and name not in switches:
             refuse(given)
         current = (by_name[name], given) if name in by_name and name not in switches else None
         waiting = current is not None and not equals
-        switch = name if current is None and not equals and name != "trust" else ""
-        if equals and current is None and name != "trust" and value.lower() in ("true", "false"):
-            words.append(f"--{turn_switch(name, value, by_name)}")
-            continue
         words.append(f"--{name}")
         if equals and current is not None:
             words += current[0].read_value(value, given)
@@ -211,19 +223,10 @@ def refuse_missing_value(flag: tuple[Flag, str] | None) -> None:
         raise ConfigError(f"{flag[1]} needs a value: {flag[0].describe_needs()}.")
 
 
-def turn_switch(name: str, word: str, flags: Mapping[str, Flag]) -> str:
-    """The switch that means the same as this one with `true` or `false` behind it."""
-    if word.lower() == "true":
-        return name
-    pattern, other = (r"([^.]+)$", r"no-\1") if name in flags else (r"no-([^.]+)$", r"\1")
-    return re.sub(pattern, other, name)
-
-
 def explain_switch(name: str, flags: Mapping[str, Flag]) -> str:
     """How a switch is turned on and off."""
     plain = name if name in flags else re.sub(r"no-([^.]+)$", r"\1", name)
-    opposite = re.sub(r"([^.]+)$", r"no-\1", plain)
-    return f"--{plain} turns it on" + (f", --{opposite} off" if plain != "trust" else "")
+    return f"--{plain} turns it on" + (f", --{turn_off(plain)} off" if plain != "trust" else "")
 
 
 def is_flag(word: str) -> bool:

@@ -22,7 +22,7 @@ from flashdqn.training.backends.cpu.mlp import AT_ONCE, DELTA, NEXT_Y, OUT, SING
 
 
 @never_inlined
-def bend_layer(layer: Array, y: Scalar, width: Scalar, first: Scalar, count: Scalar) -> None:
+def apply_tanh(layer: Array, y: Scalar, width: Scalar, first: Scalar, count: Scalar) -> None:
     """y = tanh(y), in place."""
     for i in range(layer[OUT]):
         row = view_float_row(y, i, width, first, count)
@@ -35,9 +35,9 @@ def back_through_tanh(layer: Array, width: Scalar, first: Scalar, count: Scalar)
     """From ∂loss / ∂tanh to ∂loss / ∂(the layer's sums), in place: its derivative is 1 − tanh²."""
     for i in range(layer[OUT]):
         slope = view_float_row(layer[DELTA], i, width, first, count)
-        bent = view_float_row(layer[Y], i, width, first, count)
+        output = view_float_row(layer[Y], i, width, first, count)
         for b in range(count):
-            slope[b] *= SINGLE(1.0) - bent[b] * bent[b]
+            slope[b] *= SINGLE(1.0) - output[b] * output[b]
 
 
 @never_inlined

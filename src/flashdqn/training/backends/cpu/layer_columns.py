@@ -9,29 +9,29 @@ from flashdqn.training.backends.cpu.mlp import LAYER_COLUMNS, SINGLE
 
 # More columns of the table of layers. Here all lines have the addresses of their own input and output, which may be
 # rows of a matrix that other layers read or write too.
-IS_FIRST = LAYER_COLUMNS  # the input are observations
-INPUTS = IS_FIRST + 1  # numbers in an observation
-BACK = IS_FIRST + 2  # the address of ∂loss / ∂input
-ADDS = IS_FIRST + 3  # something else has written ∂loss / ∂input before: add to it
-GATED = IS_FIRST + 4  # the input is what ReLU has left
-ROWS_SHARED = IS_FIRST + 5  # another layer has the same input, and stores it by rows
-FOLLOWS = IS_FIRST + 6  # by NOTHING, RELU, TANH
-REPEAT = IS_FIRST + 7  # parts of the input, one below the other, that go through the same weights
-UNBIASED = IS_FIRST + 8  # it has no bias
+READS_OBS = LAYER_COLUMNS  # its input is the observations, or some of their numbers
+INPUTS = READS_OBS + 1  # numbers in an observation
+BACK = READS_OBS + 2  # the address of ∂loss / ∂input
+ADDS = READS_OBS + 3  # something else has written ∂loss / ∂input before: add to it
+GATED = READS_OBS + 4  # the input is what ReLU has left
+ROWS_SHARED = READS_OBS + 5  # another layer has the same input, and stores it by rows
+FOLLOWS = READS_OBS + 6  # by NOTHING, RELU, TANH
+REPEAT = READS_OBS + 7  # parts of the input, one below the other, that go through the same weights
+UNBIASED = READS_OBS + 8  # it has no bias
 # Layer norm; addresses, 0 where there is none. NORMAL: normalized numbers, [out, width]; NORM_DELTA: ∂loss /
 # ∂output.
 NORM, NORM_BIAS, OLD_NORM, OLD_NORM_BIAS, NORM_GRAD, NORM_BIAS_GRAD, NORMAL, NORM_DELTA, SCALE = range(
-    IS_FIRST + 9, IS_FIRST + 18
+    READS_OBS + 9, READS_OBS + 18
 )
 # Noisy layers; addresses, 0 where there is none. Noise: bytes from the beginning of an update's noise.
-MEAN, SIGMA, BIAS_MEAN, BIAS_SIGMA, SIGMA_GRAD, BIAS_SIGMA_GRAD = range(IS_FIRST + 18, IS_FIRST + 24)
-OLD_MEAN, OLD_SIGMA, OLD_BIAS_MEAN, OLD_BIAS_SIGMA = range(IS_FIRST + 24, IS_FIRST + 28)
-NOISE_IN, NOISE_OUT, OLD_NOISE_IN, OLD_NOISE_OUT = range(IS_FIRST + 28, IS_FIRST + 32)
+MEAN, SIGMA, BIAS_MEAN, BIAS_SIGMA, SIGMA_GRAD, BIAS_SIGMA_GRAD = range(READS_OBS + 18, READS_OBS + 24)
+OLD_MEAN, OLD_SIGMA, OLD_BIAS_MEAN, OLD_BIAS_SIGMA = range(READS_OBS + 24, READS_OBS + 28)
+NOISE_IN, NOISE_OUT, OLD_NOISE_IN, OLD_NOISE_OUT = range(READS_OBS + 28, READS_OBS + 32)
 # Of the layer that gives the scores of branches: see `attention.py`.
 BRANCHES, BOUNDS, JOINED, NEXT_JOINED, WEIGHTED, NEXT_WEIGHTED, JOINED_DELTA, WEIGHTED_DELTA = range(
-    IS_FIRST + 32, IS_FIRST + 40
+    READS_OBS + 32, READS_OBS + 40
 )
-COLUMNS = IS_FIRST + 40
+COLUMNS = READS_OBS + 40
 
 # What follows a layer.
 NOTHING, RELU, TANH = range(3)

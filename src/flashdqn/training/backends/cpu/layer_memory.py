@@ -92,7 +92,7 @@ def make_table(memory: Memory, plan: LayerPlan) -> Numbers:
     noise = 0
     for line, layer in zip(table, plan.layers, strict=True):
         line[mlp.IN], line[mlp.OUT] = layer.inputs, layer.outputs
-        line[c.IS_FIRST], line[c.INPUTS] = layer.reads.matrix < 0, plan.inputs
+        line[c.READS_OBS], line[c.INPUTS] = layer.reads.matrix < 0, plan.inputs
         line[c.FOLLOWS] = {"nothing": c.NOTHING, "relu": c.RELU, "tanh": c.TANH}[layer.follows]
         line[c.REPEAT], line[c.UNBIASED] = layer.repeat, is_unbiased(layer)
         line[c.GATED] = layer.reads.matrix in gated

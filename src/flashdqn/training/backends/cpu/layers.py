@@ -20,9 +20,9 @@ from flashdqn.compute.gemm import (
 )
 from flashdqn.compute.kernels import Array, Scalar, inner
 from flashdqn.training.backends.cpu.attention import (
+    apply_tanh,
     back_through_tanh,
     back_through_weights,
-    bend_layer,
     weigh_branches,
 )
 from flashdqn.training.backends.cpu.layer_columns import (
@@ -35,7 +35,6 @@ from flashdqn.training.backends.cpu.layer_columns import (
     BRANCHES,
     FOLLOWS,
     GATED,
-    IS_FIRST,
     MEAN,
     NOISE_IN,
     NOISE_OUT,
@@ -52,6 +51,7 @@ from flashdqn.training.backends.cpu.layer_columns import (
     OLD_NORM,
     OLD_NORM_BIAS,
     OLD_SIGMA,
+    READS_OBS,
     RELU,
     REPEAT,
     ROWS_SHARED,
@@ -173,7 +173,7 @@ def forward_layers(
     width, count = sizes[WIDTH], sizes[AT_ONCE]
     weight, bias = (OLD_WEIGHT, OLD_BIAS) if old else (WEIGHT, BIAS)
     for k in range(len(layers)):
-        of_next = next_obs if layers[k, IS_FIRST] else not seen
+        of_next = next_obs if layers[k, READS_OBS] else not seen
         x, y = layers[k, NEXT_X] if of_next else layers[k, X], layers[k, Y] if seen else layers[k, NEXT_Y]
         low = SINGLE(0.0) if layers[k, FOLLOWS] == RELU and not layers[k, NORM] else NO_LIMIT
         for r in range(layers[k, REPEAT]):
@@ -185,7 +185,7 @@ def forward_layers(
         if layers[k, NORM]:
             normalize_layer(layers[k], seen, old, width, first, count, rooms[SUMS])
         if layers[k, FOLLOWS] == TANH:
-            bend_layer(layers[k], y, width, first, count)
+            apply_tanh(layers[k], y, width, first, count)
         if layers[k, BRANCHES]:
             weigh_branches(layers[k], sizes, rooms[SUMS], seen, first)
     y = Y if seen else NEXT_Y
@@ -281,7 +281,7 @@ def backward_layers(
             back_through_tanh(layers[k], width, first, count)
         for r in range(layers[k, REPEAT]):
             place = first + r * inputs * width
-            if not layers[k, IS_FIRST]:
+            if not layers[k, READS_OBS]:
                 delta = layers[k, DELTA] + 4 * (first + r * layers[k, OUT] * width)
                 to = rooms[SPARE] + 4 * first if layers[k, ADDS] else layers[k, BACK] + 4 * place
                 multiply_matrices(

@@ -137,10 +137,11 @@ class Planner:
         self, linear: nn.Linear | NoisyLinear, reads: Rows, to: Rows | None = None, **more: Any
     ) -> Rows:
         """One more layer; returns where its output is: at `to`, or in a matrix of its own."""
-        layer = LinearLayer(linear, reads, reads, **more)
-        writes = Rows(self.add_matrix(layer.outputs * layer.repeat)) if to is None else to
-        self.layers.append(layer._replace(writes=writes))
-        return writes
+        layer = LinearLayer(linear, reads, to or Rows(len(self.heights)), **more)
+        if to is None:
+            self.add_matrix(layer.outputs * layer.repeat)
+        self.layers.append(layer)
+        return layer.writes
 
     def add_stream(self, stream: nn.Module, reads: Rows) -> int:
         """Add hidden layers and a last one; returns its number."""
