@@ -75,27 +75,6 @@ MANY_WEATHERS = (
     "dry@0", "dry@90", "dry@180", "dry@270", "dry@45/30", "mild@225/25", "extreme@135", "extreme@315/30",
 )  # fmt: skip
 
-FULL = Preset(
-    "fuel breaks on landscapes of 50x50 cells, for a GPU (docs/fuelbreaks.md)",
-    {
-        "steps": 900_000,
-        "train_ratio": 1 / 64,
-        "env": {
-            "size": 50,
-            "landscapes": 512,
-            "fires": 64,
-            # One agent for all: area or houses, fires from anywhere or from some places, eight kinds of weather.
-            "maps": "random",
-            "weathers": MANY_WEATHERS,
-        },
-        "replay": {"capacity": 500_000},
-        "learn": {"batch_size": 128, "starts": 10_000, "lr_over": 900_000},
-        "eval": {"every": 225_000},
-        "log": {"every": 25_000, "checkpoint_every": 500_000},
-    },
-    base=MEDIUM,
-)
-
 PLANNER = Preset(
     "the agent that plans: it sees what burns behind each cell, and learns on one core (docs/planning.md)",
     {
@@ -116,6 +95,21 @@ PLANNER = Preset(
         "log": {"every": 10_000, "checkpoint_every": 100_000},
     },
     base=SMALL,
+)
+
+FULL = Preset(
+    "the same agent, trained on landscapes of 50x50 cells, for a GPU (docs/fuelbreaks.md)",
+    {
+        "steps": 1_200_000,
+        "envs": 256,
+        "env": {"size": 50, "held_out": 64, "fires": 100, "scouts": 512},
+        "replay": {"capacity": 500_000},
+        "learn": {"batch_size": 128, "starts": 10_000, "lr_end": 2e-5, "lr_over": 1_200_000},
+        "eval": {"every": 300_000, "episodes": 128},
+        "log": {"every": 25_000, "checkpoint_every": 250_000},
+        "runtime": {"precision": "bf16"},
+    },
+    base=PLANNER,
 )
 
 PRESETS = {
