@@ -70,10 +70,10 @@ class FlowPair:
         assert torch.equal(self.seen, self.expected)
 
 
-def main(seed: int) -> None:
+def main(seed: int, ties: bool) -> None:
     rng = np.random.default_rng(seed)
     rows, columns, boards, fires = 5, 6, 3, 2
-    tables = random_tables(rng, rows, columns, count=2)
+    tables = random_tables(rng, rows, columns, count=2, whole=ties)
     spread = Spread(tables, boards, fires, duration=30.0)
     spread.table.copy_(torch.tensor([0, 1, 0]))
     spread.ignition.copy_(torch.from_numpy(rng.integers(-1, rows * columns, (boards, fires))))
@@ -93,11 +93,11 @@ def main(seed: int) -> None:
         prepare[boards, THREADS](*arrays)
         run[boards * fires, THREADS](*arrays)
         spread.launch()
-        for name in ("breaks", "passable", "arrival", "burned"):
+        for name in ("breaks", "passable", "arrival", "parent", "burned"):
             assert torch.equal(getattr(simulated, name), getattr(spread._arrays, name)), name
         flow.compare()
     sys.stdout.write(f"equal, {int(spread.burned.sum())} burned\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), ties=sys.argv[2] == "ties")

@@ -3,7 +3,7 @@
 The queue of paths.py would keep one thread of a GPU busy for milliseconds. Here every thread owns some cells.
 In each round the marked cells check whether they are reached sooner from a neighbor. If so, they mark their own
 neighbors for the next round, until nothing changes. Times of arrival only fall, and every order of work ends with
-the same times: the shortest paths, equal to those of paths.py bit by bit.
+the same times and, of equal paths, the same: those of paths.py bit by bit.
 
 A mark is the number of a round. A neighbor may overwrite this round's mark with the next one's before its owner
 has seen it. This is harmless: the owner then looks one round later.
@@ -150,21 +150,21 @@ def cut_paths_parallel(n: Scalar, cell: Scalar, thread: Scalar, threads: Scalar,
 def relax_cell(n: Scalar, b: Scalar, cell: Scalar, fires: Fires) -> Scalar:
     """Reach a cell from the best of its neighbors; return whether that is sooner than before."""
     table, ways = fires.table[b], fires.passable[b, cell]
-    best, by = fires.arrival[n, cell], NO_PARENT
-    for k in range(fires.step.shape[0]):
-        if (ways >> k) & 1 != 0:
-            source, back = cell + fires.step[k], k ^ 1
+    before, best, by = fires.arrival[n, cell], INFINITE, NO_PARENT
+    for move in range(fires.step.shape[0]):  # the lowest of several as fast ones counts
+        if (ways >> (move ^ 1)) & 1 != 0:
+            source = cell - fires.step[move]
             if source == fires.ignition[n]:
-                time = fires.into[table, cell, back] * fires.outside[back]
+                time = fires.into[table, cell, move] * fires.outside[move]
             else:
-                time = fires.arrival[n, source] + fires.into[table, cell, back]
+                time = fires.arrival[n, source] + fires.into[table, cell, move]
             if time < best:
-                best, by = time, back
-    if by == NO_PARENT or best > fires.limits[DURATION]:
+                best, by = time, move
+    if best > before or best > fires.limits[DURATION]:
         return False
     fires.arrival[n, cell] = best
     fires.parent[n, cell] = by
-    return True
+    return best < before
 
 
 @cuda_function

@@ -103,14 +103,14 @@ def reconnect_cells(
         cell = fires.work[lane, CUT, i]
         ways = passable[b, cell]
         best, by = INFINITE, NO_PARENT
-        for k in range(fires.step.shape[0]):
-            if (ways >> k) & 1 != 0:
-                source = cell + fires.step[k]
-                time = fires.arrival[n, source] + fires.into[table, cell, k ^ 1]
+        for move in range(fires.step.shape[0]):  # the lowest of several as fast ones counts
+            if (ways >> (move ^ 1)) & 1 != 0:
+                source = cell - fires.step[move]
+                time = fires.arrival[n, source] + fires.into[table, cell, move]
                 if source == fires.ignition[n] and time < INFINITE:
-                    time = fires.into[table, cell, k ^ 1] * fires.outside[k ^ 1]
+                    time = fires.into[table, cell, move] * fires.outside[move]
                 if time < best:
-                    best, by = time, k ^ 1
+                    best, by = time, move
         if best <= fires.limits[DURATION]:
             fires.arrival[n, cell] = best
             fires.parent[n, cell] = by

@@ -4,7 +4,8 @@ A fire is a row `n` of `arrival` (minutes; infinite where it does not arrive in 
 direction by which it entered a cell; NO_PARENT at the ignition and where it did not arrive). The cells to visit
 wait in buckets by time (Dial 1969); a bucket is a list through `AFTER` and `BEFORE`. Within a bucket the order does
 not matter, because a cell that is later reached sooner is visited again. So the times are those of the best paths,
-summed from the ignition on, and every other correct algorithm finds the same times to the last bit.
+summed from the ignition on, and every other correct algorithm finds the same times to the last bit. Where several
+paths arrive at the same time, the lowest of their last directions is the parent: so the tree is the same, too.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ def lowest_bit(x: Scalar) -> Scalar:
 
 
 @inner
-def directions_reached_sooner(
+def directions_reached_no_later(
     cell: Scalar, here: Scalar, ways: Scalar, arrival: Array, times: Array, duration: Scalar, fires: Fires
 ) -> Scalar:
-    """The directions, as bits, whose cells are reached sooner from this one, and in time.
+    """The directions, as bits, whose cells are reached from this one sooner or at the same time, and in time.
 
     Without a branch, which would be mispredicted too often.
     """
@@ -73,7 +74,7 @@ def directions_reached_sooner(
         way = np.uint32((ways >> k) & 1)
         target = np.uint32(cell + fires.step[k] * np.int32(way))
         time = here + times[cell, k]
-        better |= (np.uint32(time < arrival[target]) & np.uint32(time <= duration) & way) << np.uint32(k)
+        better |= (np.uint32(time <= arrival[target]) & np.uint32(time <= duration) & way) << np.uint32(k)
     return better
 
 
@@ -101,13 +102,16 @@ def spread_fire(
         before[cell] = SETTLED
         waiting -= 1
         here, open_ways = arrival[cell], ways[cell]
-        better = directions_reached_sooner(cell, here, open_ways, arrival, times, duration, fires)
+        better = directions_reached_no_later(cell, here, open_ways, arrival, times, duration, fires)
         while better != 0:
             k = lowest_bit(better)
             better &= better - _ONE_BIT
             target = cell + fires.step[k]
             time = here + times[cell, k]
             earlier = arrival[target]
+            if time == earlier:
+                parent[target] = min(k, parent[target])
+                continue
             if earlier == INFINITE:
                 reached += worth[target]
                 waiting += 1
