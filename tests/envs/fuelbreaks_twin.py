@@ -60,6 +60,8 @@ class TwinBoard:
         before, self.now = self.now, self.burn()
         self.over = self.left == 0
         area = self.config.fires * int(self.worth.sum())
+        if self.config.reward == "remaining":
+            area = max(before, 1)
         return float(np.float32(100 * (before - self.now)) / np.float32(area)), self.over
 
     def legal(self) -> set[int]:

@@ -79,9 +79,14 @@ def outcomes(twin: TwinBoard) -> list[float]:
 
 
 @slow
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]), st.booleans(), st.sampled_from(["none", "random"]))
-def test_boards_do_what_their_twins_do(seed: int, stray: float, held_out: bool, maps: str) -> None:
-    play_both(replace(SMALL, maps=maps), seed, steps=14, stray=stray, held_out=held_out)
+@given(
+    st.integers(0, 2**32), st.sampled_from([0.0, 0.2]), st.booleans(), st.sampled_from(["none", "random"]),
+    st.sampled_from(["area", "remaining"]),
+)  # fmt: skip
+def test_boards_do_what_their_twins_do(
+    seed: int, stray: float, held_out: bool, maps: str, reward: str
+) -> None:
+    play_both(replace(SMALL, maps=maps, reward=reward), seed, steps=14, stray=stray, held_out=held_out)
 
 
 def test_given_ignitions_are_lit_in_turn() -> None:

@@ -61,6 +61,10 @@ class FuelBreaksConfig(EnvConfig):
     fires: Annotated[int, Between(1, MAX_FIRES)] = 3
     """Number of fires that judge every break, with the same ignitions before and after. Every episode draws its own
     ignitions. 3 is fast, 100 normal, 200 thorough."""
+    reward: Literal["area", "remaining"] = "area"
+    """What a break earns. area: what it saves, in percent of the landscape; an episode's return is all that its
+    breaks save. remaining: what it saves, in percent of what still burned before it, so that the last breaks of a
+    large budget count as much as the first."""
     scouts: Annotated[int, Between(0, MAX_FIRES)] = 0
     """Number of further fires that judge nothing, and whose paths the agent sees: what burns behind each cell, with
     the breaks so far. 0: it sees the landscape alone."""

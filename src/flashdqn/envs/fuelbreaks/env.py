@@ -35,7 +35,7 @@ class FuelBreaks:
     An action is the flat index of a cell. An illegal action places nothing, and costs its share of the budget.
     Outputs are static buffers, overwritten by the next step. The reward is the drop in burned area, a mean over the
     fires, in percent of the landscape (of all value, where there is a map of it). So an episode's return is the
-    sum of what its breaks saved.
+    sum of what its breaks saved. Or it is in percent of what still burned before the break (`config.reward`).
     """
 
     name = "fuelbreaks"
@@ -95,6 +95,7 @@ class FuelBreaks:
         cells = [row * config.size + column for row, column in config.read_ignitions()]
         first, end = scenes.split(held_out)
         numbers = [first, end, config.fewest_breaks, config.most_breaks, len(cells), config.scouts]
+        numbers.append(int(config.reward == "remaining"))
         params = torch.tensor(numbers, dtype=torch.int64, device=self.device)
         given = torch.tensor(cells or [0], dtype=torch.int32, device=self.device)
         obs, reward, terminated, _, mask = self._step[:5]
@@ -104,7 +105,7 @@ class FuelBreaks:
             spread.table, spread.ignition, (self.scouts or spread).ignition, spread.breaks, spread.command,
         )  # fmt: skip
         self._settle = Kernel(rules.finish_step, PARALLEL_FROM, skippable=True).bind(
-            n, scenes.placeable, scenes.worth, self._state, mask, spread.table, spread.command, spread.burned, obs,
+            n, params, scenes.placeable, scenes.worth, self._state, mask, spread.table, spread.command, spread.burned, obs,
             reward, terminated, self.outcomes,
         )  # fmt: skip
 

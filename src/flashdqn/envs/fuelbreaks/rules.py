@@ -18,7 +18,7 @@ STATE = 5
 OVER, LEFT, PLACED, FIRST, NOW = range(STATE)  # FIRST, NOW: worth of burned cells, all fires together
 
 #: Parameters that all boards share.
-FIRST_SCENE, END_SCENE, FEWEST, MOST, GIVEN, SCOUTS = range(6)
+FIRST_SCENE, END_SCENE, FEWEST, MOST, GIVEN, SCOUTS, REMAINING = range(7)
 
 #: The score is the share of the burned area (or value) that the breaks saved, in percent of what burned without
 #: them. The others are shares of the landscape, 0 … 1: burned without the breaks, burned with them, and the breaks.
@@ -94,6 +94,7 @@ def start_episode(
 @inner
 def finish_step(
     i: Scalar,
+    params: Array,
     placeable: Array,
     worth: Array,
     state: Array,
@@ -117,7 +118,8 @@ def finish_step(
         state[i, OVER], state[i, FIRST] = 0, total
         observe_scene(i, placeable, scene, mask, obs)
     else:
-        reward[i] = np.float32(100 * (state[i, NOW] - total)) / area
+        whole = np.float32(max(state[i, NOW], 1)) if params[REMAINING] else area
+        reward[i] = np.float32(100 * (state[i, NOW] - total)) / whole
         if command[i] >= 0:
             cell = command[i]
             mask[i, cell] = False
