@@ -9,8 +9,7 @@ Each fire remembers its cells, in an order in which every cell comes after the c
 their times and what they added. New breaks cut off the cells whose paths led through them; only those are reached
 again, from the cells around them. A fire whose paths meet no new break stays as it is. A fire too large to be
 remembered is burned twice, without the breaks and with them. `single_fires.SingleFires.add_up_downstream` counts
-all fires from scratch: the same cells burn at the same times, to the last bit; where two paths to a cell take
-equally long, it may count along the other one.
+all fires from scratch: the same cells burn at the same times, to the last bit.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Kept(NamedTuple):
     cell: Array  # [F, M] int32
     parent: Array  # [F, M] int8: the direction by which the fire entered
     arrival: Array  # [F, M] float32
-    behind: Array  # [F, M] float32: what was added there
+    behind: Array  # [F, M] float32: what was added there; of the first cell, where it was lit, of every fire
 
 
 KEPT = len(Kept._fields)
@@ -191,6 +190,7 @@ def remember_fire(
 ) -> None:
     """Remember the lane's fire, if there is room."""
     kept.size[f] = count
+    kept.behind[f, 0] = behind[lane, tree[lane, 0]] if count > 0 else 0.0
     if count <= kept.cell.shape[1]:
         for i in range(count):
             cell = tree[lane, i]
@@ -253,7 +253,7 @@ class DownstreamSums:
         self._side = -(-max(rows, columns) // TILES)
         self._tile_columns = -(-columns // self._side)
         tiles = -(-rows // self._side) * self._tile_columns
-        most = min(cells, KEPT_BYTES // (CELL_BYTES * max(1, count)))
+        most = max(1, min(cells, KEPT_BYTES // (CELL_BYTES * max(1, count))))
         # by cell the moves into it that new breaks end, as bits
         self._ended = torch.zeros(cells, dtype=torch.int64)
         self._near_tiles = torch.zeros(tiles, dtype=torch.int64)
@@ -285,7 +285,7 @@ class DownstreamSums:
             *kept,
             *fires.arrays,
         )
-        self._room = room  # the kernels below read and write it
+        self._kept, self._room = kept, room  # the kernels below read and write it
         self._touching = fires.arrays.touching.numpy()
         self._forget = Kernel(forget_large_fires, 2).bind(fires.lanes, *room)
         self._renew = Kernel(renew_fires, 2).bind(fires.lanes, *room)
@@ -299,6 +299,12 @@ class DownstreamSums:
         [L, cells]."""
         summed: NDArray[np.float64] = self._total.sum(0).numpy()
         return summed
+
+    @property
+    def burned(self) -> NDArray[np.float64]:
+        """The weight of all cells that each fire burns, [F]."""
+        whole: NDArray[np.float64] = self._kept.behind[:, 0].double().numpy()
+        return whole
 
     def place(self, cells: Sequence[int] | NDArray[np.int64]) -> None:
         """Add breaks."""
