@@ -24,7 +24,7 @@ from flashdqn.envs.fuelbreaks.scenes import build_scenes
 from flashdqn.envs.fuelbreaks.stakes import Stakes
 from flashdqn.planning import agent_plan, agent_values
 from flashdqn.planning.agent_plan import AgentSettings, plan_by_agent
-from flashdqn.planning.agent_values import read_agent
+from flashdqn.planning.agent_values import GainMap, read_agent
 from flashdqn.planning.engine import make_plans
 from flashdqn.planning.flow import FlowMap
 from flashdqn.planning.ground import build_ground
@@ -85,6 +85,36 @@ def test_an_agent_with_scouts_plans_as_it_plays(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(FlowMap, "place", lambda self, cells: None)
     blind = plan_by_agent(read_agent(agent), ground, 15.0, ONE)
     assert blind.order.tolist() != order, "what it sees does not matter"
+
+
+def test_values_that_are_shares_of_what_still_burns_are_multiplied_by_it() -> None:
+    """Of two windows with the same values, that where more burns comes first; alone, a window's order stays."""
+    land = make_landscape(rows=20, columns=20)
+    alone = build_ground(Problem(land, (Scenario("dry", DRY, 1.0),), Stakes()))
+    orders = [
+        plan_by_agent(replace(VALUES, in_remaining=way), alone, 12.0, ONE).order.tolist()
+        for way in (False, True)
+    ]
+    assert orders[0] == orders[1]
+
+    def evaluate(planes: torch.Tensor) -> torch.Tensor:
+        return torch.rand((1, planes[0, 0].numel()), generator=torch.Generator().manual_seed(0)).repeat(
+            len(planes), 1
+        )
+
+    ground = build_ground(make_problem(rows=20, columns=40))
+    gains = GainMap(ground, replace(VALUES, evaluate=evaluate, in_remaining=True), 20, 0)
+    assert gains.flow is not None
+    still = np.stack([gains.flow.remaining(window) for window in gains.windows])  # [windows, S]
+    plain = GainMap(ground, replace(VALUES, evaluate=evaluate), 20, 0)
+    free = ground.allowed
+    for values in (gains, plain):
+        values.update(~free, free, 0.05)
+    ratios = [(gains.gain[w.rows, w.columns], plain.gain[w.rows, w.columns]) for w in gains.windows]
+    for (with_share, without), shares in zip(ratios, still, strict=True):
+        ratio = with_share[without != 0] / without[without != 0]
+        assert shares.min() - 1e-9 <= ratio.min() <= ratio.max() <= shares.max() + 1e-9
+    assert still[0].max() != still[1].max()
 
 
 def test_what_is_too_little_for_the_network_is_decided_by_what_burns_behind(

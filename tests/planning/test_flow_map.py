@@ -9,6 +9,7 @@ from planning_problems import make_problem
 from flashdqn.envs.fuelbreaks.fire.single_fires import SingleFires
 from flashdqn.planning.flow import COARSE, FEWEST, FlowMap
 from flashdqn.planning.ground import build_ground
+from flashdqn.planning.tiles import lay_windows
 
 GROUND = build_ground(make_problem(rows=36, columns=40))
 
@@ -43,3 +44,20 @@ def test_scouts_start_where_fires_start() -> None:
     flow = FlowMap(ground)
     for s in range(len(flow.ignition)):
         assert ground.ignition_weight(s)[flow.ignition[s]].min() > 0
+
+
+def test_what_still_burns_in_a_window_is_the_mean_over_the_fires_that_start_in_it() -> None:
+    flow, breaks = FlowMap(GROUND), np.flatnonzero(GROUND.allowed)[::9].tolist()
+    flow.place(breaks)
+    fires = SingleFires(GROUND.tables, GROUND.problem.duration)
+    fires.replace_breaks(np.array(breaks, dtype=np.int64))
+    for window in lay_windows(GROUND.problem.landscape.shape, 20, 4):
+        inside = np.zeros((36, 40), dtype=bool)
+        inside[window.rows, window.columns] = True
+        for s, still in enumerate(flow.remaining(window)):
+            mine = flow.ignition[s][inside.reshape(-1)[flow.ignition[s]]]
+            burned = fires.measure(np.full(len(mine), s), mine, GROUND.weight)[1]
+            share = (GROUND.ignition_weight(s) * inside.reshape(-1)).sum() / GROUND.ignition_totals[s]
+            expected = burned.sum() / (flow.count * share) / GROUND.weight[inside.reshape(-1)].sum()
+            assert still == pytest.approx(expected, rel=1e-5)
+            assert still > 0

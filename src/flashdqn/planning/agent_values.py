@@ -3,7 +3,8 @@
 Q(s, a) = r + γ V(s') includes what later breaks will save. A break that does nothing would leave γ V(s): so the
 gain of a cell is Q(s, a) − γ max Q(s, ·), over the cells where a break may lie. It is comparable between windows,
 and can be divided by a cost, which Q cannot: most of Q is the same for all cells. Scenarios are averaged by their
-weights; where nothing burns in a scenario, a break there gains nothing in it.
+weights; where nothing burns in a scenario, a break there gains nothing in it. An agent that was paid by the share of
+what still burned (`env.reward` remaining) counts in such shares: its gains are multiplied by what still burns.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class NetworkValues:
     sees: int  # cells that its convolutions see in each direction
     on_gpu: bool = False
     sees_flow: bool = False  # whether it reads what burns behind each cell
+    in_remaining: bool = False  # whether its values are shares of what still burns, not of the landscape
 
 
 def read_agent(agent: Agent) -> NetworkValues:
@@ -88,7 +90,8 @@ def read_agent(agent: Agent) -> NetworkValues:
     count = len(agent.config.network.channels)
     sees = 1 + 2 * sum(DILATIONS[k % len(DILATIONS)] for k in range(count))
     on_gpu = agent.device.type != "cpu"
-    return NetworkValues(evaluate, agent.config.learn.gamma, size, sees, on_gpu, sees_flow)
+    in_remaining = getattr(agent.config.env, "reward", "area") == "remaining"
+    return NetworkValues(evaluate, agent.config.learn.gamma, size, sees, on_gpu, sees_flow, in_remaining)
 
 
 class GainMap:
@@ -98,7 +101,7 @@ class GainMap:
         self.ground, self.values = ground, values
         self.windows = lay_windows(ground.problem.landscape.shape, size, halo)
         self.gain = np.zeros(ground.problem.landscape.shape)
-        self.flow = FlowMap(ground) if values.sees_flow else None
+        self.flow = FlowMap(ground) if values.sees_flow or values.in_remaining else None
         self._share_at = np.full(len(self.windows), np.inf)  # the budget's share of a window's last values
         self._lock = Lock()
         self._changed = np.ones(len(self.windows), dtype=np.bool_)
@@ -170,11 +173,13 @@ class GainMap:
             flows.append(flow)
             resolved.append(np.where(legal, flow, 0.0).max(1) < RESOLVED)
             if not resolved[-1].all():
-                behind = None if self.flow is None else flow_bytes(flow)
+                behind = flow_bytes(flow) if self.values.sees_flow else None
                 seen.append(view.observe(cut_cells(breaks, shape, window), share, behind))
         answers = iter(self.values.evaluate(torch.cat(seen)).numpy() if seen else ())
         for window, view, flow, done in zip(windows, views, flows, resolved, strict=True):
             q = None if done.all() else np.stack([next(answers) for _ in done]).astype(np.float64)
+            if q is not None and self.flow is not None and self.values.in_remaining:
+                q *= self.flow.remaining(window)[:, None]
             gain = self._find_gain(view, q, cut_cells(free, shape, window), flow, done).reshape(view.shape)
             self.gain[window.core_rows, window.core_columns] = gain[window.inner_core()]
 

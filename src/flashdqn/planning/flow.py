@@ -80,11 +80,30 @@ class FlowMap:
         mean = cut_cells(self.ground.weight, shape, window).mean()
         found = np.zeros((len(self.total), window.shape[0] * window.shape[1]))
         for s in range(len(self.total)):
-            lit = self.ground.ignition_weight(s)
-            share = cut_cells(lit, shape, window).sum() / self.ground.ignition_totals[s]
+            share = self._share_of_fires(s, window)
             if share > 0 and mean > 0:
                 found[s] = cut_cells(self.total[s], shape, window) / (self.count * share * mean)
         return found
+
+    def remaining(self, window: MapWindow) -> NDArray[np.float64]:
+        """What burns in every scenario, [S], as a share of a window's weight: the mean over the fires that start in
+        the window, wherever they burn."""
+        shape = self.ground.problem.landscape.shape
+        inside = np.zeros(shape, dtype=np.bool_)
+        inside[window.rows, window.columns] = True
+        weight = cut_cells(self.ground.weight, shape, window).sum()
+        burned = np.where(inside.reshape(-1)[self.ignition], self.sums.burned.reshape(self.ignition.shape), 0.0)
+        found = np.zeros(len(burned))
+        for s in range(len(burned)):
+            share = self._share_of_fires(s, window)
+            if share > 0 and weight > 0:
+                found[s] = burned[s].sum() / (self.count * share * weight)
+        return found
+
+    def _share_of_fires(self, scenario: int, window: MapWindow) -> float:
+        """The share of a scenario's fires that start in a window."""
+        lit = cut_cells(self.ground.ignition_weight(scenario), self.ground.problem.landscape.shape, window)
+        return float(lit.sum() / self.ground.ignition_totals[scenario])
 
 
 def flow_bytes(behind: NDArray[np.float64]) -> NDArray[np.uint8]:
