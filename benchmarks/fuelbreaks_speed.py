@@ -80,7 +80,9 @@ def time_training(preset: str, precision: str, fires: int, asked: argparse.Names
         )
         rows = read_metrics(run.path)
     windows = [row.steps_per_second for row in rows if row.step > asked.starts]
-    windows = [rate for rate in windows if not math.isnan(rate)]  # the last report may end with a window of nothing
+    windows = [
+        rate for rate in windows if not math.isnan(rate)
+    ]  # the last report may end with a window of nothing
     memory = [row.memory_mb for row in rows]
     ordered = sorted(windows)
     return {

@@ -3,8 +3,8 @@
 Q(s, a) = r + γ V(s') includes what later breaks will save. A break that does nothing would leave γ V(s): so the
 gain of a cell is Q(s, a) − γ max Q(s, ·), over the cells where a break may lie. It is comparable between windows,
 and can be divided by a cost, which Q cannot: most of Q is the same for all cells. Scenarios are averaged by their
-weights; where nothing burns in a scenario, a break there gains nothing in it. An agent that was paid by the share of
-what still burned (`env.reward` remaining) counts in such shares: its gains are multiplied by what still burns.
+weights; where nothing burns in a scenario, a break there gains nothing in it. An agent that was paid by the share
+of what still burned (`env.reward` remaining) counts in such shares: its gains are multiplied by what still burns.
 """
 
 from __future__ import annotations

@@ -92,7 +92,9 @@ class FlowMap:
         inside = np.zeros(shape, dtype=np.bool_)
         inside[window.rows, window.columns] = True
         weight = cut_cells(self.ground.weight, shape, window).sum()
-        burned = np.where(inside.reshape(-1)[self.ignition], self.sums.burned.reshape(self.ignition.shape), 0.0)
+        burned = np.where(
+            inside.reshape(-1)[self.ignition], self.sums.burned.reshape(self.ignition.shape), 0.0
+        )
         found = np.zeros(len(burned))
         for s in range(len(burned)):
             share = self._share_of_fires(s, window)
