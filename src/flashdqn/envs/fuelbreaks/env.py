@@ -105,8 +105,8 @@ class FuelBreaks:
             spread.table, spread.ignition, (self.scouts or spread).ignition, spread.breaks, spread.command,
         )  # fmt: skip
         self._settle = Kernel(rules.finish_step, PARALLEL_FROM, skippable=True).bind(
-            n, params, scenes.placeable, scenes.worth, self._state, mask, spread.table, spread.command, spread.burned,
-            obs, reward, terminated, self.outcomes,
+            n, params, scenes.placeable, scenes.worth, self._state, mask, spread.table, spread.command,
+            spread.burned, obs, reward, terminated, self.outcomes,
         )  # fmt: skip
 
         self._observe = None if self.scouts is None else self._bind_flow(self.scouts, obs)
