@@ -85,7 +85,7 @@ PLANNER = Preset(
             "held_out": 16,
             "budget": 0.2,
             "fires": 100,
-            # The first breaks save a hundred times as much area as the last ones: in shares they count alike.
+            # The first breaks save forty times as much area as the last ones: in shares they count alike.
             "reward": "remaining",
             "scouts": 128,
             "maps": "random",
