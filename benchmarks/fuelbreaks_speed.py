@@ -1,7 +1,7 @@
 """Fuel breaks: steps per second of the environment alone, and of training, window by window from the first on.
 
     python benchmarks/fuelbreaks_speed.py                                    # fuelbreaks-small on the CPU
-    python benchmarks/fuelbreaks_speed.py --device cuda       # fuelbreaks, 50x50, 26 GFLOP per forward pass
+    python benchmarks/fuelbreaks_speed.py --device cuda                      # fuelbreaks, 50x50
     python benchmarks/fuelbreaks_speed.py --device cuda --precisions bf16 --fires 3 64 --steps 100000
 
 The settings of the original document: 3 fires, a gradient step for every 32 transitions, batches of 32. Throughput
