@@ -200,6 +200,11 @@ def test_a_vector_that_resets_itself(tmp_path: Path) -> None:
     assert not sure(replay.detect_autoreset, other)
 
 
+def test_steps_after_an_end(tmp_path: Path) -> None:
+    assert sure(replay.detect_steps_after_end, make(tmp_path, {}, late_steps=200)) == ["steps-after-end"]
+    assert not sure(replay.detect_steps_after_end, make(tmp_path, {}, late_steps=20))
+
+
 def test_one_slow_rank(tmp_path: Path) -> None:
     maker = make(tmp_path, {2: 0.1}, process={"rank": "0"})
     for rank, share in (("1", 0.1), ("2", 0.6)):

@@ -93,6 +93,17 @@ def test_an_update_after_every_single_step(maker: Maker, script: Path) -> None:
     assert found.changes_learning
 
 
+def test_transitions_of_evaluations_do_not_hide_it(maker: Maker, script: Path) -> None:
+    train(maker, script, 0.8, width=1, updates=0.75)
+    assert not list(detect_many_updates(maker.evidence()))
+    counts = maker.evidence().record.totals
+    maker.site("env step", 1, 100, function="main", elements=3 * counts.transitions // 4)
+    maker.site("env step", 2, 100, function="Agent.evaluate_policy", elements=counts.transitions // 4)
+    (found,) = detect_many_updates(maker.evidence())
+    assert found.name == "train-every-step"
+    assert maker.evidence().evaluated == counts.transitions // 4
+
+
 @pytest.mark.parametrize(
     ("width", "updates"),
     [

@@ -321,7 +321,7 @@ def test_a_clock_that_nobody_watches(tmp_path: Path) -> None:
     maker = Maker(script)
     maker.train({maker.stack(maker.own(3)): 0.7, maker.stack(maker.own(4)): 0.3}, vector_steps=100)
     (found,) = detect_sleeping(maker.evidence())
-    assert (found.name, found.line) == ("sleeping", 3)
+    assert (found.name, found.line, found.limit) == ("sleeping", 3, "sleep")
     assert found.speedup == pytest.approx(1 / 0.3)
 
 

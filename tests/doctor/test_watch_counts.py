@@ -264,3 +264,67 @@ def test_a_patients_copies_are_counted_on_its_lines() -> None:
     (count,) = counts  # of whole steps: on a slow machine the counting may rest for one of the three
     assert count in (width, 2 * width, 3 * width)
     assert record.totals.transitions == 3 * width
+
+
+ENDS = """
+    import torch
+
+
+    class Game:  # it is over after five steps, and stays so
+        def __init__(self, resets_itself=False):
+            self.t, self.resets_itself = 0, resets_itself
+
+        def reset(self):
+            self.t = 0
+            return 0
+
+        def step(self, action):
+            if self.resets_itself and self.t == 5:
+                self.reset()
+            self.t += 1
+            return self.t, 1.0, False, self.t >= 5, {}
+
+
+    def play(game, rounds, steps):
+        for _ in range(rounds):
+            game.reset()
+            for _ in range(steps):
+                game.step(0)
+
+
+    play(Game(WAY), 4, 12)
+    weight = torch.ones(3, requires_grad=True)
+    weight.sum().backward()  # no optimizer
+"""
+
+
+def test_steps_after_an_end_are_no_episodes(tmp_path: Path) -> None:
+    record = watch_script(write_script(tmp_path, ENDS.replace("WAY", "False")))
+    # In the first round nobody knows yet who resets the game.
+    assert (record.totals.vector_steps, record.late_steps) == (48, 3 * 7)
+    assert record.totals.episodes == 8 + 3
+
+
+def test_a_game_that_resets_itself_may_go_on(tmp_path: Path) -> None:
+    record = watch_script(write_script(tmp_path, ENDS.replace("WAY", "True")))
+    assert record.late_steps == 0
+    assert record.totals.episodes == 4 * 2
+
+
+def test_training_begins_with_a_backward_pass(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        import time
+        import torch
+        weight = torch.ones(3, requires_grad=True)
+        for _ in range(20):
+            weight.square().sum().backward()
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad
+            time.sleep(0.05)
+        """,
+    )
+    record = watch_script(script)
+    assert record.totals.updates == 0
+    assert record.began < record.seconds - 0.8

@@ -102,6 +102,16 @@ def test_nothing_is_other_after_them(script: Script, capsys: pytest.CaptureFixtu
     )
 
 
+def test_an_observation_without_a_batch_is_one_row(script: Script) -> None:
+    network = nn.Linear(4, 2)
+    script.called("acting", network, torch.ones(4))
+    found = probe_all(1, 0.001)
+    assert found.acting is not None
+    assert set(found.acting) == set(probes.BATCHES)
+    script.called("acting", nn.Embedding(9, 2), torch.arange(4))
+    assert probe_all(1, 0.001).acting is None
+
+
 def test_even_within_a_block_without_gradients(script: Script) -> None:
     with torch.inference_mode():
         assert probe_all(1, 0.001).failed == ()

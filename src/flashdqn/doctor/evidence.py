@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,9 @@ LEAST_WHOLE = 0.01
 """Seconds: a share of less is not a share of anything."""
 ENOUGH = 3.0
 """Seconds of learning from which on a warm-up before it is left out."""
+EVALUATION = re.compile(
+    r"^_?(eval|evaluate|evaluation|evaluate_\w+|eval_\w+|validate|validation|run_eval\w*|test_agent|test_policy|estimate_loss)$"
+)
 
 
 class SecondsBy(dict[Key, float]):
@@ -34,6 +38,11 @@ class SecondsBy(dict[Key, float]):
     def longest(self) -> Key:
         """The key with the most seconds."""
         return max(self, key=lambda key: self[key])
+
+
+def is_evaluation(function: str) -> bool:
+    """Whether a function, by its qualified name, evaluates."""
+    return bool(EVALUATION.match(function.rpartition(".")[2]))
 
 
 @dataclass
@@ -100,9 +109,18 @@ class Evidence:
     def ratio(self) -> float:
         """Updates per transition, from the first update on; 0 if one of them was not seen."""
         bursts, totals = self.record.bursts, self.record.totals
-        if bursts.transitions:
-            return bursts.updates / bursts.transitions
-        return totals.updates / totals.transitions if totals.transitions else 0.0
+        counted = bursts if bursts.transitions else totals
+        if not counted.transitions:
+            return 0.0
+        learned_from = counted.transitions - self.evaluated
+        return counted.updates / (learned_from if learned_from > 0 else counted.transitions)
+
+    @cached_property
+    def evaluated(self) -> int:
+        """Transitions of evaluations, from which nothing is learned; 0 if there are no others."""
+        sites = self.record.kinds(EventKind.ENV_STEP)
+        found = sum(site.elements for site in sites if is_evaluation(site.function))
+        return found if found < sum(site.elements for site in sites) else 0
 
     @cached_property
     def updates_per_step(self) -> float:

@@ -69,6 +69,7 @@ def build_report(record: WatchRecord) -> Report:
         growth=list_growing_containers(record),
         trained=sum(window.seconds for window in record.windows if window.start >= record.began),
         warm_up=count_warm_up(record),
+        evaluated=evidence.evaluated,
         health=diagnose_health(evidence),
         workers=summarize_workers(evidence),
         load=math.nan if evidence.others is None else evidence.others,

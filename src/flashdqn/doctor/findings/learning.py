@@ -36,6 +36,7 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
         return
     better = USUAL if many else NATURE
     place = evidence.update_loop() if many else evidence.update_call()
+    collected = transitions - evidence.evaluated
     cost = 1e6 * share * evidence.watched / updates
     usual = "1/32, common with many environments" if many else "1/4, as in the first DQN that played Atari"
     yield Finding(
@@ -49,7 +50,7 @@ def detect_many_updates(evidence: Evidence) -> Iterator[Finding]:
         share=share,
         speedup=estimate_speedup(share, ratio / better),
         evidence=(
-            f"{updates:,.0f} updates for {transitions:,.0f} transitions since the first update: {ratio:.3g} each, "
+            f"{updates:,.0f} updates for {collected:,.0f} transitions since the first update: {ratio:.3g} each, "
             f"{cost:,.0f} µs an update.",
             f"Learning takes {share:.0%} of the time. The gain above assumes a ratio of {usual}.",
         ),

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from statistics import median
 
 from flashdqn.doctor import source
-from flashdqn.doctor.evidence import Evidence, Place, SecondsBy, compute_share, estimate_speedup
+from flashdqn.doctor.evidence import (
+    Evidence,
+    Place,
+    SecondsBy,
+    compute_share,
+    estimate_speedup,
+    is_evaluation,
+)
 from flashdqn.doctor.findings.rules import compute_certainty, finding_rule
 from flashdqn.doctor.report.contents import Finding
 
-EVALUATION = re.compile(
-    r"^_?(eval|evaluate|evaluation|evaluate_\w+|eval_\w+|validate|validation|run_eval\w*|test_agent|test_policy|estimate_loss)$"
-)
 ZEROED = re.compile(r"zero_grad\([^)]*set_to_none\s*=\s*False|zero_grad\(\s*False\s*\)")
 JITTER = 3.0
 """How many times longer than usual a window's steps must take."""
@@ -25,9 +29,7 @@ def detect_evaluation(evidence: Evidence) -> Iterator[Finding]:
     calls, seconds = SecondsBy[Place](), 0.0
     for number, spent in evidence.by_stack.items():
         stack = [f for f in evidence.frames(number) if not f.plumbing]
-        inside = next(
-            (i for i, f in enumerate(stack) if EVALUATION.match(f.function.rpartition(".")[2])), None
-        )
+        inside = next((i for i, f in enumerate(stack) if is_evaluation(f.function)), None)
         if inside:
             seconds += spent
             calls[stack[inside - 1].file, stack[inside - 1].line] += spent

@@ -25,6 +25,8 @@ SIDE = 32
 """Frames are at least this wide and high."""
 STACKED = (2, 3, 4, 5, 6, 8)
 LARGE = 64 * 2**20
+#: Steps after an end from which on they are no slip.
+LEAST_LATE = 100
 TREE = re.compile(r"sum_?tree|segment_?tree|(^|\.)_?(propagate|retrieve)$", re.IGNORECASE)
 HANDLES_RESETS = re.compile(
     r"final_obs|autoreset|AutoresetMode|prev_done|previous_done|last_done|needs_reset|_final"
@@ -201,5 +203,32 @@ def detect_autoreset(evidence: Evidence) -> Iterator[Finding]:
         "the last observation is in `infos`.",
         example="valid = ~done_before                     # done_before = terminated | truncated of the last step\n"
         "gym.make_vec(..., vector_kwargs={'autoreset_mode': gym.vector.AutoresetMode.SAME_STEP})",
+        certainty=1.0,
+    )
+
+
+@finding_rule
+def detect_steps_after_end(evidence: Evidence) -> Iterator[Finding]:
+    """Steps after an episode has ended, before the next reset: often because `truncated` is not looked at."""
+    record = evidence.record
+    steps = record.totals.vector_steps
+    site = max(record.kinds(EventKind.ENV_STEP), key=lambda s: s.count, default=None)
+    if site is None or record.late_steps < LEAST_LATE or record.late_steps < 0.01 * steps:
+        return
+    yield Finding(
+        name="steps-after-end",
+        title="An environment is stepped on after its episode has ended",
+        file=site.file,
+        line=site.line,
+        share=0.0,
+        speedup=1.0,
+        evidence=(
+            f"{record.late_steps:,} of {steps:,} steps came after an end and before the next reset.",
+            "An episode ends when `terminated` or `truncated` is true; a time limit says the latter.",
+        ),
+        advice="Reset as soon as either is true. Learn from the last transition as from any other if it was "
+        "truncated: only a terminated state is worth nothing.",
+        example="next_obs, reward, terminated, truncated, info = env.step(action)\n"
+        "done = terminated or truncated              # the loop ends; mask the bootstrap by `terminated` alone",
         certainty=1.0,
     )

@@ -49,7 +49,7 @@ def detect_sleeping(evidence: Evidence) -> Iterator[Finding]:
         ),
         advice="Leave out the clock, the pause or the window while it trains; show a game now and then instead.",
         example="if render:\n    clock.tick(speed)",
-        limit=Limit.PYTHON,
+        limit=Limit.SLEEP,
         certainty=compute_certainty(evidence, share, LEAST_SHARE),
     )
 

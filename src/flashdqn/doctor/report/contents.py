@@ -31,6 +31,7 @@ class Limit(StrEnum):
     PYTHON = "python"
     WORKERS = "workers"
     LOADING = "loading"
+    SLEEP = "sleep"
     UNKNOWN = "unknown"
 
 
@@ -243,6 +244,8 @@ class Report:
     """How many of the watched seconds were training, without start-up; NaN: all of them."""
     warm_up: int = 0
     """Transitions before the first update."""
+    evaluated: int = 0
+    """Transitions of evaluations, from which nothing is learned."""
     health: tuple[Finding, ...] | None = None
     """Findings about learning, with `--health`; None if nobody asked."""
     workers: tuple[WorkerShare, ...] = ()
@@ -258,7 +261,7 @@ class Report:
     @property
     def ratio(self) -> float:
         """Updates per transition, from the first update on; NaN if one of them was not seen."""
-        collected = self.transitions - self.warm_up
+        collected = self.transitions - self.warm_up - self.evaluated
         return self.updates / collected if collected > 0 and self.updates else float("nan")
 
     def as_dict(self) -> dict[str, Any]:

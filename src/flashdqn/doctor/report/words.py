@@ -43,6 +43,7 @@ BOUNDS = {
     Limit.PYTHON: "Python code around the training",
     Limit.WORKERS: "waiting for other processes",
     Limit.LOADING: "loading data",
+    Limit.SLEEP: "sleeping: a clock, a pause, a window",
 }
 
 ENDINGS = {

@@ -15,7 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from .counters import catch_failures, local
-from .env_step import is_step_result, note_step
+from .env_step import is_step_result, note_reset, note_step
 from .frames import HERE, stand_in_for
 from .kinds import Phase
 
@@ -65,6 +65,8 @@ def watch_class(made: Any) -> None:
     for name in STEPS:
         if takes_action(own.get(name)) and defines_callable(made, "reset") and not is_excluded_class(made):
             replace_method(made, name, counted_step(own[name]))
+            if is_plain_function(vars(made).get("reset")):
+                replace_method(made, "reset", noted_reset(own["reset"]))
     if not defines_callable(made, "sample"):
         return
     if is_plain_function(own.get("sample")) and any(defines_callable(made, name) for name in ADDERS):
@@ -131,6 +133,30 @@ def named_replay(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, *args, **kwargs)
 
     return replay
+
+
+def noted_reset(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same reset, in a frame that marks its time as the environment's."""
+    note = ResetNote()
+
+    @stand_in_for(Phase.ENVIRONMENT)
+    @functools.wraps(original)
+    def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return note(original, self, args, kwargs)
+
+    return reset
+
+
+class ResetNote:
+    """Notes an environment's reset, and calls it. It is pickled as a `StepNote` is."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StepNote.__reduce__(StepNote())
+
+    def __call__(self, original: Callable[..., Any], env: Any, args: Any, kwargs: Any) -> Any:
+        """Note it, and call it."""
+        note_reset(env, bool(local.in_env))
+        return original(env, *args, **kwargs)
 
 
 class StepNote:

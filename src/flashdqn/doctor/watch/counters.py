@@ -107,6 +107,8 @@ class Counters:
         self.episodes = 0
         self.episode_steps = 0
         self.updates = 0
+        self.late_steps = 0
+        """Steps of an environment whose episode had ended, and that was not reset since."""
         self.hooks = 0
         """How often the watch's stand-ins were called."""
         self.layers = 0

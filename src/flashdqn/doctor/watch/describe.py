@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import children, subnormal
 from . import counters as tally
-from .env_step import autoreset, steps_of
+from .env_step import autoreset, resets, steps_of
 from .frames import get_qualified_name
 from .health import describe_health
 from .holdings import holdings
@@ -74,6 +74,7 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         settings=describe_settings(),
         holdings=tuple(holdings.values()),
         autoreset=autoreset[0],
+        late_steps=0 if resets.inside else tally.counters.late_steps,
         glances=watch.glances.describe(),
         glances_tried=watch.glances.attempts,
         loaders=tuple(loaders.values()),

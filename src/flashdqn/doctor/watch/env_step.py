@@ -15,6 +15,20 @@ from .torch_hooks import methods
 #: (environment, index) → the number of its vector steps when its episode began
 began_at: dict[tuple[int, int], int] = {}
 steps_of: dict[int, int] = {}
+
+
+class Resets:
+    """Who resets the environments: the script, or they themselves within their steps."""
+
+    def __init__(self) -> None:
+        self.by_hand: dict[int, int] = {}
+        """By an environment's id, how often the script has reset it."""
+        self.ended: set[int] = set()
+        """Those whose episode has ended since."""
+        self.inside = 0
+
+
+resets = Resets()
 OVER: list[Any] = [True]
 NOT_OVER: list[Any] = []
 
@@ -58,9 +72,32 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
         methods.settle()
         if id(env) not in steps_of and not autoreset[0]:
             autoreset[0] = describe_autoreset(env)
-        count_ended_episodes(id(env), find_ended_envs(number, ends) if ends else NOT_OVER)
+        over = find_ended_envs(number, ends) if ends else NOT_OVER
+        if resets.ended and id(env) in resets.ended:
+            counters.late_steps += 1
+            over = NOT_OVER  # of an episode that has ended before
+        elif over and is_reset_by_hand(env, result):
+            resets.ended.add(id(env))
+        count_ended_episodes(id(env), over)
     except Exception as error:
         note_failure(note_step, error)
+
+
+def is_reset_by_hand(env: Any, result: Any) -> bool:
+    """Whether the script must reset this environment: it has done so more than once, no environment was ever reset
+    inside a step, and the flags are not those of a vector, which resets itself."""
+    flags = hasattr(result[2], "__len__") if type(result) is tuple else True
+    return not flags and not resets.inside and resets.by_hand.get(id(env), 0) > 1
+
+
+def note_reset(env: Any, inside: bool) -> None:
+    """An environment begins an episode: because the script says so, or inside a step."""
+    if inside:
+        resets.inside += 1
+        resets.ended.clear()
+    else:
+        resets.by_hand[id(env)] = resets.by_hand.get(id(env), 0) + 1
+        resets.ended.discard(id(env))
 
 
 def read_step_result(result: Any) -> tuple[int, list[Any]]:

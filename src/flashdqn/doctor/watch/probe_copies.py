@@ -66,8 +66,10 @@ def time_once(way: Callable[[], object]) -> float:
 
 
 def copy_inputs(forward: Forward, batch: int | None = None) -> Any:
-    """A copy of the network's input, or a batch of copies of its first row."""
+    """A copy of the network's input, or a batch of copies of its first row; an input of one axis is one row."""
     data = forward.data.detach().clone()
+    if batch is not None and data.dim() == 1:
+        data = data[None]
     return data if batch is None else data[:1].repeat(batch, *(1 for _ in data.shape[1:]))
 
 

@@ -219,7 +219,7 @@ def probe_no_grad(forward: Forward | None) -> ProbeTimes | None:
 def probe_acting(forward: Forward | None) -> dict[int, float] | None:
     """Seconds of acting by the number of environments: the batch of one call."""
     torch = sys.modules["torch"]
-    if forward is None or len(forward.data.shape) < 2:
+    if forward is None or not has_rows(forward.data):
         return None
     network = copy_network(forward.module)
 
@@ -233,6 +233,11 @@ def probe_acting(forward: Forward | None) -> dict[int, float] | None:
         return run
 
     return dict(zip(BATCHES, time_in_turns(*map(act, BATCHES))))  # noqa: B905 (from Python 3.10 on)
+
+
+def has_rows(data: Any) -> bool:
+    """Whether an input has rows, or is one: a single axis of whole numbers may be a batch of indexes."""
+    return data.dim() > 1 or (data.dim() == 1 and bool(data.is_floating_point()))
 
 
 def probe_matmul() -> float:

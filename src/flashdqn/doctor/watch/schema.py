@@ -193,6 +193,8 @@ class WatchRecord:
     holdings: tuple[Holding, ...] = ()
     autoreset: str = ""
     """How the environments of one vector reset themselves, in their own words."""
+    late_steps: int = 0
+    """Steps of environments whose episode had ended, and that the script had not reset since."""
     glances: tuple[Glance, ...] = ()
     glances_tried: int = 0
     """How often a thread tried to see the exact line."""

@@ -214,6 +214,7 @@ def counted_backward(original: Callable[..., Any], compiling: Callable[[], bool]
 def note_backward(frame: FrameType, seconds: float) -> None:
     """Count a backward pass: what was called before it was called for learning."""
     try:
+        note_training_start()
         note_event(EventKind.BACKWARD, frame, seconds)
         pending = local.pending
         for forward in pending:
