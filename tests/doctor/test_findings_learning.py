@@ -8,6 +8,7 @@ import pytest
 from record_maker import Maker, library, stand_in
 from watching import line_of, write_script
 
+from flashdqn.doctor.examine import find_bottleneck
 from flashdqn.doctor.findings.graphs import detect_missing_no_grad
 from flashdqn.doctor.findings.learning import (
     detect_many_updates,
@@ -211,6 +212,19 @@ def test_targets_with_a_graph_cost_a_backward_pass(maker: Maker, script: Path) -
     assert (found.name, found.line) == ("target-with-grad", line_of(script, "# target"))
     assert found.title.startswith("A network that only computes targets")
     assert found.share == pytest.approx(0.3)  # half of the backward passes; no probe for the forward ones
+
+
+def test_weights_that_are_changed_by_hand(maker: Maker, script: Path) -> None:
+    """Without an optimizer nobody knows which networks are trained, and an update is a backward pass."""
+    maker.raw["optimizers"], maker.raw["sites"] = [], []
+    maker.site("backward", line_of(script, "# backward"), 200)
+    maker.forward(line_of(script, "# learn"), 200, 5.0, acting=0, learning=200, graded=200, trained=False,
+                  given_gradients=False)  # fmt: skip
+    train(maker, script, 1.0, width=1, updates=0)
+    assert not list(detect_missing_no_grad(maker.evidence()))
+    limit, because = find_bottleneck(maker.evidence(), ())
+    assert limit == "unknown"
+    assert because.endswith("50,000 µs a backward pass")
 
 
 @pytest.mark.parametrize(

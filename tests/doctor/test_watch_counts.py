@@ -328,3 +328,44 @@ def test_training_begins_with_a_backward_pass(tmp_path: Path) -> None:
     record = watch_script(script)
     assert record.totals.updates == 0
     assert record.began < record.seconds - 0.8
+
+
+def test_a_step_may_return_reward_and_end_alone(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        import torch
+
+        class Game:
+            def __init__(self):
+                self.t = 0
+
+            def reset(self):
+                self.t = 0
+
+            def step(self, action):
+                self.t += 1
+                return 1.0, self.t == 5
+
+
+        class Schedule:  # no game
+            def reset(self):
+                pass
+
+            def step(self, value):
+                return value, value
+
+
+        game, test, schedule = Game(), Game(), Schedule()
+        for _ in range(20):
+            game.reset()
+            for _ in range(5):
+                game.step(0)
+                schedule.step(1)
+        for _ in range(30):
+            test.step(0)
+        """,
+    )
+    record = watch_script(script)
+    assert (record.totals.transitions, record.totals.episodes) == (130, 21)
+    assert record.environments == 1, "the other one is stepped seldom: for evaluation"

@@ -21,7 +21,7 @@ from flashdqn.doctor.report.contents import (
     Report,
     Window,
 )
-from flashdqn.doctor.watch.kinds import COPIES, IMPLICIT_COPIES, Ending, Phase
+from flashdqn.doctor.watch.kinds import COPIES, IMPLICIT_COPIES, Ending, EventKind, Phase
 from flashdqn.doctor.watch.schema import WatchRecord
 from flashdqn.doctor.workers import summarize_workers
 
@@ -227,8 +227,11 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
             Limit.PYTHON,
             f"learning takes {learning:.0%} of the training, and {around:.0%} is spent outside its network",
         )
-    seconds = learning * evidence.watched / max(evidence.counts.updates, 1)
-    start = f"learning takes {learning:.0%} of the training, {1e6 * seconds:,.0f} µs an update"
+    updates, each = evidence.counts.updates, "an update"
+    if not updates:
+        updates, each = sum(site.count for site in record.kinds(EventKind.BACKWARD)), "a backward pass"
+    seconds = learning * evidence.watched / max(updates, 1)
+    start = f"learning takes {learning:.0%} of the training, {1e6 * seconds:,.0f} µs {each}"
     if record.device == "cuda":
         busy = record.utilization
         if busy is None:
@@ -241,7 +244,7 @@ def find_learning_bottleneck(evidence: Evidence, learning: float) -> tuple[Limit
         for f in record.forwards
         if f.role is Phase.FORWARD
     )
-    if not best or not needed:
+    if not best or not needed or not evidence.counts.updates:
         return Limit.UNKNOWN, start
     floor = needed / best / max(record.called.updates, 1)  # networks' calls are counted only part of the time
     share = floor / max(seconds, 1e-9)

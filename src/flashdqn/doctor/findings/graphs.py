@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flashdqn.doctor.evidence import Evidence, compute_share, estimate_speedup
 from flashdqn.doctor.findings.rules import finding_rule
 from flashdqn.doctor.report.contents import Finding
-from flashdqn.doctor.watch.kinds import Phase
+from flashdqn.doctor.watch.kinds import EventKind, Phase
 from flashdqn.doctor.watch.rows import ForwardSite
 
 LEAST_CALLS = 100
@@ -15,7 +15,10 @@ LEAST_CALLS = 100
 
 @finding_rule
 def detect_missing_no_grad(evidence: Evidence) -> Iterator[Finding]:
-    """Networks that act, or compute targets, while torch builds a graph for gradients."""
+    """Networks that act, or compute targets, while torch builds a graph for gradients. Where weights are changed by
+    hand, nobody knows which networks are trained."""
+    if evidence.record.kinds(EventKind.BACKWARD) and not evidence.record.optimizers:
+        return
     wasted = find_wasted_graphs(evidence)
     acting = [site for site in wasted if site.role is Phase.ACTING]
     targets = [site for site in wasted if site.role is not Phase.ACTING]

@@ -23,7 +23,7 @@ LEAST_SHARE = 0.1
 ASLEEP = re.compile(r"\b(sleep|tick|tick_busy_loop|waitKey|wait_for_input|pause)\(")
 """Calls that do nothing for a while: a clock for a game's frames, a window that is to be seen, a pause."""
 FILES = re.compile(
-    r"/torch/serialization\.py$|/numpy/lib/(npyio|_npyio_impl|format)\.py$|/pickle\.py$|/h5py/|/PIL/Image"
+    r"/torch/serialization\.py$|/numpy/lib/(npyio|_npyio_impl|format)\.py$|/pickle\.py$|/h5py/|/PIL/ImageFile\.py$"
 )
 READS = re.compile(r"\b(open|read|readline|readlines|load|imread|read_csv|loadtxt|fromfile|read_image)\(")
 

@@ -30,6 +30,14 @@ OFTEN = 20
 FRAMEWORKS = ("tensorflow", "keras", "mxnet", "paddle", "mindspore", "jax")
 
 
+def count_environments() -> int:
+    """How many environments the script trains with. One that is stepped much less often than another is for
+    evaluation."""
+    steps = list(steps_of.values())
+    least = max(OFTEN, max(steps, default=0) / 2)
+    return sum(count >= least for count in steps)
+
+
 def describe_watch(watch: ScriptWatch) -> WatchRecord:
     """The record of everything that is known now."""
     frames, stacks = watch.looks.describe()
@@ -66,7 +74,7 @@ def describe_watch(watch: ScriptWatch) -> WatchRecord:
         timer_taken=watch.looks.gave_way,
         failures=(*watch.clerk.failures, *tally.failures.values()),
         costs=describe_costs(watch),
-        environments=sum(steps >= OFTEN for steps in list(steps_of.values())),
+        environments=count_environments(),
         learning_began=tally.first_update[0] if tally.first_update else None,
         bursts=tally.bursts.describe(),
         device_time=watch.device.result if watch.device else None,

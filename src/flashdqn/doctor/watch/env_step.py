@@ -47,7 +47,14 @@ def describe_autoreset(env: Any) -> str:
 
 def is_step_result(result: Any) -> bool:
     """Whether this is what an environment's step returns; other classes have a `step` too."""
-    return (issubclass(type(result), tuple) and len(result) >= 3) or is_tensordict(result)
+    if not issubclass(type(result), tuple):
+        return is_tensordict(result)
+    return len(result) >= 3 or is_reward_and_end(result)
+
+
+def is_reward_and_end(result: tuple[Any, ...]) -> bool:
+    """Whether these are two values, a number and a flag: the observation is asked for elsewhere."""
+    return len(result) == 2 and type(result[1]) is bool and type(result[0]) in (int, float)
 
 
 def is_tensordict(result: Any) -> bool:
@@ -86,8 +93,9 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
 def is_reset_by_hand(env: Any, result: Any) -> bool:
     """Whether the script must reset this environment: it has done so more than once, no environment was ever reset
     inside a step, and the flags are not those of a vector, which resets itself."""
-    flags = hasattr(result[2], "__len__") if type(result) is tuple else True
-    return not flags and not resets.inside and resets.by_hand.get(id(env), 0) > 1
+    if type(result) is not tuple or hasattr(result[min(2, len(result) - 1)], "__len__"):
+        return False
+    return not resets.inside and resets.by_hand.get(id(env), 0) > 1
 
 
 def note_reset(env: Any, inside: bool) -> None:
@@ -116,6 +124,8 @@ def read_rewards_and_ends(result: Any) -> tuple[Any, list[Any]]:
     """The rewards and the flags of ended episodes: from Gymnasium's five values, the older four, or three."""
     if is_tensordict(result):
         return result, []
+    if len(result) == 2:
+        return result[0], [result[1]]
     if isinstance(result[1], bool) and not isinstance(result[2], bool):
         return result[0], [result[1]]  # reward, done and something else, without an observation
     ends = list(result[2:4])
