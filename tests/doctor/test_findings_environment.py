@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 from record_maker import Maker, library, stand_in, standard
 
-from flashdqn.doctor.findings.environment import COMPILED, detect_python_env, detect_single_env
+from flashdqn.doctor.findings.environment import (
+    COMPILED,
+    detect_python_env,
+    detect_rendering,
+    detect_single_env,
+)
 from flashdqn.doctor.findings.rules import diagnose
 from flashdqn.doctor.watch.kinds import Phase
 from flashdqn.doctor.watch.rows import Frame
@@ -45,6 +50,18 @@ def test_an_environment_in_python(maker: Maker) -> None:
     assert "7,000 µs a transition" in found.evidence[0]
     assert "Snake.flood (50%), Snake.step (20%)" in found.evidence[1]
     assert [f.name for f in diagnose(maker.evidence())] == ["python-env"]
+
+
+def test_a_game_that_is_drawn(maker: Maker) -> None:
+    draws = step(maker, maker.own(OTHER, "Snake.render"), library("PIL/Image.py"))
+    sets = step(maker, maker.own(CELL, "Snake.render"))
+    cell = step(maker, maker.own(CELL, "Snake.flood"))
+    train(maker, {draws: 0.4, sets: 0.1, cell: 0.2})
+    (found,) = detect_rendering(maker.evidence())
+    assert (found.name, found.line, found.share) == ("rendering", OTHER, pytest.approx(0.5))
+    assert [f.name for f in diagnose(maker.evidence())] == ["rendering", "python-env"]
+    (other,) = detect_python_env(maker.evidence())
+    assert other.share == pytest.approx(0.2), "what draws is not counted twice"
 
 
 def test_an_environment_that_takes_little_time(maker: Maker) -> None:

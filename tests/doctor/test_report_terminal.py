@@ -10,8 +10,9 @@ from report_examples import NASTY, REPORTS, empty, example, failed, findings, he
 from rich.cells import cell_len
 from rich.console import Console
 
-from flashdqn.doctor.report.contents import Report
+from flashdqn.doctor.report.contents import PhaseShare, Report
 from flashdqn.doctor.report.terminal import show_report
+from flashdqn.doctor.watch.kinds import Phase
 
 
 def shown(report: Report, width: int = 80, encoding: str = "utf-8", terminal: bool = False) -> str:
@@ -113,6 +114,10 @@ def test_nothing_found_is_said_calmly() -> None:
     assert "Limited by computing the network" in text
     assert "What to do" not in text
     assert "No training was seen" in flat(shown(empty()))
+    by_hand = replace(empty(), phases=(PhaseShare(Phase.BACKWARD, 20.0, 1.0),), trained=20.0)
+    assert "Findings: none No problem found" in flat(shown(by_hand)), (
+        "weights may be changed without an optimizer"
+    )
 
 
 def test_a_failed_script_speaks_first() -> None:

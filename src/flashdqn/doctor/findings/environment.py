@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from flashdqn.doctor import source
 from flashdqn.doctor.evidence import (
     Evidence,
+    Place,
+    SecondsBy,
     compute_share,
     estimate_speedup,
     find_innermost_frame,
     find_script_frame,
+    is_library_file,
 )
 from flashdqn.doctor.findings.rules import LEAST_CALLS, compute_certainty, finding_rule
 from flashdqn.doctor.findings.sleeping import ASLEEP
@@ -25,6 +29,49 @@ ENVIRONMENTS, LARGE = 16, 64
 """A gain is computed for at most this many times as many environments, and for at most so many."""
 COMPILED = 10.0
 """How much faster compiled or vectorized code is than Python's loops over cells: a cautious estimate."""
+
+
+RENDERING = re.compile(r"^_?(render|render_\w+|draw|draw_\w+|redraw|update_ui|update_screen|blit)$")
+"""Functions that draw a game."""
+
+
+@finding_rule
+def detect_rendering(evidence: Evidence) -> Iterator[Finding]:
+    """A game that is drawn while it trains."""
+    calls, seconds = SecondsBy[Place](), 0.0
+    for number, spent in evidence.by_stack.items():
+        inside = find_drawing_frame(evidence.frames(number))
+        if inside is not None:
+            seconds += spent
+            calls[inside.file, inside.line] += spent
+    if not calls:
+        return
+    share = compute_share(seconds, evidence.seconds)
+    file, line = calls.longest()
+    yield Finding(
+        name="rendering",
+        title="The game is drawn while it trains",
+        file=file,
+        line=line,
+        share=share,
+        speedup=estimate_speedup(share),
+        evidence=(
+            f"Drawing takes {share:.0%} of the time. Its most expensive line: {source.read_line(file, line)}",
+        ),
+        advice="Do not draw while it trains; watch a game now and then instead, or record one.",
+        example="if episode % 100 == 0:\n    env.render()",
+        limit=Limit.ENVIRONMENT,
+        certainty=compute_certainty(evidence, share, 0.1),
+    )
+
+
+def find_drawing_frame(stack: tuple[Frame, ...]) -> Frame | None:
+    """The user's innermost line where a function draws, unless it sleeps there: `sleeping` reports that."""
+    own = [frame for frame in stack if not frame.plumbing and not is_library_file(frame.file)]
+    drawing = any(RENDERING.match(frame.function.rpartition(".")[2]) for frame in own)
+    if not drawing or ASLEEP.search(source.read_line(own[-1].file, own[-1].line)):
+        return None
+    return own[-1]
 
 
 @finding_rule
@@ -45,6 +92,8 @@ def detect_python_env(evidence: Evidence) -> Iterator[Finding]:
             continue
         if ASLEEP.search(source.read_line(own.file, own.line)):
             continue  # `sleeping` reports that
+        if find_drawing_frame(stack) is not None:
+            continue  # `rendering` does
         python += seconds
         lines[own.file, own.line] = lines.get((own.file, own.line), 0.0) + seconds
         functions[own.function] = functions.get(own.function, 0.0) + seconds

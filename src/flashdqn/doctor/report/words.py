@@ -124,7 +124,8 @@ def describe_bottleneck(report: Report) -> str:
 
 def describe_no_findings(report: Report) -> str:
     """The text of a report without findings."""
-    if not report.transitions and not report.updates:
+    learned = any(phase.name == "backward" for phase in report.phases)  # perhaps without torch's optimizers
+    if not report.transitions and not report.updates and not learned:
         return (
             "No training was seen, neither a step of an environment nor an update: there is nothing to judge."
         )
