@@ -79,10 +79,8 @@ def time_training(preset: str, precision: str, fires: int, asked: argparse.Names
             runtime={"precision": precision},
         )
         rows = read_metrics(run.path)
-    windows = [row.steps_per_second for row in rows if row.step > asked.starts]
-    windows = [
-        rate for rate in windows if not math.isnan(rate)
-    ]  # the last report may end with a window of nothing
+    rates = [row.steps_per_second for row in rows if row.step > asked.starts]
+    windows = [rate for rate in rates if not math.isnan(rate)]  # the last report may be of an empty window
     memory = [row.memory_mb for row in rows]
     ordered = sorted(windows)
     return {

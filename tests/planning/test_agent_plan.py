@@ -88,7 +88,7 @@ def test_an_agent_with_scouts_plans_as_it_plays(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_values_that_are_shares_of_what_still_burns_are_multiplied_by_it() -> None:
-    """Of two windows with the same values, that where more burns comes first; alone, a window's order stays."""
+    """The order within a window stays; beside another window its gains count by how much burns there."""
     land = make_landscape(rows=20, columns=20)
     alone = build_ground(Problem(land, (Scenario("dry", DRY, 1.0),), Stakes()))
     orders = [

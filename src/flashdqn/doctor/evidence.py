@@ -27,6 +27,7 @@ ENOUGH = 3.0
 EVALUATION = re.compile(
     r"^_?(eval|evaluate|evaluation|evaluate_\w+|eval_\w+|validate|validation|run_eval\w*|test_agent|test_policy|estimate_loss)$"
 )
+"""What people call functions that evaluate."""
 
 
 class SecondsBy(dict[Key, float]):

@@ -89,12 +89,11 @@ class FlowMap:
         """What burns in every scenario, [S], as a share of a window's weight: the mean over the fires that start in
         the window, wherever they burn."""
         shape = self.ground.problem.landscape.shape
-        inside = np.zeros(shape, dtype=np.bool_)
-        inside[window.rows, window.columns] = True
+        row, column = np.divmod(self.ignition, shape[1])
+        inside = (window.rows.start <= row) & (row < window.rows.stop)
+        inside &= (window.columns.start <= column) & (column < window.columns.stop)
         weight = cut_cells(self.ground.weight, shape, window).sum()
-        burned = np.where(
-            inside.reshape(-1)[self.ignition], self.sums.burned.reshape(self.ignition.shape), 0.0
-        )
+        burned = np.where(inside, self.sums.burned.reshape(inside.shape), 0.0)
         found = np.zeros(len(burned))
         for s in range(len(burned)):
             share = self._share_of_fires(s, window)

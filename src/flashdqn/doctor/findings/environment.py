@@ -29,8 +29,6 @@ ENVIRONMENTS, LARGE = 16, 64
 """A gain is computed for at most this many times as many environments, and for at most so many."""
 COMPILED = 10.0
 """How much faster compiled or vectorized code is than Python's loops over cells: a cautious estimate."""
-
-
 RENDERING = re.compile(r"^_?(render|render_\w+|draw|draw_\w+|redraw|update_ui|update_screen|blit)$")
 """Functions that draw a game."""
 
@@ -38,16 +36,15 @@ RENDERING = re.compile(r"^_?(render|render_\w+|draw|draw_\w+|redraw|update_ui|up
 @finding_rule
 def detect_rendering(evidence: Evidence) -> Iterator[Finding]:
     """A game that is drawn while it trains."""
-    calls, seconds = SecondsBy[Place](), 0.0
-    for number, spent in evidence.by_stack.items():
+    lines = SecondsBy[Place]()
+    for number, seconds in evidence.by_stack.items():
         inside = find_drawing_frame(evidence.frames(number))
         if inside is not None:
-            seconds += spent
-            calls[inside.file, inside.line] += spent
-    if not calls:
+            lines[inside.file, inside.line] += seconds
+    if not lines:
         return
-    share = compute_share(seconds, evidence.seconds)
-    file, line = calls.longest()
+    share = compute_share(sum(lines.values()), evidence.seconds)
+    file, line = lines.longest()
     yield Finding(
         name="rendering",
         title="The game is drawn while it trains",

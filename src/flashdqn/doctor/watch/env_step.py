@@ -93,7 +93,10 @@ def note_step(env: Any, result: Any, seconds: float, frame: FrameType) -> None:
 def is_reset_by_hand(env: Any, result: Any) -> bool:
     """Whether the script must reset this environment: it has done so more than once, no environment was ever reset
     inside a step, and the flags are not those of a vector, which resets itself."""
-    if type(result) is not tuple or hasattr(result[min(2, len(result) - 1)], "__len__"):
+    if type(result) is not tuple:
+        return False
+    end = result[1] if len(result) == 2 else result[2]
+    if hasattr(end, "__len__"):
         return False
     return not resets.inside and resets.by_hand.get(id(env), 0) > 1
 
