@@ -88,6 +88,7 @@ PLANNER = Preset(
             # The first breaks save forty times as much area as the last ones: in shares they count alike.
             "reward": "remaining",
             "scouts": 128,
+            # One agent for all: area or houses, fires from anywhere or from some places, eight kinds of weather.
             "maps": "random",
             "weathers": MANY_WEATHERS,
         },
@@ -100,7 +101,7 @@ PLANNER = Preset(
 )
 
 FULL = Preset(
-    "the same agent, trained on landscapes of 50x50 cells, for a GPU (docs/fuelbreaks.md)",
+    "an agent that plans, trained on landscapes of 50x50 cells, for a GPU (docs/fuelbreaks.md)",
     {
         "steps": 1_200_000,
         "envs": 256,
